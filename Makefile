@@ -1,0 +1,74 @@
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+BIN := .venv/bin
+UV_PIP := $(BIN)/uv pip
+# Said aloud, because uv prefers whatever environment happens to be active.
+INTO_VENV := --python $(BIN)/python
+
+# What the parser tables are made from: the build hook writes them again when one of these changes.
+GRAMMARS := $(wildcard src/omnigraph/compiler/grammar/*.lark) \
+            $(wildcard src/omnigraph/compiler/grammars.py)
+
+.PHONY: help
+help: ## List the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: setup
+setup: .venv/.ready ## Create .venv with the locked versions, make sure of Java 17+
+	@:
+
+.venv/.ready: requirements.lock pyproject.toml hatch_build.py scripts/create-venv scripts/ensure-java $(GRAMMARS)
+	@scripts/create-venv
+	@scripts/ensure-java
+	@$(UV_PIP) sync $(INTO_VENV) --quiet --require-hashes requirements.lock
+	@$(UV_PIP) install $(INTO_VENV) --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: fmt
+fmt: setup ## Format the code and mend what the linter can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+.PHONY: check
+check: setup ## Format, lint, types, layers, quick tests: before every commit, under a minute
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/unit tests/corpus tests/architecture
+
+.PHONY: test
+test: setup ## Every test
+	$(BIN)/pytest
+
+.PHONY: demo
+demo: setup ## Show the main job end to end on generated data
+	@$(BIN)/python demo/run.py
+
+.PHONY: bench
+bench: setup ## Run every benchmark
+	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+.PHONY: bless
+bless: setup ## Rewrite the corpus's expectations; review the diff
+	OMNIGRAPH_BLESS=1 $(BIN)/pytest tests/corpus
+
+.PHONY: fuzz
+fuzz: setup ## Feed the compiler mutated sources for longer than `make test` does
+	$(BIN)/pytest tests/fuzz --hypothesis-profile=long
+
+.PHONY: lock
+lock: ## Resolve requirements.lock again, keeping the versions that still fit
+	@scripts/create-venv
+	@$(UV_PIP) compile pyproject.toml --group dev --universal --python-version 3.11 --quiet \
+	  --generate-hashes --no-header --no-annotate --output-file requirements.lock
+
+.PHONY: clean
+clean: ## Remove .venv and everything generated
+	rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -f src/omnigraph/compiler/grammar/*.tables

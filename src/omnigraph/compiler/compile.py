@@ -1,0 +1,58 @@
+"""The compiler's front door: text in, catalog or IR out, or a `CompileError` that says everything.
+
+Does no I/O but for the grammar files and keeps no state but the parsers.
+"""
+
+from __future__ import annotations
+
+from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.compiler.query.check import CompiledQuery, check_query
+from omnigraph.compiler.query.parse import parse_queries
+from omnigraph.compiler.query.syntax import QuerySyntax
+from omnigraph.compiler.schema.check import check_schema
+from omnigraph.compiler.schema.parse import parse_schema
+from omnigraph.compiler.text import refusal
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import CompileError, NotFoundError
+from omnigraph.model.source import Diagnostic, Source
+
+
+def compile_schema(source: Source) -> Catalog:
+    """The catalog that a `.pg` text declares."""
+    return check_schema(parse_schema(source), source)
+
+
+def compile_queries(source: Source, catalog: Catalog) -> tuple[CompiledQuery, ...]:
+    """Every query of a `.gq` text; the error holds the faults of all of them."""
+    compiled: list[CompiledQuery] = []
+    faults: list[Diagnostic] = []
+    for query in parse_queries(source):
+        try:
+            compiled.append(check_query(query, catalog, source, allow_mixed=False))
+        except CompileError as error:
+            faults.extend(error.diagnostics)
+    if faults:
+        raise CompileError(diagnostics=faults, source=source)
+    return tuple(compiled)
+
+
+def compile_query(source: Source, catalog: Catalog, *, name: str | None) -> CompiledQuery:
+    """One query of a `.gq` text: the one named, or the only one there is."""
+    query = _select(parse_queries(source), name, source)
+    return check_query(query, catalog, source, allow_mixed=False)
+
+
+def _select(queries: tuple[QuerySyntax, ...], name: str | None, source: Source) -> QuerySyntax:
+    if name is not None:
+        for query in queries:
+            if query.name.text == name:
+                return query
+        advice = advise_name(name, [query.name.text for query in queries]) or "the text has none"
+        raise NotFoundError(kind="query", name=name, advice=advice)
+    if len(queries) == 1:
+        return queries[0]
+    if not queries:
+        raise refusal(source, "T34", "the text holds no query", None, None)
+    names = ", ".join(query.name.text for query in queries)
+    span = queries[1].name.span
+    raise refusal(source, "T34", f"the text holds multiple queries: {names}", span, "name one")

@@ -1,0 +1,69 @@
+"""The collector that checkers report to, so that one run finds every fault of a text.
+
+Knows no language: it counts, bounds and finds near names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from omnigraph.model.errors import CompileError
+from omnigraph.model.limits import DIAGNOSTICS_MAX
+from omnigraph.model.names import find_near_name
+from omnigraph.model.source import Diagnostic, Severity, Source, Span
+
+
+class Diagnostics:
+    """What has been found in one source so far."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.error_count = 0
+        self._errors: list[Diagnostic] = []
+        self._warnings: list[Diagnostic] = []
+        self._seen: set[tuple[str, str, Span]] = set()
+
+    def error(self, code: str, message: str, span: Span, advice: str | None = None) -> None:
+        """Report a fault that refuses the text; the same fault at the same place counts once."""
+        if (code, message, span) in self._seen:
+            return
+        self._seen.add((code, message, span))
+        self.error_count += 1
+        if self.error_count <= DIAGNOSTICS_MAX:
+            self._errors.append(Diagnostic(code, message, Severity.ERROR, span, advice))
+
+    def unknown(
+        self, code: str, message: str, span: Span, name: str, candidates: Iterable[str]
+    ) -> None:
+        """Report a name that means nothing, with the near one or the names there are."""
+        # A search per fault is affordable only while the fault is going to be shown.
+        advice = advise_name(name, candidates) if self.error_count < DIAGNOSTICS_MAX else None
+        self.error(code, message, span, advice)
+
+    def warn(self, code: str, message: str, span: Span, advice: str) -> None:
+        """Report something legal that is probably not what the writer meant."""
+        if len(self._warnings) < DIAGNOSTICS_MAX:
+            self._warnings.append(Diagnostic(code, message, Severity.WARNING, span, advice))
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        return tuple(self._warnings)
+
+    def require_clean(self) -> None:
+        """Raise `CompileError` with the errors found, if there are any."""
+        if self._errors:
+            raise CompileError(diagnostics=self._errors, source=self.source)
+
+
+def advise_name(name: str, candidates: Iterable[str]) -> str | None:
+    """What to suggest for an unknown name: the near one, else the few that exist."""
+    known = sorted(candidates)
+    near = find_near_name(name, known)
+    if near is not None:
+        return f"did you mean `{near}`?"
+    if 0 < len(known) <= _LISTED_MAX:
+        return f"there is {', '.join(f'`{each}`' for each in known)}"
+    return None
+
+
+_LISTED_MAX = 8

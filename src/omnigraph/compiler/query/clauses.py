@@ -1,0 +1,337 @@
+"""The clauses of `match`: bindings, traversals, filters and blocks, checked in written order.
+
+A clause sees only what earlier clauses bound. A faulty clause is reported and left out, and still
+binds what it can, so that it does not make later clauses look faulty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnigraph.compiler.ir import (
+    ANONYMOUS,
+    Comparator,
+    Comparison,
+    Constant,
+    Direction,
+    Given,
+    PropertyValue,
+)
+from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
+from omnigraph.compiler.query.literals import find_mismatch
+from omnigraph.compiler.query.operands import describe_operand, resolve_given, type_of
+from omnigraph.compiler.query.resolved import (
+    ResolvedBinding,
+    ResolvedClause,
+    ResolvedFilter,
+    ResolvedNegation,
+    ResolvedOptional,
+    ResolvedTraversal,
+)
+from omnigraph.compiler.query.scope import Bound, Scope
+from omnigraph.compiler.query.syntax import (
+    Binding,
+    Clause,
+    Condition,
+    Hops,
+    Name,
+    Negation,
+    Optional,
+    PropertyMatch,
+    Traversal,
+    Variable,
+    direct_variables,
+    variables_in,
+)
+from omnigraph.model.catalog import EdgeType, NodeType, Property
+from omnigraph.model.source import Span
+from omnigraph.model.types import are_comparable
+
+
+def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
+    """The clauses of one block, resolved; their variables are added to the scope."""
+    resolved = (_check_clause(clause, scope) for clause in clauses)
+    return tuple(clause for clause in resolved if clause is not None)
+
+
+def _check_clause(clause: Clause, scope: Scope) -> ResolvedClause | None:
+    match clause:
+        case Binding():
+            return _check_binding(clause, scope)
+        case Traversal():
+            return _check_traversal(clause, scope)
+        case Negation() | Optional():
+            return _check_block(clause, scope)
+        case _:
+            return _check_filter(clause, scope)
+
+
+def _check_filter(written: Condition, scope: Scope) -> ResolvedFilter | None:
+    condition = check_condition(written, scope, PATTERN_SIDES)
+    if condition is None:
+        return None
+    mentions = frozenset(direct_variables(written)) & scope.variables.keys()
+    return ResolvedFilter(condition, mentions)
+
+
+def _check_block(
+    block: Negation | Optional, scope: Scope
+) -> ResolvedNegation | ResolvedOptional | None:
+    word = "not" if isinstance(block, Negation) else "optional"
+    direct = {name for clause in block.clauses for name in direct_variables(clause)}
+    if not any(scope.is_bound(name) for name in direct):
+        problem = f"the {word} block mentions no variable that is bound before it"
+        advice = "move it behind the clause that binds its variable"
+        scope.diagnostics.error("T9", problem, block.span, advice)
+        return None
+    inner = scope.enter()
+    clauses = check_clauses(block.clauses, inner)
+    mentioned = set(variables_in(block.clauses))
+    outer = tuple(name for name in scope.variables if name in mentioned)
+    if isinstance(block, Negation):
+        return ResolvedNegation(outer, clauses)
+    for name, bound in inner.variables.items():
+        if name not in scope.variables:
+            scope.variables[name] = Bound(bound.type, is_optional=True)
+            scope.optional_here.add(name)
+    return ResolvedOptional(outer, clauses)
+
+
+# Bindings
+
+
+def _check_binding(binding: Binding, scope: Scope) -> ResolvedBinding | None:
+    node = _find_node_type(binding.type, scope)
+    if node is None or not _may_bind(binding.variable, node, scope):
+        scope.break_off(binding.variable)
+        return None
+    scope.variables.setdefault(binding.variable.name, Bound(node, is_optional=False))
+    checked = [_check_match(each, binding.variable, node, scope) for each in binding.matches]
+    conditions = tuple(condition for condition in checked if condition is not None)
+    return ResolvedBinding(binding.variable.name, node.name, conditions)
+
+
+def _find_node_type(name: Name, scope: Scope) -> NodeType | None:
+    catalog = scope.catalog
+    if (found := catalog.nodes.get(name.text)) is not None:
+        return found
+    if name.text in catalog.interfaces:
+        problem = f"`{name.text}` is an interface and has no nodes of its own"
+        implementers = [n.name for n in catalog.nodes.values() if name.text in n.implements]
+        advice = f"ask for {', '.join(implementers)}" if implementers else None
+        scope.diagnostics.error("T1", problem, name.span, advice)
+    elif name.text in catalog.edges:
+        problem = f"`{name.text}` is an edge type; a variable is bound to a node type"
+        advice = f"write `$a {spell_edge(name.text)} $b`"
+        scope.diagnostics.error("T1", problem, name.span, advice)
+    else:
+        problem = f"there is no node type `{name.text}`"
+        scope.diagnostics.unknown("T1", problem, name.span, name.text, catalog.nodes)
+    return None
+
+
+def _may_bind(variable: Variable, node: NodeType, scope: Scope) -> bool:
+    bound = scope.variables.get(variable.name)
+    if variable.name == ANONYMOUS:
+        problem = "`$_` is never bound"
+        scope.diagnostics.error("T30", problem, variable.span, "give the variable a name")
+    elif bound is None:
+        return True
+    elif isinstance(bound.type, EdgeType):
+        problem = f"`${variable.name}` is already bound to an edge"
+        scope.diagnostics.error("T23", problem, variable.span, "choose another name")
+    elif bound.type.name != node.name:
+        problem = f"`${variable.name}` is already bound to {bound.type.name}"
+        advice = "choose another name, or write this binding before the traversal"
+        scope.diagnostics.error("T30", problem, variable.span, advice)
+    else:
+        return _is_required(variable, scope)
+    return False
+
+
+def _is_required(variable: Variable, scope: Scope) -> bool:
+    """Whether a clause may insist on a variable, which it may not if it can be unbound."""
+    if variable.name in scope.optional_here:
+        problem = f"`${variable.name}` comes from an optional block and may be unbound"
+        advice = "move this clause into that block, or into an optional block of its own"
+        scope.diagnostics.error("T25", problem, variable.span, advice)
+        return False
+    return True
+
+
+def _check_match(
+    match: PropertyMatch, variable: Variable, node: NodeType, scope: Scope
+) -> Comparison | None:
+    """`name: value`: equality, or membership when the property is a list."""
+    name = match.property
+    prop = node.properties.get(name.text)
+    if prop is None:
+        problem = f"{node.name} has no property `{name.text}`"
+        scope.diagnostics.unknown("T2", problem, name.span, name.text, node.properties)
+        return None
+    if prop.type.is_blob or prop.type.is_vector:
+        problem = f"`{name.text}` is {prop.type} and cannot be matched"
+        scope.diagnostics.error("T3", problem, name.span)
+        return None
+    given = resolve_given(match.value, scope, code="T31")
+    if given is None or not _may_match(given, prop, node, match.value.span, scope):
+        return None
+    comparator = Comparator.LIST_CONTAINS if prop.type.is_list else Comparator.EQ
+    return Comparison(PropertyValue(variable.name, name.text, prop.type), comparator, given)
+
+
+def _may_match(given: Given, prop: Property, node: NodeType, span: Span, scope: Scope) -> bool:
+    type, element = type_of(given), prop.type.list_element
+    subject = f"{node.name}.{prop.name} ({prop.type})"
+    if type is not None and type.is_list:
+        advice = f'match one element: `{prop.name}: "…"`' if prop.type.is_list else None
+        problem = f"list equality is not supported: {subject}"
+        scope.diagnostics.error("T3", problem, span, advice)
+        return False
+    if isinstance(given, Constant):
+        mismatch = find_mismatch(given.value, element)
+        if mismatch is not None:
+            problem = f"the value does not fit {subject}: {mismatch}"
+            scope.diagnostics.error("T3", problem, span)
+        elif given.value is None:
+            advice = f"write `$v.{prop.name} is null` as a clause of its own"
+            scope.diagnostics.warn("W1", "a comparison with null never matches", span, advice)
+        return mismatch is None
+    fits = type is not None and are_comparable(type, element)
+    if not fits:
+        problem = f"{describe_operand(given)} does not fit {subject}"
+        scope.diagnostics.error("T7", problem, span)
+    return fits
+
+
+# Traversals
+
+
+def spell_edge(name: str) -> str:
+    """An edge type's name as a query writes it."""
+    return f"{name[:1].lower()}{name[1:]}"
+
+
+def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
+    edge = scope.catalog.find_edge(walk.edge.text)
+    if edge is None:
+        problem = f"there is no edge type `{walk.edge.text}`"
+        names = [spell_edge(name) for name in scope.catalog.edges]
+        scope.diagnostics.unknown("T4", problem, walk.edge.span, walk.edge.text, names)
+        scope.break_off(walk.source, walk.target, walk.edge_binding)
+        return None
+    hops = _check_hops(walk.hops, scope)
+    direction = _infer_direction(walk, edge, scope)
+    if direction is None:
+        scope.break_off(walk.source, walk.target, walk.edge_binding)
+        return None
+    source, target = edge.source, edge.target
+    if direction is Direction.IN:
+        source, target = target, source
+    ends_fit = [
+        _bind_end(walk.source, source, edge, scope),
+        _bind_end(walk.target, target, edge, scope),
+    ]
+    binding_fits = _bind_edge(walk, edge, scope)
+    if hops is None or not all(ends_fit) or not binding_fits:
+        return None
+    return ResolvedTraversal(
+        walk.source.name,
+        source,
+        walk.target.name,
+        target,
+        edge.name,
+        direction,
+        *hops,
+        None if walk.edge_binding is None else walk.edge_binding.name,
+    )
+
+
+def _check_hops(hops: Hops | None, scope: Scope) -> tuple[int, int] | None:
+    if hops is None:
+        return 1, 1
+    least, most = hops.minimum, hops.maximum
+    advice: str | None = None
+    if most is None:
+        problem = "unbounded traversal is disabled"
+        advice = f"give a maximum: `{{{max(least, 1)},5}}`"
+    elif least < 1:
+        problem, advice = "a traversal takes at least one hop", f"write `{{1,{max(most, 1)}}}`"
+    elif most < least:
+        problem = f"the maximum {most} is below the minimum {least}"
+    else:
+        return least, most
+    scope.diagnostics.error("T15", problem, hops.span, advice)
+    return None
+
+
+def _infer_direction(walk: Traversal, edge: EdgeType, scope: Scope) -> Direction | None:
+    """The way an edge is walked, from whichever end is already bound."""
+    if walk.is_undirected:
+        if edge.source == edge.target:
+            return Direction.BOTH
+        problem = f"`{edge.name}` connects {edge.source} to {edge.target} and has one direction"
+        advice = f"write `{walk.edge.text}` without < >"
+        scope.diagnostics.error("T22", problem, walk.edge.span, advice)
+        return None
+    for variable, forward, backward in (
+        (walk.source, edge.source, edge.target),
+        (walk.target, edge.target, edge.source),
+    ):
+        node = scope.find_node(variable)
+        if node is not None:
+            if node.name == forward:
+                return Direction.OUT
+            if node.name == backward:
+                return Direction.IN
+            _report_wrong_end(variable, node, edge, scope)
+            return None
+    return Direction.OUT
+
+
+def _report_wrong_end(variable: Variable, node: NodeType, edge: EdgeType, scope: Scope) -> None:
+    problem = (
+        f"`${variable.name}` is a {node.name}, but `{edge.name}` connects "
+        f"{edge.source} to {edge.target}"
+    )
+    fitting = [spell_edge(each.name) for each in scope.catalog.incident_edges(node.name)]
+    advice = f"{node.name} has the edges {', '.join(fitting[:5])}" if fitting else None
+    scope.diagnostics.error("T5", problem, variable.span, advice)
+
+
+def _bind_end(variable: Variable, type_name: str, edge: EdgeType, scope: Scope) -> bool:
+    if variable.name == ANONYMOUS:
+        return True
+    bound = scope.variables.get(variable.name)
+    if bound is None:
+        node = scope.catalog.nodes[type_name]
+        scope.variables[variable.name] = Bound(node, is_optional=False)
+        return True
+    if isinstance(bound.type, EdgeType):
+        problem = f"`${variable.name}` is bound to an edge and cannot be an end of one"
+        scope.diagnostics.error("T23", problem, variable.span)
+        return False
+    if bound.type.name != type_name:
+        _report_wrong_end(variable, bound.type, edge, scope)
+        return False
+    return _is_required(variable, scope)
+
+
+def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
+    """Bind the edge variable of a traversal, if it has one."""
+    variable = walk.edge_binding
+    if variable is None:
+        return True
+    if walk.hops is not None and (walk.hops.minimum, walk.hops.maximum) != (1, 1):
+        problem = "an edge variable stands for one edge, so the traversal takes one hop"
+        advice = "remove the bounds, or the edge variable"
+        scope.diagnostics.error("T23", problem, walk.hops.span, advice)
+        return False
+    if variable.name == ANONYMOUS:
+        return True
+    if variable.name in scope.variables:
+        problem = f"`${variable.name}` is already bound; an edge variable needs a name of its own"
+        scope.diagnostics.error("T23", problem, variable.span)
+        return False
+    scope.variables[variable.name] = Bound(edge, is_optional=False)
+    return True

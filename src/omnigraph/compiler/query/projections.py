@@ -1,0 +1,394 @@
+"""What a read returns: columns, aggregation, ranking, order and window.
+
+Decides here, and not when the query runs, whether everything that is asked for can be returned
+and ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from omnigraph.compiler.ir import (
+    Aggregate,
+    AggregateFunction,
+    Bm25,
+    Column,
+    ColumnReference,
+    Constant,
+    EntityId,
+    Nearest,
+    Now,
+    Operand,
+    ParameterValue,
+    PropertyValue,
+    Ranking,
+    Rrf,
+    SortKey,
+)
+from omnigraph.compiler.query.operands import resolve_operand, resolve_property, type_of
+from omnigraph.compiler.query.scope import NOW_PARAMETER, Scope
+from omnigraph.compiler.query.search import (
+    RANKINGS,
+    TEXT_FUNCTIONS,
+    check_ranking,
+    contains_nearest,
+)
+from omnigraph.compiler.query.syntax import (
+    Call,
+    Expression,
+    Literal,
+    Name,
+    Ordering,
+    Projection,
+    PropertyAccess,
+    Read,
+    Variable,
+)
+from omnigraph.model.catalog import TypeKind
+from omnigraph.model.source import Span
+from omnigraph.model.types import F64, I64, STRING, PropertyType
+
+AGGREGATES = frozenset(str(function) for function in AggregateFunction)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Everything of a read that comes after its pipeline."""
+
+    columns: tuple[Column, ...]
+    ranking: Ranking | None
+    order: tuple[SortKey, ...]
+    offset: ParameterValue | Constant | None
+    limit: ParameterValue | Constant | None
+
+
+def check_output(read: Read, scope: Scope) -> Output:
+    """The columns, ranking, order and window of a read."""
+    projected = [_check_projection(each, scope) for each in read.projections]
+    columns = tuple(column for column in projected if column is not None)
+    _require_group_keys(read, columns, scope)
+    is_condensed = read.is_distinct or any(isinstance(c.expression, Aggregate) for c in columns)
+    offset, limit = (_check_count(each, scope) for each in (read.offset, read.limit))
+    if len(columns) < len(projected):
+        # Aliases would look unknown and rankings unreturned: one fault is enough.
+        return Output(columns, None, (), offset, limit)
+    ordering = _OrderCheck(read, columns, is_condensed=is_condensed, scope=scope)
+    ranking, order = ordering.check()
+    _require_returnable_scores(read, columns, ranking, scope)
+    return Output(columns, ranking, order, offset, limit)
+
+
+# Columns
+
+
+def _check_projection(projection: Projection, scope: Scope) -> Column | None:
+    written = projection.expression
+    column: Column | None
+    if isinstance(written, Call) and written.function.text in AGGREGATES:
+        column = _check_aggregate(written, scope)
+    elif isinstance(written, Call) and written.function.text in RANKINGS:
+        ranking = check_ranking(written, scope)
+        if ranking is None:
+            return None
+        column = Column(written.function.text, ranking, F64.as_nullable())
+    elif isinstance(written, Call) and written.function.text in TEXT_FUNCTIONS:
+        problem = f"{written.function.text}() finds rows and gives no value to return"
+        advice = "use it in `match { … }`, or return `bm25(…) as score`"
+        scope.diagnostics.error("T35", problem, written.span, advice)
+        return None
+    else:
+        column = _check_value(written, scope)
+    if column is None or projection.alias is None:
+        return column
+    return replace(column, name=projection.alias.text)
+
+
+def _check_value(written: Expression, scope: Scope) -> Column | None:
+    if isinstance(written, Name):
+        problem = f"`{written.text}` is no value that could be returned"
+        names = [f"${name}" for name in (*scope.variables, *scope.parameters)]
+        scope.diagnostics.unknown("T35", problem, written.span, f"${written.text}", names)
+        return None
+    operand = resolve_operand(written, scope)
+    if operand is None:
+        return None
+    type = type_of(operand) or STRING.as_nullable()
+    if type.is_blob:
+        _report_blob(written.span, scope)
+        return None
+    return Column(_default_name(operand), operand, type)
+
+
+def _report_blob(span: Span, scope: Scope) -> None:
+    problem = "a Blob cannot be read in a query"
+    scope.diagnostics.error("T24", problem, span, "read it with the blob API, by the node's id")
+
+
+def _default_name(operand: Operand) -> str:
+    match operand:
+        case PropertyValue(variable=variable, property=name):
+            return f"{variable}.{name}"
+        case EntityId(variable=name) | ParameterValue(name=name):
+            return name
+        case Constant():
+            return "literal"
+        case Now():
+            return NOW_PARAMETER
+
+
+def _check_aggregate(call: Call, scope: Scope) -> Column | None:
+    function = AggregateFunction(call.function.text)
+    if call.has_star and not call.arguments:
+        if function is AggregateFunction.COUNT and not call.is_distinct:
+            return Column("count", Aggregate(function, None, is_distinct=False), I64)
+        problem, advice = "`*` counts rows", "write `count(*)`"
+        scope.diagnostics.error("P7", problem, call.span, advice)
+        return None
+    if len(call.arguments) != 1 or call.has_star:
+        problem, advice = f"{function}() takes one argument", f"write `{function}($v.property)`"
+        scope.diagnostics.error("P7", problem, call.span, advice)
+        return None
+    if call.is_distinct and function is not AggregateFunction.COUNT:
+        problem = f"only count takes `distinct`, not {function}"
+        scope.diagnostics.error("P7", problem, call.span)
+        return None
+    argument = _resolve_argument(call.arguments[0], scope)
+    if argument is None:
+        return None
+    type = _aggregate_type(function, argument, call, scope)
+    if type is None:
+        return None
+    return Column(_default_name(argument), Aggregate(function, argument, call.is_distinct), type)
+
+
+def _resolve_argument(written: Expression, scope: Scope) -> PropertyValue | EntityId | None:
+    """What an aggregate looks at; unlike elsewhere, an edge variable stands for its edges."""
+    match written:
+        case PropertyAccess():
+            return resolve_property(written, scope)
+        case Variable(name=name) if name not in scope.parameters:
+            bound = scope.variables.get(name)
+            if bound is not None:
+                return EntityId(name, bound.type.kind, bound.type.name, bound.is_optional)
+            scope.report_unbound("T31", written)
+        case _:
+            problem = "an aggregate takes a property or a variable of the pattern"
+            scope.diagnostics.error("T8", problem, written.span)
+    return None
+
+
+def _aggregate_type(
+    function: AggregateFunction,
+    argument: PropertyValue | EntityId,
+    call: Call,
+    scope: Scope,
+) -> PropertyType | None:
+    type = type_of(argument)
+    assert type is not None
+    if type.is_blob:
+        _report_blob(call.span, scope)
+        return None
+    if function is AggregateFunction.COUNT:
+        return I64
+    if isinstance(argument, EntityId) and argument.kind is TypeKind.EDGE:
+        problem = f"an edge variable can be counted, not used in {function}()"
+        scope.diagnostics.error("T23", problem, call.span)
+        return None
+    is_sum = function in {AggregateFunction.SUM, AggregateFunction.AVG}
+    if type.is_number or (type.is_string and not is_sum):
+        return F64.as_nullable() if is_sum else type.as_nullable()
+    needed = "a number" if is_sum else "a number or a String"
+    scope.diagnostics.error("T8", f"{function}() takes {needed}, not {type}", call.span)
+    return None
+
+
+def _require_group_keys(read: Read, columns: Sequence[Column], scope: Scope) -> None:
+    """Beside an aggregate only properties, variables and parameters can be group keys."""
+    if not any(isinstance(column.expression, Aggregate) for column in columns):
+        return
+    for projection in read.projections:
+        written = projection.expression
+        is_aggregate = isinstance(written, Call) and written.function.text in AGGREGATES
+        if not is_aggregate and not isinstance(written, PropertyAccess | Variable | Name):
+            problem = "beside an aggregate only properties and variables can be returned"
+            scope.diagnostics.error("T9", problem, written.span)
+
+
+def _require_returnable_scores(
+    read: Read, columns: Sequence[Column], ranking: Ranking | None, scope: Scope
+) -> None:
+    for column, projection in zip(columns, read.projections, strict=True):
+        if isinstance(column.expression, Rrf) and column.expression != ranking:
+            problem = "the score of rrf() exists only where the query is ordered by it"
+            advice = f"write `order {{ {column.name} }} limit 10`"
+            scope.diagnostics.error("T35", problem, projection.expression.span, advice)
+
+
+# Order and window
+
+
+class _OrderCheck:
+    """The order of one read, checked against its columns."""
+
+    def __init__(
+        self, read: Read, columns: tuple[Column, ...], *, is_condensed: bool, scope: Scope
+    ) -> None:
+        self._read = read
+        self._columns = columns
+        self._is_condensed = is_condensed
+        self._scope = scope
+        self._diagnostics = scope.diagnostics
+
+    def check(self) -> tuple[Ranking | None, tuple[SortKey, ...]]:
+        """The ranking, or the sort keys."""
+        orderings = self._read.orderings
+        if orderings and self._is_ranking(orderings[0].expression):
+            return self._check_ranking(orderings[0], orderings[1:]), ()
+        keys: list[SortKey] = []
+        for each in orderings:
+            if self._is_ranking(each.expression):
+                problem = "a ranking must be the first thing in `order`"
+                self._diagnostics.error("T35", problem, each.expression.span)
+                continue
+            expression = self._check_key(each.expression)
+            if expression is not None:
+                is_descending = each.direction is not None and each.direction.text == "desc"
+                keys.append(SortKey(expression, is_descending))
+        return None, tuple(keys)
+
+    def _is_ranking(self, written: Expression) -> bool:
+        if isinstance(written, Call):
+            return written.function.text in RANKINGS
+        return self._find_ranking(written) is not None
+
+    def _find_ranking(self, written: Expression) -> Ranking | None:
+        """The ranking that an alias stands for."""
+        found = self._find_column(written.text) if isinstance(written, Name) else None
+        if found is None or not isinstance(found[1].expression, Nearest | Bm25 | Rrf):
+            return None
+        return found[1].expression
+
+    def _find_column(self, name: str) -> tuple[int, Column] | None:
+        # A row as JSON keeps the last of two columns with one name, so that one is meant.
+        found = [(i, column) for i, column in enumerate(self._columns) if column.name == name]
+        return found[-1] if found else None
+
+    def _check_ranking(self, first: Ordering, rest: Sequence[Ordering]) -> Ranking | None:
+        written = first.expression
+        ranking = self._find_ranking(written)
+        if ranking is None and isinstance(written, Call):
+            ranking = check_ranking(written, self._scope)
+        if ranking is None:
+            return None
+        if self._is_condensed:
+            problem = "rows that are grouped or made distinct can no longer be ranked"
+            self._diagnostics.error("T35", problem, written.span)
+        self._check_direction(first, ranking)
+        self._check_window(written, ranking)
+        self._check_rest(rest, ranking)
+        return ranking
+
+    def _check_direction(self, first: Ordering, ranking: Ranking) -> None:
+        direction = first.direction
+        if direction is None:
+            return
+        if isinstance(ranking, Nearest):
+            problem = "nearest() takes no direction; the nearest comes first"
+            self._diagnostics.error("P7", problem, direction.span, "remove it")
+        elif direction.text == "asc":
+            problem = "the direction of a ranking is ignored; the best comes first"
+            self._diagnostics.warn("W2", problem, direction.span, "remove it")
+
+    def _check_window(self, written: Expression, ranking: Ranking) -> None:
+        if self._read.limit is not None:
+            return
+        if isinstance(ranking, Nearest):
+            problem = "nearest() needs a limit: how many are wanted?"
+            self._diagnostics.error("T17", problem, written.span, "add `limit 10`")
+        elif isinstance(ranking, Rrf):
+            problem = "rrf() needs a limit: how many are wanted?"
+            self._diagnostics.error("T21", problem, written.span, "add `limit 10`")
+
+    def _check_rest(self, rest: Sequence[Ordering], ranking: Ranking) -> None:
+        for each in rest:
+            span = each.expression.span
+            if isinstance(each.expression, Name) and contains_nearest(ranking):
+                problem = "nearest() cannot be combined with an ordering by alias"
+                self._diagnostics.error("T18", problem, span, "remove one of them")
+            else:
+                problem = "what follows a ranking is ignored; ties are broken by id"
+                self._diagnostics.warn("W2", problem, span, "remove it")
+
+    def _check_key(self, written: Expression) -> PropertyValue | ColumnReference | None:
+        match written:
+            case Name(text=name, span=span):
+                return self._check_alias(name, span)
+            case PropertyAccess():
+                return self._check_property(written)
+            case Call(function=function) if function.text in AGGREGATES:
+                advice = f"return `{function.text}(…) as n` and order by `n`"
+            case Variable(name=name):
+                advice = f"order by a property: `${name}.…`"
+            case _:
+                advice = "order by a property or by the alias of a returned column"
+        problem = "unsupported ordering expression"
+        self._diagnostics.error("T35", problem, written.span, advice)
+        return None
+
+    def _check_alias(self, name: str, span: Span) -> ColumnReference | None:
+        found = self._find_column(name)
+        if found is None:
+            names = [column.name for column in self._columns]
+            self._diagnostics.unknown("T36", f"alias '{name}' not found", span, name, names)
+            return None
+        position, column = found
+        return ColumnReference(position) if self._is_orderable(column.type, span) else None
+
+    def _check_property(self, written: PropertyAccess) -> PropertyValue | ColumnReference | None:
+        prop = resolve_property(written, self._scope)
+        if prop is None or not self._is_orderable(prop.type, written.span):
+            return None
+        if not self._is_condensed:
+            return prop
+        found = self._find_column(_default_name(prop))
+        if found is not None:
+            return ColumnReference(found[0])
+        aliases = [column.name for column in self._columns if column.expression == prop]
+        problem = f"`${prop.variable}.{prop.property}` not found for ordering among the columns"
+        advice = f"order by `{aliases[0]}`" if aliases else "return it too, then order by it"
+        self._diagnostics.error("T36", problem, written.span, advice)
+        return None
+
+    def _is_orderable(self, type: PropertyType, span: Span) -> bool:
+        if type.is_blob:
+            _report_blob(span, self._scope)
+        elif not type.is_scalar:
+            self._diagnostics.error("T35", f"{type} has no order", span)
+        return type.is_scalar
+
+
+def _check_count(
+    written: Literal | Variable | None, scope: Scope
+) -> ParameterValue | Constant | None:
+    match written:
+        case None:
+            return None
+        case Literal(value=int() as count, span=span):
+            if count < 0:
+                scope.diagnostics.error("T37", "the number of rows cannot be negative", span)
+            return Constant(count, I64)
+        case Variable(name=name, span=span):
+            type = scope.parameters.get(name)
+            if type is None:
+                names = [f"${each}" for each in scope.parameters]
+                problem = f"`${name}` is not a declared parameter"
+                scope.diagnostics.unknown("T37", problem, span, f"${name}", names)
+            elif not type.is_integer or type.is_nullable:
+                problem = f"the number of rows is a whole number, not {type}"
+                scope.diagnostics.error("T37", problem, span, f"declare `${name}: I64`")
+            else:
+                return ParameterValue(name, type)
+        case Literal():
+            raise AssertionError("the grammar allows whole numbers only")
+    return None

@@ -1,0 +1,70 @@
+"""What a query's names mean at one point of it: parameters, variables and the catalog.
+
+A scope grows as clauses are checked in written order. A block gets a scope of its own that sees
+the outer one; what it binds stays inside, unless the block is optional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from omnigraph.compiler.diagnostics import Diagnostics
+from omnigraph.compiler.query.syntax import Variable
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.types import PropertyType
+
+NOW_PARAMETER = "__nanograph_now"
+"""The name under which results show `now()`; no parameter may take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a variable is bound to; an optional one may be bound to nothing."""
+
+    type: NodeType | EdgeType
+    is_optional: bool
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names in reach, and where faults are reported."""
+
+    catalog: Catalog
+    parameters: Mapping[str, PropertyType]
+    diagnostics: Diagnostics
+    variables: dict[str, Bound] = field(default_factory=dict)
+    optional_here: set[str] = field(default_factory=set)
+    """What an optional block of this very clause list introduced."""
+    broken: set[str] = field(default_factory=set)
+    """What a refused clause would have bound; faults that follow from that are not reported."""
+
+    def enter(self) -> Scope:
+        """A scope for a block: sees everything here, keeps what it binds."""
+        return replace(self, variables=dict(self.variables), optional_here=set())
+
+    def is_bound(self, name: str) -> bool:
+        """Whether an earlier clause binds a variable, or would have."""
+        return name in self.variables or name in self.broken
+
+    def break_off(self, *variables: Variable | None) -> None:
+        """Note the variables that a refused clause leaves unbound."""
+        names = (variable.name for variable in variables if variable is not None)
+        self.broken.update(name for name in names if name not in self.variables)
+
+    def find_node(self, variable: Variable) -> NodeType | None:
+        """The node type that a variable is bound to, if it is bound to one."""
+        bound = self.variables.get(variable.name)
+        return bound.type if bound is not None and isinstance(bound.type, NodeType) else None
+
+    def report_unbound(self, code: str, variable: Variable) -> None:
+        """Report a variable that no earlier clause binds."""
+        if variable.name in self.broken:
+            return
+        self.diagnostics.unknown(
+            code,
+            f"`${variable.name}` is not bound by an earlier clause and is no parameter",
+            variable.span,
+            f"${variable.name}",
+            [f"${name}" for name in (*self.variables, *self.parameters)],
+        )

@@ -1,0 +1,196 @@
+"""Annotations: which words may stand where, and the values they carry.
+
+Constraints are written like annotations; `split_constraints` tells them apart. What a constraint
+says about columns is checked in `constraints`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from omnigraph.compiler.diagnostics import Diagnostics
+from omnigraph.compiler.schema.syntax import (
+    AnnotationSyntax,
+    KeywordArgument,
+    LiteralArgument,
+    RangeArgument,
+    Word,
+)
+from omnigraph.model.catalog import Annotation, TypeKind
+from omnigraph.model.source import Span
+from omnigraph.model.types import PropertyType
+
+CONSTRAINT_WORDS = frozenset({"key", "unique", "index", "range", "check"})
+PROPERTY_CONSTRAINT_WORDS = frozenset({"key", "unique", "index"})
+
+_PROPERTY_WORDS = PROPERTY_CONSTRAINT_WORDS | {"embed"}
+_TEXT_WORDS = frozenset({"description", "instruction", "rename_from"})
+_ONCE_WORDS = _PROPERTY_WORDS | _TEXT_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAnnotation:
+    """An annotation that may stand where it does, and the place that later faults point at."""
+
+    annotation: Annotation
+    span: Span
+
+
+def split_constraints(
+    written: Iterable[AnnotationSyntax],
+) -> tuple[list[AnnotationSyntax], list[AnnotationSyntax]]:
+    """Plain annotations, and the constraints: constraint words that have arguments."""
+    plain: list[AnnotationSyntax] = []
+    constraints: list[AnnotationSyntax] = []
+    for each in written:
+        is_constraint = each.name.text in CONSTRAINT_WORDS and each.arguments
+        (constraints if is_constraint else plain).append(each)
+    return plain, constraints
+
+
+def split_rename(
+    checked: Iterable[CheckedAnnotation],
+) -> tuple[tuple[Annotation, ...], str | None]:
+    """The annotations that are part of the schema, in order, and the old name that a hint gives."""
+    annotations = sorted((each.annotation for each in checked), key=annotation_key)
+    hints = [each.value for each in annotations if each.name == "rename_from"]
+    return tuple(a for a in annotations if a.name != "rename_from"), hints[0] if hints else None
+
+
+def annotation_key(annotation: Annotation) -> tuple[str, bool, str, tuple[tuple[str, str], ...]]:
+    """What orders annotations: the name, then the value, none before any."""
+    value = annotation.value
+    return annotation.name, value is not None, value or "", annotation.arguments
+
+
+def check_type_annotations(
+    written: Sequence[AnnotationSyntax], *, owner: Word, kind: TypeKind, diagnostics: Diagnostics
+) -> list[CheckedAnnotation]:
+    """The annotations of a type's first line."""
+    allowed: list[AnnotationSyntax] = []
+    for each in written:
+        word = each.name.text
+        if word in _PROPERTY_WORDS and kind is TypeKind.EDGE:
+            problem = f"@{word} is not supported on edges"
+            diagnostics.error("S5", problem, each.span, _EDGE_ADVICE.get(word))
+        elif word in _PROPERTY_WORDS:
+            problem = f"@{word} is only supported on node properties or as body constraint"
+            diagnostics.error("S5", problem, each.span, "move it behind a property's type")
+        elif word in CONSTRAINT_WORDS:
+            problem = f"@{word} constrains a property; it belongs in the body"
+            diagnostics.error("S5", problem, each.span, "move it between the braces")
+        elif not _refuse_cardinality(each, diagnostics):
+            allowed.append(each)
+    return _check_values(allowed, owner, diagnostics)
+
+
+def check_property_annotations(
+    written: Sequence[AnnotationSyntax],
+    *,
+    owner: Word,
+    kind: TypeKind,
+    type: PropertyType,
+    diagnostics: Diagnostics,
+) -> list[CheckedAnnotation]:
+    """The annotations that stand after a property's type."""
+    allowed: list[AnnotationSyntax] = []
+    for each in written:
+        word = each.name.text
+        if _refuse_cardinality(each, diagnostics):
+            continue
+        if word == "instruction":
+            problem = "@instruction is only supported on node and edge types"
+            diagnostics.error("S5", problem, each.span, "use @description here")
+        elif word in CONSTRAINT_ADVICE:
+            problem = f"@{word} needs arguments"
+            diagnostics.error("S11", problem, each.span, CONSTRAINT_ADVICE[word])
+        elif kind is TypeKind.EDGE and word in {"key", "embed"}:
+            problem = f"@{word} is not supported on edge properties"
+            diagnostics.error("S5", problem, each.span, _EDGE_ADVICE.get(word))
+        elif shape := _unsupported_shape(word, type):
+            problem = f"@{word} is not supported on {shape} property `{owner.text}`"
+            diagnostics.error("S6", problem, each.span)
+        else:
+            allowed.append(each)
+    return _check_values(allowed, owner, diagnostics)
+
+
+CONSTRAINT_ADVICE = {
+    "range": "write it as `@range(property, low..high)`",
+    "check": 'write it as `@check(property, "pattern")`',
+}
+
+_EDGE_ADVICE = {
+    "key": "edges have ids of their own; for one edge per pair write `@unique(src, dst)` in braces",
+    "unique": "for one edge per pair write `{ @unique(src, dst) }`",
+    "index": "the ends of an edge are always indexed; remove it",
+}
+
+
+def text_of(argument: Word | LiteralArgument) -> str:
+    """An argument as the text that metadata keeps."""
+    if isinstance(argument, Word):
+        return argument.text
+    if isinstance(argument.value, bool):
+        return str(argument.value).lower()
+    return str(argument.value)
+
+
+def _unsupported_shape(word: str, type: PropertyType) -> str | None:
+    if word not in _PROPERTY_WORDS:
+        return None
+    if type.is_list:
+        return "list"
+    if type.is_blob:
+        return "blob"
+    if type.is_vector and word in {"key", "unique"}:
+        return "vector"
+    return None
+
+
+def _refuse_cardinality(annotation: AnnotationSyntax, diagnostics: Diagnostics) -> bool:
+    """Report `@card` where it would be silently ignored."""
+    if annotation.name.text != "card":
+        return False
+    problem = "@card stands once on an edge's first line, before any other annotation"
+    advice = "write `edge Name: From -> To @card(0..1)`"
+    diagnostics.error("S13", problem, annotation.span, advice)
+    return True
+
+
+def _check_values(
+    written: Sequence[AnnotationSyntax], owner: Word, diagnostics: Diagnostics
+) -> list[CheckedAnnotation]:
+    seen: set[str] = set()
+    checked: list[CheckedAnnotation] = []
+    for each in written:
+        word = each.name.text
+        if word in _ONCE_WORDS and word in seen:
+            problem = f"`{owner.text}` declares @{word} multiple times"
+            diagnostics.error("S8", problem, each.span, "keep one")
+            continue
+        seen.add(word)
+        if (annotation := _check_arguments(each, diagnostics)) is not None:
+            checked.append(CheckedAnnotation(annotation, each.span))
+    return checked
+
+
+def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annotation | None:
+    word = each.name.text
+    values = [a for a in each.arguments if isinstance(a, Word | LiteralArgument)]
+    keywords = [a for a in each.arguments if isinstance(a, KeywordArgument)]
+    names = [keyword.name.text for keyword in keywords]
+    value = text_of(values[0]) if values else None
+    problem, advice = None, None
+    if any(isinstance(a, RangeArgument) for a in each.arguments):
+        problem = f"@{word} takes no range"
+    elif word in _TEXT_WORDS and (len(values) != 1 or keywords or not (value or "").strip()):
+        problem, advice = f"@{word} takes exactly one text that is not empty", f'@{word}("…")'
+    elif len(values) > 1 or (keywords and each.arguments[0] not in values):
+        problem = f"@{word} takes one value and then only `name=value` arguments"
+    elif len(set(names)) < len(names):
+        problem = f"@{word} repeats an argument"
+    if problem is not None:
+        diagnostics.error("S14", problem, each.span, advice and f"write `{advice}`")
+        return None
+    arguments = tuple(sorted((keyword.name.text, text_of(keyword.value)) for keyword in keywords))
+    return Annotation(word, value, arguments)

@@ -1,0 +1,131 @@
+"""Parsing with messages for people: what was found, what could stand there, what to write instead.
+
+Turns every lark exception into a `CompileError`. Knows the words of both grammars by their
+terminals' names, and nothing of meaning.
+"""
+
+from __future__ import annotations
+
+from lark import Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from omnigraph.compiler.grammars import Language, parser_of
+from omnigraph.compiler.text import refusal, require_parseable
+from omnigraph.model.errors import CompileError
+from omnigraph.model.source import Source, Span
+
+_LISTED_MAX = 6
+
+_DESCRIPTION_BY_TERMINAL = {
+    "NAME": "a name",
+    "TYPE_NAME": "a type name",
+    "VARIABLE": "a $variable",
+    "PROPERTY": "a property ($variable.name)",
+    "STRING": "a string",
+    "INT": "a number",
+    "FLOAT": "a number",
+    "TRUE": "true or false",
+    "FALSE": "true or false",
+    "COMPARATOR": "a comparison (=, !=, <, <=, >, >=)",
+    "DIRECTION": "asc or desc",
+    "UNDIRECTED": "<edge>",
+    "ENUM_VALUE": "an enum value",
+    "$END": "the end of the text",
+    "a value": "a value",
+}
+_PUNCTUATION_BY_TERMINAL = {
+    "LBRACE": "{", "RBRACE": "}", "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]",
+    "COLON": ":", "COMMA": ",", "_COMMA": ",", "AT": "@", "STAR": "*", "NULLABLE": "?", "EQUAL": "=",
+    "__ANON_0": "->", "__ANON_1": "..",
+}  # fmt: skip
+
+_VALUES = {"STRING", "INT", "TRUE", "NULL"}
+_WORDS = {"CONTAINS", "STARTS_WITH", "IN", "IS"}
+"""Words that are also names where names may stand, so that a message need not list them."""
+
+_ADVICE_BY_TEXT = {
+    "'": 'strings are written in double quotes: "text"',
+    "#": "comments start with //",
+    ";": "nothing separates two declarations or clauses; remove the ;",
+    "==": "equality is written =",
+    "&&": "write `and`",
+    "||": "write `or`",
+    "<>": "inequality is written !=",
+    "!": "inequality is !=; a negated pattern is not { … }",
+}
+
+
+def parse_tree(language: Language, source: Source) -> Tree[Token]:
+    """The parse tree of a text that obeys its grammar."""
+    require_parseable(source)
+    try:
+        return parser_of(language).parse(source.text)
+    except UnexpectedInput as error:
+        raise _explain(error, source) from error
+
+
+def span_of(token: Token) -> Span:
+    """Where a token stands."""
+    return Span(token.start_pos or 0, token.end_pos or 0)
+
+
+def _explain(error: UnexpectedInput, source: Source) -> CompileError:
+    match error:
+        case UnexpectedToken(token=Token() as token) if token.type != "$END":
+            span, found = span_of(token), f"`{_shorten(token)}`"
+            expected = error.accepts or error.expected
+        case UnexpectedCharacters():
+            start = error.pos_in_stream or 0
+            span, found = Span(start, start + 1), f"`{source.text[start]}`"
+            expected = error.allowed
+        case _:
+            end = len(source.text.rstrip())
+            span, found = Span(max(0, end - 1), end), "the end of the text"
+            expected = error.accepts if isinstance(error, UnexpectedToken) else set()
+    terminals = {str(each) for each in expected or ()}
+    message = f"expected {_list(terminals)}, found {found}"
+    return refusal(source, "P1", message, span, _advise(terminals, span, source.text))
+
+
+def _list(terminals: set[str]) -> str:
+    if terminals >= _VALUES:
+        terminals = terminals - _VALUES - {"NAME", "FLOAT", "FALSE", "LSQB"} | {"a value"}
+    elif "NAME" in terminals:
+        terminals = terminals - _WORDS
+    words = sorted({_describe(each) for each in terminals})
+    if len(words) > _LISTED_MAX:
+        words = [*words[:_LISTED_MAX], "…"]
+    return " or ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
+def _describe(terminal: str) -> str:
+    if terminal in _DESCRIPTION_BY_TERMINAL:
+        return _DESCRIPTION_BY_TERMINAL[terminal]
+    if terminal in _PUNCTUATION_BY_TERMINAL:
+        return f"`{_PUNCTUATION_BY_TERMINAL[terminal]}`"
+    return f"`{terminal.strip('_').lower()}`"
+
+
+def _advise(terminals: set[str], span: Span, text: str) -> str | None:
+    found = text[span.start : span.end]
+    before = text[: span.start].rstrip()
+    # A doubled sign is noticed at its first or at its second character.
+    for start, length in ((span.start - 1, 2), (span.start, 2), (span.start, 1)):
+        if advice := _ADVICE_BY_TEXT.get(text[max(start, 0) : start + length]):
+            return advice
+    if found[:1].isupper() and "NAME" in terminals:
+        return f"names start with a small letter here: `{found[:1].lower()}{found[1:]}`"
+    if found[:1].islower() and "TYPE_NAME" in terminals:
+        return f"type names start with a capital letter: `{found[:1].upper()}{found[1:]}`"
+    if found == ",":
+        return "no comma is needed here; remove it"
+    if found == "}" and before.endswith("{"):
+        return "empty braces mean nothing; remove them or write something between them"
+    if found == "}" and terminals == {"COMMA"}:
+        return "bounds are written {min,max}"
+    return None
+
+
+def _shorten(token: str) -> str:
+    first_line = token.split("\n", 1)[0]
+    return first_line if len(first_line) <= 40 else f"{first_line[:40]}…"

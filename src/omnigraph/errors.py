@@ -1,0 +1,19 @@
+"""The errors that callers catch, one tree under `GraphError`; `omnigraph.model.errors` draws it."""
+
+from omnigraph.model.errors import (
+    CompileError,
+    GraphError,
+    InvalidValueError,
+    NotFoundError,
+    Outcome,
+    RequestError,
+)
+
+__all__ = [
+    "CompileError",
+    "GraphError",
+    "InvalidValueError",
+    "NotFoundError",
+    "Outcome",
+    "RequestError",
+]

@@ -1,0 +1,214 @@
+"""The catalog: a compiled schema, as every later stage reads it.
+
+Everything is in canonical order (names sorted, columns of a constraint sorted), so that two texts
+that mean the same schema compile to equal catalogs. `renamed_from` is a hint for the migration
+planner and no part of what a schema means. Knows nothing of text or storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Literal
+
+from omnigraph.model.names import fold_edge_name
+from omnigraph.model.types import PropertyType
+
+
+class TypeKind(StrEnum):
+    """What a declaration declares."""
+
+    INTERFACE = "interface"
+    NODE = "node"
+    EDGE = "edge"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A word after `@`, kept as written: its value and keyword arguments are texts."""
+
+    name: str
+    value: str | None
+    arguments: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The columns that identify a node."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """Columns whose values together occur once; a null exempts a row."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Columns to search fast; never changes a result."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Inclusive bounds of a numeric property; `None` leaves a side open."""
+
+    property: str
+    minimum: int | float | None
+    maximum: int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A regular expression that a text must contain a match of."""
+
+    property: str
+    pattern: str
+
+
+Constraint = Key | Unique | Index | Range | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """How many edges of a type may leave one source node."""
+
+    minimum: int
+    maximum: int | None
+
+    def __str__(self) -> str:
+        return f"{self.minimum}..{'' if self.maximum is None else self.maximum}"
+
+
+ANY_CARDINALITY = Cardinality(0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """Where the text of an `@embed` vector comes from, and which model made it."""
+
+    source: str
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A declared property of a type."""
+
+    name: str
+    type: PropertyType
+    annotations: tuple[Annotation, ...]
+    renamed_from: str | None
+
+    @property
+    def embedding(self) -> Embedding | None:
+        """The `@embed` annotation of a vector property, if it has one."""
+        for annotation in self.annotations:
+            if annotation.name == "embed" and annotation.value is not None:
+                return Embedding(annotation.value, dict(annotation.arguments).get("model"))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A set of properties that node types share; it has no rows of its own."""
+
+    name: str
+    properties: Mapping[str, Property]
+
+    kind: Literal[TypeKind.INTERFACE] = TypeKind.INTERFACE
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """A declared node type."""
+
+    name: str
+    properties: Mapping[str, Property]
+    constraints: tuple[Constraint, ...]
+    annotations: tuple[Annotation, ...]
+    implements: tuple[str, ...]
+    renamed_from: str | None
+
+    kind: Literal[TypeKind.NODE] = TypeKind.NODE
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key's columns in the order that composes an id; empty when ids are generated."""
+        for constraint in self.constraints:
+            if isinstance(constraint, Key):
+                return constraint.columns
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeType:
+    """A declared edge type."""
+
+    name: str
+    source: str
+    target: str
+    cardinality: Cardinality
+    properties: Mapping[str, Property]
+    constraints: tuple[Constraint, ...]
+    annotations: tuple[Annotation, ...]
+    renamed_from: str | None
+
+    kind: Literal[TypeKind.EDGE] = TypeKind.EDGE
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A compiled schema: its types by name, and edges also by their folded name."""
+
+    interfaces: Mapping[str, Interface]
+    nodes: Mapping[str, NodeType]
+    edges: Mapping[str, EdgeType]
+    edge_by_folded_name: Mapping[str, EdgeType]
+
+    def find_edge(self, spelling: str) -> EdgeType | None:
+        """The edge type a query means: by exact name, else whatever the case of its letters."""
+        return self.edges.get(spelling) or self.edge_by_folded_name.get(fold_edge_name(spelling))
+
+    def incident_edges(self, node_type: str) -> Iterator[EdgeType]:
+        """The edge types that start or end at a node type, by name."""
+        return (e for e in self.edges.values() if node_type in (e.source, e.target))
+
+
+def describe_constraint(constraint: Constraint) -> str:
+    """A constraint as one writes it in a schema."""
+    match constraint:
+        case Key(columns):
+            return f"@key({', '.join(columns)})"
+        case Unique(columns):
+            return f"@unique({', '.join(columns)})"
+        case Index(columns):
+            return f"@index({', '.join(columns)})"
+        case Range(name, minimum, maximum):
+            return f"@range({name}, {_write_bound(minimum)}..{_write_bound(maximum)})"
+        case Check(name, pattern):
+            return f"@check({name}, {quote_text(pattern)})"
+
+
+def quote_text(text: str) -> str:
+    """A text as a string literal of our languages."""
+    return f'"{text.translate(_ESCAPE_BY_CHARACTER)}"'
+
+
+def _write_bound(bound: int | float | None) -> str:
+    if bound is None:
+        return ""
+    # Schemas have no exponents, and a float without its fraction would be read as an integer.
+    digits = format(Decimal(repr(bound)), "f")
+    return digits if isinstance(bound, int) or "." in digits else f"{digits}.0"
+
+
+_ESCAPE_BY_CHARACTER = str.maketrans(
+    {'"': r"\"", "\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+)

@@ -1,0 +1,100 @@
+"""Source texts, places in them, and diagnostics that point at a place.
+
+A diagnostic is a value: compilers collect them, and `render_diagnostic` is the one way they are
+shown. Knows nothing of the languages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How much a diagnostic matters: an error refuses the text, the others do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of characters, end exclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing to tell the writer of a text, with the place and what to do about it."""
+
+    code: str
+    message: str
+    severity: Severity
+    span: Span | None
+    suggestion: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text and the name people know it by, usually its path."""
+
+    name: str
+    text: str
+
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column of a character."""
+        start = self.text.rfind("\n", 0, offset) + 1
+        return self.text.count("\n", 0, offset) + 1, offset - start + 1
+
+    def line_at(self, offset: int) -> str:
+        """The line that holds a character, without its line break."""
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+
+_WIDTH_MAX = 200
+_STAGE_BY_LETTER = {"P": "parse", "S": "parse", "C": "catalog", "T": "type", "D": "type"}
+
+
+def summarize_diagnostic(diagnostic: Diagnostic) -> str:
+    """One line: the stage that objects, the message and the code."""
+    if diagnostic.severity is Severity.ERROR:
+        stage = _STAGE_BY_LETTER.get(diagnostic.code[:1])
+        heading = f"{stage} error" if stage else "error"
+    else:
+        heading = str(diagnostic.severity)
+    return f"{heading}: {diagnostic.message} [{diagnostic.code}]"
+
+
+def render_diagnostic(diagnostic: Diagnostic, source: Source) -> str:
+    """The summary, then the source line with a caret under the place and the suggestion."""
+    summary = summarize_diagnostic(diagnostic)
+    if diagnostic.span is None:
+        return f"{summary}\n  {diagnostic.suggestion}" if diagnostic.suggestion else summary
+    line_number, column = source.line_and_column(diagnostic.span.start)
+    shown, shift = _clip(source.line_at(diagnostic.span.start), column)
+    # Tabs keep their place above the caret because the padding repeats them.
+    padding = "".join("\t" if c == "\t" else " " for c in shown[: column - 1 - shift])
+    width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(shown) - len(padding)))
+    gutter = str(line_number)
+    note = f" {diagnostic.suggestion}" if diagnostic.suggestion else ""
+    return "\n".join(
+        (
+            summary,
+            f"  {' ' * len(gutter)}--> {source.name}:{line_number}:{column}",
+            f"  {gutter} | {shown}",
+            f"  {' ' * len(gutter)} | {padding}{'^' * width}{note}",
+        )
+    )
+
+
+def _clip(line: str, column: int) -> tuple[str, int]:
+    """A readable part of a line around a column, and how far it was shifted."""
+    if len(line) <= _WIDTH_MAX:
+        return line, 0
+    start = max(0, column - 1 - _WIDTH_MAX // 2)
+    return line[start : start + _WIDTH_MAX], start

@@ -1,0 +1,110 @@
+"""The documents tell the truth: the modules they list exist, the tests they name exist."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import PurePosixPath
+
+from tests.support.source_tree import ROOT, product_modules, read_document, require_none, text_files
+
+# In two halves, because this file is searched like any other.
+REGISTRY_HOSTS = tuple(
+    ".".join(halves)
+    for halves in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("deb.debian", "org"),
+        ("security.debian", "org"),
+        ("registry.npmjs", "org"),
+        ("repo1.maven", "org"),
+        ("repo.maven.apache", "org"),
+    )
+)
+
+
+def test_the_architecture_lists_the_modules_that_exist() -> None:
+    entries = list(_listed_paths(read_document("ARCHITECTURE.md")))
+
+    listed = {path for path in entries if path.suffix == ".py" and path.name != "__init__.py"}
+    existing = {PurePosixPath(module.path) for module in product_modules() if not module.is_package}
+
+    require_none(map(str, existing - listed), rule="ARCHITECTURE.md lists every module")
+    gone = (str(path) for path in entries if not (ROOT / path).exists())
+    require_none(gone, rule="what ARCHITECTURE.md lists exists")
+
+
+def test_every_invariant_names_a_test_that_exists() -> None:
+    invariants = list(_invariants(read_document("INVARIANTS.md")))
+
+    unproven = [heading for heading, tests in invariants if not tests]
+    missing = [test for _, tests in invariants for test in tests if not _exists(test)]
+
+    assert invariants, "INVARIANTS.md has no `## 1. …` heading"
+    require_none(unproven, rule="an invariant names the test that fails when it is broken")
+    require_none(missing, rule="a test that INVARIANTS.md names exists")
+
+
+def test_invariants_are_numbered_in_order() -> None:
+    headings = [heading for heading, _ in _invariants(read_document("INVARIANTS.md"))]
+
+    numbers = [int(heading.partition(".")[0]) for heading in headings]
+
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_no_file_names_a_package_registry() -> None:
+    naming = [
+        f"{path}: {host}" for path, text in text_files() for host in REGISTRY_HOSTS if host in text
+    ]
+
+    require_none(naming, rule="registries are configured where the tools run, or mirrors break")
+
+
+def test_what_is_left_to_do_names_its_issue() -> None:
+    forgotten = [
+        f"{path}:{number}"
+        for path, text in text_files()
+        for number, line in enumerate(text.splitlines(), start=1)
+        if re.search(r"\bTODO\b(?!\(#\d+\))|\bFIXME\b", line)
+    ]
+
+    require_none(forgotten, rule="what is left to do names its issue")
+
+
+def _listed_paths(document: str) -> Iterator[PurePosixPath]:
+    block = re.search(r"^```\w*\n(src/omnigraph/\n.*?)^```$", document, re.DOTALL | re.MULTILINE)
+    assert block, "ARCHITECTURE.md has no fenced block that starts with src/omnigraph/"
+    parents: list[tuple[int, PurePosixPath]] = []
+    for line in block[1].splitlines():
+        entry = line.lstrip()
+        if not entry:
+            continue
+        indent = len(line) - len(entry)
+        while parents and parents[-1][0] >= indent:
+            parents.pop()
+        name = re.split(r"\s{2,}", entry, maxsplit=1)[0]
+        path = parents[-1][1] / name if parents else PurePosixPath(name)
+        parents.append((indent, path))
+        yield path
+
+
+def _invariants(document: str) -> Iterator[tuple[str, list[str]]]:
+    _, *parts = re.split(r"^## (\d+\. .+)$", document, flags=re.MULTILINE)
+    for heading, section in zip(parts[::2], parts[1::2], strict=True):
+        yield heading, re.findall(r"`(tests/[^`\s]+::[^`\s]+)`", section)
+
+
+def _exists(test: str) -> bool:
+    path, *names = test.split("::")
+    return set(names) <= _names_defined_in(path)
+
+
+@cache
+def _names_defined_in(path: str) -> frozenset[str]:
+    if not (ROOT / path).is_file():
+        return frozenset()
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    )
