@@ -11,7 +11,7 @@ INTO_VENV := --python $(BIN)/python
 
 # What the parser tables are made from: the build hook writes them again when one of these changes.
 GRAMMARS := $(wildcard src/omnigraph/compiler/grammar/*.lark) \
-            $(wildcard src/omnigraph/compiler/grammars.py)
+            src/omnigraph/compiler/parser_tables.py src/omnigraph/compiler/machine.py
 
 .PHONY: help
 help: ## List the targets

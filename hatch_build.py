@@ -22,4 +22,4 @@ class ParserTablesHook(BuildHookInterface[BuilderConfig]):
         """Write the tables beside the grammars."""
         # First in the path, or an installed copy would write the tables of its own grammars.
         sys.path.insert(0, str(Path(self.root, "src")))
-        importlib.import_module("omnigraph.compiler.grammars").write_tables()
+        importlib.import_module("omnigraph.compiler.parser_tables").write_tables()

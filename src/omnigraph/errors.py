@@ -7,6 +7,7 @@ from omnigraph.model.errors import (
     NotFoundError,
     Outcome,
     RequestError,
+    UnreadableError,
 )
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "NotFoundError",
     "Outcome",
     "RequestError",
+    "UnreadableError",
 ]

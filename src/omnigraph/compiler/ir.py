@@ -278,11 +278,12 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the result."""
+    """One column of the result; without an alias its name comes from what it shows."""
 
     name: str
     expression: Operand | Aggregate | Ranking
     type: PropertyType
+    is_aliased: bool
 
 
 @dataclass(frozen=True, slots=True)

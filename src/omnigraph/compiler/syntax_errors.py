@@ -1,15 +1,18 @@
 """Parsing with messages for people: what was found, what could stand there, what to write instead.
 
-Turns every lark exception into a `CompileError`. Knows the words of both grammars by their
+Turns the machine's refusal into a `CompileError`. Knows the words of both grammars by their
 terminals' names, and nothing of meaning.
 """
 
 from __future__ import annotations
 
-from lark import Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
-
-from omnigraph.compiler.grammars import Language, parser_of
+from omnigraph.compiler.machine import (
+    END,
+    Language,
+    Token,
+    UnexpectedTokenError,
+    machine_of,
+)
 from omnigraph.compiler.text import refusal, require_parseable
 from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Source, Span
@@ -30,13 +33,13 @@ _DESCRIPTION_BY_TERMINAL = {
     "DIRECTION": "asc or desc",
     "UNDIRECTED": "<edge>",
     "ENUM_VALUE": "an enum value",
-    "$END": "the end of the text",
+    END: "the end of the text",
     "a value": "a value",
 }
 _PUNCTUATION_BY_TERMINAL = {
     "LBRACE": "{", "RBRACE": "}", "LPAR": "(", "RPAR": ")", "LSQB": "[", "RSQB": "]",
-    "COLON": ":", "COMMA": ",", "_COMMA": ",", "AT": "@", "STAR": "*", "NULLABLE": "?", "EQUAL": "=",
-    "__ANON_0": "->", "__ANON_1": "..",
+    "COLON": ":", "COMMA": ",", "_COMMA": ",", "AT": "@", "STAR": "*", "NULLABLE": "?",
+    "EQUAL": "=", "__ANON_0": "->", "__ANON_1": "..",
 }  # fmt: skip
 
 _VALUES = {"STRING", "INT", "TRUE", "NULL"}
@@ -55,36 +58,28 @@ _ADVICE_BY_TEXT = {
 }
 
 
-def parse_tree(language: Language, source: Source) -> Tree[Token]:
-    """The parse tree of a text that obeys its grammar."""
+def parse(language: Language, source: Source, builder: object) -> object:
+    """What a builder makes of a text that obeys its grammar."""
     require_parseable(source)
     try:
-        return parser_of(language).parse(source.text)
-    except UnexpectedInput as error:
-        raise _explain(error, source) from error
+        return machine_of(language).run(source.text, builder)
+    except UnexpectedTokenError as error:
+        raise _explain(error.found, set(error.accepts), source) from error
 
 
 def span_of(token: Token) -> Span:
     """Where a token stands."""
-    return Span(token.start_pos or 0, token.end_pos or 0)
+    return Span(token.start, token.end)
 
 
-def _explain(error: UnexpectedInput, source: Source) -> CompileError:
-    match error:
-        case UnexpectedToken(token=Token() as token) if token.type != "$END":
-            span, found = span_of(token), f"`{_shorten(token)}`"
-            expected = error.accepts or error.expected
-        case UnexpectedCharacters():
-            start = error.pos_in_stream or 0
-            span, found = Span(start, start + 1), f"`{source.text[start]}`"
-            expected = error.allowed
-        case _:
-            end = len(source.text.rstrip())
-            span, found = Span(max(0, end - 1), end), "the end of the text"
-            expected = error.accepts if isinstance(error, UnexpectedToken) else set()
-    terminals = {str(each) for each in expected or ()}
-    message = f"expected {_list(terminals)}, found {found}"
-    return refusal(source, "P1", message, span, _advise(terminals, span, source.text))
+def _explain(token: Token, accepts: set[str], source: Source) -> CompileError:
+    if token.type == END:
+        end = len(source.text.rstrip())
+        span, found = Span(max(0, end - 1), end), "the end of the text"
+    else:
+        span, found = span_of(token), f"`{_shorten(token.text)}`"
+    message = f"expected {_list(accepts)}, found {found}"
+    return refusal(source, "P1", message, span, _advise(accepts, span, source.text))
 
 
 def _list(terminals: set[str]) -> str:
@@ -126,6 +121,6 @@ def _advise(terminals: set[str], span: Span, text: str) -> str | None:
     return None
 
 
-def _shorten(token: str) -> str:
-    first_line = token.split("\n", 1)[0]
+def _shorten(text: str) -> str:
+    first_line = text.split("\n", 1)[0]
     return first_line if len(first_line) <= 40 else f"{first_line[:40]}…"

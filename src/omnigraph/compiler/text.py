@@ -31,12 +31,13 @@ def decode_source(encoded: bytes, *, name: str) -> Source:
     try:
         return Source(name, encoded.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        before = encoded[: error.start].decode("utf-8-sig")
+        # The codec cuts the byte order mark off first and counts from behind it.
+        read, start = error.object, len(error.object[: error.start].decode())
         raise refusal(
-            Source(name, before),
+            Source(name, read.decode(errors="replace")),
             "P3",
-            f"the file is not UTF-8: byte 0x{encoded[error.start]:02x} cannot be read",
-            Span(len(before), len(before) + 1),
+            f"the file is not UTF-8: byte 0x{read[error.start]:02x} cannot be read",
+            Span(start, start + 1),
             "save the file as UTF-8",
         ) from error
 

@@ -6,7 +6,8 @@
     └── RequestError               UNCHANGED: the request must change
         ├── CompileError             .diagnostics .source
         ├── InvalidValueError        .type .value
-        └── NotFoundError            .kind .name
+        ├── NotFoundError            .kind .name
+        └── UnreadableError          .path .reason
 
 Callers decide by type, `code` and `outcome`, never by the text of a message.
 """
@@ -68,3 +69,11 @@ class NotFoundError(RequestError):
     def __init__(self, *, kind: str, name: str, advice: str) -> None:
         super().__init__(f"{kind} '{name}' not found{advice and f'; {advice}'}")
         self.kind, self.name = kind, name
+
+
+class UnreadableError(RequestError):
+    """A file that the request names exists and cannot be read."""
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(f"cannot read '{path}': {reason}")
+        self.path, self.reason = path, reason

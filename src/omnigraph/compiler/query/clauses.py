@@ -18,8 +18,13 @@ from omnigraph.compiler.ir import (
     PropertyValue,
 )
 from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
-from omnigraph.compiler.query.literals import find_mismatch
-from omnigraph.compiler.query.operands import describe_operand, resolve_given, type_of
+from omnigraph.compiler.query.literals import advise_spelling, find_mismatch
+from omnigraph.compiler.query.operands import (
+    advise_declaration,
+    describe_operand,
+    resolve_given,
+    type_of,
+)
 from omnigraph.compiler.query.resolved import (
     ResolvedBinding,
     ResolvedClause,
@@ -43,7 +48,7 @@ from omnigraph.compiler.query.syntax import (
     direct_variables,
     variables_in,
 )
-from omnigraph.model.catalog import EdgeType, NodeType, Property
+from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.source import Span
 from omnigraph.model.types import are_comparable
 
@@ -83,17 +88,19 @@ def _check_block(
         problem = f"the {word} block mentions no variable that is bound before it"
         advice = "move it behind the clause that binds its variable"
         scope.diagnostics.error("T9", problem, block.span, advice)
+        if isinstance(block, Optional):
+            scope.broken |= direct
         return None
     inner = scope.enter()
     clauses = check_clauses(block.clauses, inner)
     mentioned = set(variables_in(block.clauses))
     outer = tuple(name for name in scope.variables if name in mentioned)
     if isinstance(block, Negation):
+        scope.hide(mentioned, block.span)
         return ResolvedNegation(outer, clauses)
     for name, bound in inner.variables.items():
         if name not in scope.variables:
-            scope.variables[name] = Bound(bound.type, is_optional=True)
-            scope.optional_here.add(name)
+            scope.bind_optional(name, bound.type)
     return ResolvedOptional(outer, clauses)
 
 
@@ -105,7 +112,8 @@ def _check_binding(binding: Binding, scope: Scope) -> ResolvedBinding | None:
     if node is None or not _may_bind(binding.variable, node, scope):
         scope.break_off(binding.variable)
         return None
-    scope.variables.setdefault(binding.variable.name, Bound(node, is_optional=False))
+    if binding.variable.name not in scope.variables:
+        scope.bind(binding.variable, node)
     checked = [_check_match(each, binding.variable, node, scope) for each in binding.matches]
     conditions = tuple(condition for condition in checked if condition is not None)
     return ResolvedBinding(binding.variable.name, node.name, conditions)
@@ -173,18 +181,24 @@ def _check_match(
         problem = f"`{name.text}` is {prop.type} and cannot be matched"
         scope.diagnostics.error("T3", problem, name.span)
         return None
+    field = PropertyValue(variable.name, name.text, prop.type)
     given = resolve_given(match.value, scope, code="T31")
-    if given is None or not _may_match(given, prop, node, match.value.span, scope):
+    if given is None or not _may_match(field, given, node, match.value.span, scope):
         return None
     comparator = Comparator.LIST_CONTAINS if prop.type.is_list else Comparator.EQ
-    return Comparison(PropertyValue(variable.name, name.text, prop.type), comparator, given)
+    return Comparison(field, comparator, given)
 
 
-def _may_match(given: Given, prop: Property, node: NodeType, span: Span, scope: Scope) -> bool:
-    type, element = type_of(given), prop.type.list_element
-    subject = f"{node.name}.{prop.name} ({prop.type})"
+def _may_match(
+    field: PropertyValue, given: Given, node: NodeType, span: Span, scope: Scope
+) -> bool:
+    type, element = type_of(given), field.type.list_element
+    path = f"${field.variable}.{field.property}"
+    subject = f"{node.name}.{field.property} ({field.type})"
     if type is not None and type.is_list:
-        advice = f'match one element: `{prop.name}: "…"`' if prop.type.is_list else None
+        advice = f"write a clause of its own: `{path} in …`"
+        if field.type.is_list:
+            advice = f"match one element: `{field.property}: …`"
         problem = f"list equality is not supported: {subject}"
         scope.diagnostics.error("T3", problem, span, advice)
         return False
@@ -192,15 +206,15 @@ def _may_match(given: Given, prop: Property, node: NodeType, span: Span, scope: 
         mismatch = find_mismatch(given.value, element)
         if mismatch is not None:
             problem = f"the value does not fit {subject}: {mismatch}"
-            scope.diagnostics.error("T3", problem, span)
+            scope.diagnostics.error("T3", problem, span, advise_spelling(given.value, element))
         elif given.value is None:
-            advice = f"write `$v.{prop.name} is null` as a clause of its own"
+            advice = f"write a clause of its own: `{path} is null`"
             scope.diagnostics.warn("W1", "a comparison with null never matches", span, advice)
         return mismatch is None
     fits = type is not None and are_comparable(type, element)
     if not fits:
         problem = f"{describe_operand(given)} does not fit {subject}"
-        scope.diagnostics.error("T7", problem, span)
+        scope.diagnostics.error("T7", problem, span, advise_declaration(given, element))
     return fits
 
 
@@ -304,8 +318,7 @@ def _bind_end(variable: Variable, type_name: str, edge: EdgeType, scope: Scope) 
         return True
     bound = scope.variables.get(variable.name)
     if bound is None:
-        node = scope.catalog.nodes[type_name]
-        scope.variables[variable.name] = Bound(node, is_optional=False)
+        scope.bind(variable, scope.catalog.nodes[type_name])
         return True
     if isinstance(bound.type, EdgeType):
         problem = f"`${variable.name}` is bound to an edge and cannot be an end of one"
@@ -322,16 +335,15 @@ def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
     variable = walk.edge_binding
     if variable is None:
         return True
+    if variable.name in scope.variables:
+        problem = f"`${variable.name}` is already bound; an edge variable needs a name of its own"
+        scope.diagnostics.error("T23", problem, variable.span)
+        return False
+    if variable.name != ANONYMOUS:
+        scope.bind(variable, edge)
     if walk.hops is not None and (walk.hops.minimum, walk.hops.maximum) != (1, 1):
         problem = "an edge variable stands for one edge, so the traversal takes one hop"
         advice = "remove the bounds, or the edge variable"
         scope.diagnostics.error("T23", problem, walk.hops.span, advice)
         return False
-    if variable.name == ANONYMOUS:
-        return True
-    if variable.name in scope.variables:
-        problem = f"`${variable.name}` is already bound; an edge variable needs a name of its own"
-        scope.diagnostics.error("T23", problem, variable.span)
-        return False
-    scope.variables[variable.name] = Bound(edge, is_optional=False)
     return True

@@ -18,10 +18,12 @@ from omnigraph.compiler.ir import (
     EntityId,
     NullTest,
     Operand,
+    PropertyValue,
     TextMatch,
 )
 from omnigraph.compiler.query import syntax
 from omnigraph.compiler.query.operands import (
+    advise_declaration,
     describe_operand,
     resolve_operand,
     type_of,
@@ -79,11 +81,6 @@ def _check_call(call: Call, scope: Scope) -> Condition | None:
 
 
 def _check_null_operand(written: Expression, scope: Scope, sides: Sides) -> Operand | None:
-    # Here, unlike in a comparison, a bare edge variable makes sense: an optional one may be null.
-    if isinstance(written, syntax.Variable) and written.name not in scope.parameters:
-        bound = scope.variables.get(written.name)
-        if bound is not None:
-            return EntityId(written.name, bound.type.kind, bound.type.name, bound.is_optional)
     operand = sides.left(written, scope)
     type = None if operand is None else type_of(operand)
     if operand is not None and type is not None and type.is_blob:
@@ -101,14 +98,12 @@ def _check_comparison(written: syntax.Comparison, scope: Scope, sides: Sides) ->
         return None
     span = Span(written.left.span.start, written.right.span.end)
     if _is_null(left) or _is_null(right):
-        negated = " not" if written.operator.text == "!=" else ""
-        scope.diagnostics.warn(
-            "W1", "a comparison with null never matches", span, f"write `is{negated} null`"
-        )
+        advice = _advise_null_test(written.operator.text)
+        scope.diagnostics.warn("W1", "a comparison with null never matches", span, advice)
     comparator = _choose_comparator(written.operator.text, left, right)
     if comparator is None:
-        problem, advice = _explain_mismatch(written.operator.text, left, right)
-        scope.diagnostics.error("T7", problem, span, advice)
+        problem, remedy = _explain_mismatch(written.operator.text, left, right)
+        scope.diagnostics.error("T7", problem, span, remedy)
         return None
     return Comparison(left, comparator, right)
 
@@ -132,6 +127,11 @@ def _choose_comparator(operator: str, left: Operand, right: Operand) -> Comparat
     if isinstance(left, EntityId) or isinstance(right, EntityId):
         return None
     left_type, right_type = type_of(left), type_of(right)
+    # An empty list has no element that could have the wrong type.
+    if operator == "in" and _is_empty_list(right):
+        return Comparator.IN if _may_meet(left_type, None) else None
+    if operator == "contains" and _is_empty_list(left):
+        return Comparator.LIST_CONTAINS if _may_meet(right_type, None) else None
     match operator:
         case "contains":
             return _choose_contains(left_type, right_type)
@@ -169,6 +169,10 @@ def _is_null(operand: Operand) -> bool:
     return isinstance(operand, Constant) and operand.value is None
 
 
+def _is_empty_list(operand: Operand) -> bool:
+    return isinstance(operand, Constant) and operand.value == ()
+
+
 def _explain_mismatch(operator: str, left: Operand, right: Operand) -> tuple[str, str | None]:
     sides = f"{describe_operand(left)} and {describe_operand(right)}"
     for side in (left, right):
@@ -178,10 +182,11 @@ def _explain_mismatch(operator: str, left: Operand, right: Operand) -> tuple[str
     types = [type for type in (type_of(left), type_of(right)) if type is not None]
     if any(type.is_blob or type.is_vector for type in types):
         return f"vectors and blobs cannot be compared: {sides}", None
-    return f"{sides} cannot be compared with `{operator}`", _advise_operator(operator, types)
+    return f"{sides} cannot be compared with `{operator}`", _advise(operator, left, right)
 
 
-def _advise_operator(operator: str, types: list[PropertyType]) -> str | None:
+def _advise(operator: str, left: Operand, right: Operand) -> str | None:
+    left_type, right_type = type_of(left), type_of(right)
     match operator:
         case "contains":
             return "it takes a list and an element, or two strings"
@@ -189,16 +194,22 @@ def _advise_operator(operator: str, types: list[PropertyType]) -> str | None:
             return "it takes two strings"
         case "in":
             return "it takes a scalar and a list of its type: `$x.p in [1, 2]`"
-        case _ if any(type.is_list for type in types):
-            return "a list is asked with `contains`"
+        case _ if left_type is None or right_type is None:
+            return _advise_null_test(operator)
+        case _ if left_type.is_list:
+            return _advise_on_list(left)
+        case _ if right_type.is_list:
+            return "one of several values is found with `in`"
         case _:
-            return _advise_temporal(types)
+            return advise_declaration(right, left_type) or advise_declaration(left, right_type)
 
 
-def _advise_temporal(types: list[PropertyType]) -> str | None:
-    words = {str(type.element) for type in types}
-    if "Date" in words and words & {"DateTime", "String"}:
-        return 'write the other side as `date("2024-06-01")`'
-    if "DateTime" in words:
-        return 'write the other side as `datetime("2024-06-01T12:00:00Z")`'
-    return None
+def _advise_null_test(operator: str) -> str:
+    return f"write `is{' not' if operator == '!=' else ''} null`"
+
+
+def _advise_on_list(left: Operand) -> str:
+    # The condition of a mutation names a property without a variable.
+    if isinstance(left, PropertyValue) and not left.variable:
+        return "a mutation cannot look into a list"
+    return "a list is asked with `contains`"

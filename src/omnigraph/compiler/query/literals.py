@@ -5,6 +5,7 @@ Everything that a text and a schema decide alone is decided here, before any row
 
 from __future__ import annotations
 
+import re
 import struct
 from datetime import date, datetime
 
@@ -94,8 +95,8 @@ def _scalar_misfit(value: Value, type: PropertyType) -> str | None:
             return _integer_misfit(value, element)
         case _:
             fits = _is_number(value)
-            if fits and isinstance(value, float | int) and not _fits_float(value, element):
-                return f"{value} is too large for {element}"
+            if fits:
+                return _float_misfit(value, element)
     return None if fits else f"{describe_value(value)} is no {type.describe()}"
 
 
@@ -120,21 +121,55 @@ def _vector_misfit(value: Value, vector: Vector) -> str | None:
         return f"{vector} takes a list of {vector.dimension} numbers"
     if len(value) != vector.dimension:
         return f"{vector} expects {vector.dimension} dimensions, the list has {len(value)}"
-    return None
+    return next((m for each in value if (m := _float_misfit(each, Scalar.F32))), None)
 
 
-def _fits_float(value: float, element: Scalar | Vector) -> bool:
+def _float_misfit(value: Value, element: Scalar | Vector) -> str | None:
     if element is not Scalar.F32:
-        return True
+        return None
     try:
-        struct.pack("f", value)
+        # Without a byte order Python packs by a C cast, which turns what is too large into infinity.
+        struct.pack("<f", value)
     except OverflowError:
-        return False
-    return True
+        return f"{value} is too large for {element}"
+    return None
 
 
 def _is_number(value: Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def advise_spelling(value: Value, type: PropertyType) -> str | None:
+    """How a value would have to be written to be of a type, if it can be."""
+    element = type.element
+    match value:
+        case str() if element in NUMBERS and _NUMBER.fullmatch(value):
+            return f"numbers take no quotes: `{value}`"
+        case "true" | "false" if element is Scalar.BOOL:
+            return f"truth values take no quotes: `{value}`"
+        case bool() | int() | float() if element is Scalar.STRING:
+            return f'a text is written in quotes: `"{describe_value(value)}"`'
+        case str() if element in _EXAMPLE_BY_TEMPORAL:
+            text = value if _is_temporal(value) else _EXAMPLE_BY_TEMPORAL[element]
+            return f'write `{element.lower()}("{text}")`'
+        case datetime() if element is Scalar.DATE:
+            return f'write `date("{value:%Y-%m-%d}")`'
+        case date() if element is Scalar.DATETIME:
+            return f'write `datetime("{value}T00:00:00Z")`'
+        case _:
+            return None
+
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_EXAMPLE_BY_TEMPORAL = {Scalar.DATE: "2024-06-01", Scalar.DATETIME: "2024-06-01T12:00:00Z"}
+
+
+def _is_temporal(text: str) -> bool:
+    try:
+        parse_datetime(text)
+    except ValueError:
+        return False
+    return True
 
 
 def describe_value(value: Value) -> str:
@@ -206,19 +241,23 @@ def _common_element(types: list[PropertyType]) -> Scalar | Vector | None:
 
 def _read_temporal(written: Call, diagnostics: Diagnostics) -> Constant | None:
     word = written.function.text
-    argument = written.arguments[0] if len(written.arguments) == 1 else None
-    if isinstance(argument, Literal) and isinstance(argument.value, str):
-        return _parse_temporal(word, argument.value, argument.span, diagnostics)
+    match written:
+        case Call(
+            arguments=[Literal(value=str() as text, span=span)], has_star=False, is_distinct=False
+        ):
+            return _parse_temporal(word, text, span, diagnostics)
+        case _:
+            pass
     advice = f'write `{word}("2024-06-01")`'
     diagnostics.error("P7", f"{word}() takes one string", written.span, advice)
     return None
 
 
 def _parse_temporal(word: str, text: str, span: Span, diagnostics: Diagnostics) -> Constant | None:
-    name, type = ("Date", DATE) if word == "date" else ("DateTime", DATETIME)
+    type = DATE if word == "date" else DATETIME
     try:
         return Constant(parse_date(text) if type is DATE else parse_datetime(text), type)
     except ValueError:
-        example = "2024-06-01" if type is DATE else "2024-06-01T12:00:00Z"
-        diagnostics.error("T3", f"invalid {name} literal `{text}`", span, f'write "{example}"')
+        problem = f"invalid {type} literal {describe_value(text)}"
+        diagnostics.error("T3", problem, span, advise_spelling(text, type))
         return None

@@ -15,7 +15,12 @@ from omnigraph.compiler.ir import (
     ParameterValue,
     PropertyValue,
 )
-from omnigraph.compiler.query.literals import is_literal, read_literal
+from omnigraph.compiler.query.literals import (
+    advise_spelling,
+    describe_value,
+    is_literal,
+    read_literal,
+)
 from omnigraph.compiler.query.scope import Scope
 from omnigraph.compiler.query.syntax import (
     Call,
@@ -27,6 +32,7 @@ from omnigraph.compiler.query.syntax import (
     Variable,
 )
 from omnigraph.model.catalog import EdgeType
+from omnigraph.model.names import find_near_name
 from omnigraph.model.types import DATETIME, STRING, PropertyType
 
 FUNCTIONS = (
@@ -61,12 +67,11 @@ def resolve_given(written: Expression, scope: Scope, *, code: str) -> Given | No
                 problem = f"`${name}` is bound by the pattern; a literal or parameter is needed"
                 scope.diagnostics.error(code, problem, span)
             else:
-                _report_undeclared(written, scope, code)
+                report_undeclared(written, scope, code)
             return None
         case PropertyAccess(span=span):
             problem = "a literal or parameter is needed here, not a property"
-            advice = "compare two properties in a clause of its own: `$a.x = $b.y`"
-            scope.diagnostics.error(code, problem, span, advice)
+            scope.diagnostics.error(code, problem, span, _ADVICE_ON_PROPERTY_BY_CODE.get(code))
             return None
         case Name():
             _report_bare_word(written, scope)
@@ -96,7 +101,7 @@ def resolve_property(written: PropertyAccess, scope: Scope) -> PropertyValue | N
     if found is None:
         problem = f"{bound.type.name} has no property `{name.text}`"
         if name.text == "id":
-            advice = f"return `${variable.name}` itself for the id"
+            advice = f"`return {{ ${variable.name} }}` gives the id; nodes are found by their key"
             scope.diagnostics.error("T6", problem, name.span, advice)
         else:
             scope.diagnostics.unknown("T6", problem, name.span, name.text, bound.type.properties)
@@ -129,10 +134,23 @@ def describe_operand(operand: Operand) -> str:
             return f"`${variable}` (the {kind} {type_name})"
         case Constant(type=None):
             return "null"
-        case Constant(type=type):
-            return f"a literal ({type})"
+        case Constant(value=value, type=type):
+            return f"{describe_value(value)} ({type})"
         case Now():
             return "now() (DateTime)"
+
+
+def advise_declaration(given: Operand, needed: PropertyType) -> str | None:
+    """How a parameter would have to be declared, or a literal written, to be of a type."""
+    match given:
+        case ParameterValue(name=name):
+            # Parameters cannot be declared as enums; they are texts.
+            word = str(needed.element) if needed.enum_values else needed.describe()
+            return f"declare `${name}: {word}`"
+        case Constant(value=value):
+            return advise_spelling(value, needed)
+        case PropertyValue() | EntityId() | Now():
+            return None
 
 
 def _resolve_variable(variable: Variable, scope: Scope) -> Operand | None:
@@ -171,8 +189,9 @@ def _resolve_call(call: Call, scope: Scope) -> Operand | None:
 def report_unknown_function(call: Call, scope: Scope) -> None:
     """Report a call of something that is no function."""
     name = call.function
-    problem = f"there is no function `{name.text}`"
-    scope.diagnostics.unknown("P7", problem, name.span, name.text, FUNCTIONS)
+    near = find_near_name(name.text, FUNCTIONS)
+    advice = f"did you mean `{near}`?" if near else f"the functions are {', '.join(FUNCTIONS)}"
+    scope.diagnostics.error("P7", f"there is no function `{name.text}`", name.span, advice)
 
 
 _PLACE_BY_FUNCTION = {
@@ -186,20 +205,31 @@ _PLACE_BY_FUNCTION = {
 }  # fmt: skip
 
 
+_ADVICE_ON_PROPERTY_BY_CODE = {
+    "T14": "a mutation cannot copy a value; pass it as a parameter",
+    "T31": "compare two properties in a clause of its own: `$a.x = $b.y`",
+}
+
+
+def advise_bare_word(word: Name, scope: Scope) -> str | None:
+    """What was meant by a word without a dollar, if something in reach is called so."""
+    if word.text in scope.variables or word.text in scope.parameters:
+        return f"variables start with a dollar: `${word.text}`"
+    for name, bound in scope.variables.items():
+        if word.text in bound.type.properties:
+            return f"a property is written with its variable: `${name}.{word.text}`"
+    return None
+
+
 def _report_bare_word(word: Name, scope: Scope) -> None:
-    candidates = {f"${name}": "" for name in (*scope.variables, *scope.parameters)}
-    advice = f'a text is written in quotes: "{word.text}"'
-    if f"${word.text}" in candidates:
-        advice = f"variables start with a dollar: `${word.text}`"
-    problem = f"`{word.text}` is no value"
-    scope.diagnostics.error("T31", problem, word.span, advice)
+    advice = advise_bare_word(word, scope) or f'a text is written in quotes: "{word.text}"'
+    scope.diagnostics.error("T31", f"`{word.text}` is no value", word.span, advice)
 
 
-def _report_undeclared(variable: Variable, scope: Scope, code: str) -> None:
-    scope.diagnostics.unknown(
-        code,
-        f"`${variable.name}` is not a declared parameter",
-        variable.span,
-        f"${variable.name}",
-        [f"${name}" for name in scope.parameters],
-    )
+def report_undeclared(variable: Variable, scope: Scope, code: str) -> None:
+    """Report a variable that would have to be a parameter and is none."""
+    names = [f"${name}" for name in scope.parameters]
+    near = find_near_name(f"${variable.name}", names)
+    advice = f"did you mean `{near}`?" if near else f"declare it: `query name(${variable.name}: …)`"
+    problem = f"`${variable.name}` is not a declared parameter"
+    scope.diagnostics.error(code, problem, variable.span, advice)

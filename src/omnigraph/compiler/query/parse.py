@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-from lark import Token, Transformer, v_args
-
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.grammars import Language
+from omnigraph.compiler.machine import Language, Token
 from omnigraph.compiler.query.syntax import (
     Assignment,
     Binding,
@@ -34,6 +32,7 @@ from omnigraph.compiler.query.syntax import (
     PropertyAccess,
     PropertyMatch,
     QueryAnnotation,
+    QueryFile,
     QuerySyntax,
     Read,
     Statement,
@@ -41,7 +40,7 @@ from omnigraph.compiler.query.syntax import (
     Update,
     Variable,
 )
-from omnigraph.compiler.syntax_errors import parse_tree, span_of
+from omnigraph.compiler.syntax_errors import parse, span_of
 from omnigraph.compiler.text import decode_number, decode_string
 from omnigraph.model.names import IDENTIFIER
 from omnigraph.model.source import Source, Span
@@ -52,23 +51,21 @@ _Written = Token | ListLiteral | Call
 
 def parse_queries(source: Source) -> tuple[QuerySyntax, ...]:
     """The queries of a text, in the order they were written."""
-    tree = parse_tree(Language.QUERY, source)
     diagnostics = Diagnostics(source)
-    queries = _Builder(diagnostics).transform(tree)
+    parsed = parse(Language.QUERY, source, _Builder(diagnostics))
     diagnostics.require_clean()
-    return queries
+    assert isinstance(parsed, QueryFile)
+    return parsed.queries
 
 
-@v_args(inline=True)
-class _Builder(Transformer[Token, tuple[QuerySyntax, ...]]):
+class _Builder:
     """One method a production, named like it; children come as arguments."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
-        super().__init__(visit_tokens=False)
         self._diagnostics = diagnostics
 
-    def query(self, *definitions: QuerySyntax) -> tuple[QuerySyntax, ...]:
-        return definitions
+    def query(self, *definitions: QuerySyntax) -> QueryFile:
+        return QueryFile(definitions)
 
     def definition(
         self,
@@ -266,28 +263,26 @@ class _Builder(Transformer[Token, tuple[QuerySyntax, ...]]):
         return Literal(self._integer(token), span_of(token))
 
     def _string(self, token: Token) -> str:
-        start = span_of(token).start
-        return decode_string(token, start=start, diagnostics=self._diagnostics)
+        return decode_string(token.text, start=token.start, diagnostics=self._diagnostics)
 
     def _number(self, token: Token) -> int | float:
-        start = span_of(token).start
-        return decode_number(token, start=start, diagnostics=self._diagnostics)
+        return decode_number(token.text, start=token.start, diagnostics=self._diagnostics)
 
     def _integer(self, token: Token) -> int:
         return int(self._number(token))
 
 
 def _name(token: Token) -> Name:
-    return Name(str(token), span_of(token))
+    return Name(token.text, span_of(token))
 
 
 def _variable(token: Token) -> Variable:
-    return Variable(token[1:], span_of(token))
+    return Variable(token.text[1:], span_of(token))
 
 
 def _property(token: Token) -> PropertyAccess:
     span = span_of(token)
-    variable = IDENTIFIER.match(token, 1)
+    variable = IDENTIFIER.match(token.text, 1)
     assert variable is not None
     first = Variable(variable[0], Span(span.start, span.start + variable.end()))
     return PropertyAccess(first, _last_word(token), span)
@@ -295,10 +290,11 @@ def _property(token: Token) -> PropertyAccess:
 
 def _last_word(token: Token) -> Name:
     """The word at the end of a token that may also hold signs, white space and comments."""
-    text = _COMMENT.sub(lambda comment: " " * len(comment[0]), token) if "/" in token else token
+    text = token.text
+    if "/" in text:
+        text = _COMMENT.sub(lambda comment: " " * len(comment[0]), text)
     *_, word = IDENTIFIER.finditer(text)
-    start = span_of(token).start
-    return Name(word[0], Span(start + word.start(), start + word.end()))
+    return Name(word[0], Span(token.start + word.start(), token.start + word.end()))
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -91,7 +91,7 @@ def _check_projection(projection: Projection, scope: Scope) -> Column | None:
         ranking = check_ranking(written, scope)
         if ranking is None:
             return None
-        column = Column(written.function.text, ranking, F64.as_nullable())
+        column = _unnamed(written.function.text, ranking, F64.as_nullable())
     elif isinstance(written, Call) and written.function.text in TEXT_FUNCTIONS:
         problem = f"{written.function.text}() finds rows and gives no value to return"
         advice = "use it in `match { … }`, or return `bm25(…) as score`"
@@ -101,7 +101,11 @@ def _check_projection(projection: Projection, scope: Scope) -> Column | None:
         column = _check_value(written, scope)
     if column is None or projection.alias is None:
         return column
-    return replace(column, name=projection.alias.text)
+    return replace(column, name=projection.alias.text, is_aliased=True)
+
+
+def _unnamed(name: str, expression: Operand | Aggregate | Ranking, type: PropertyType) -> Column:
+    return Column(name, expression, type, is_aliased=False)
 
 
 def _check_value(written: Expression, scope: Scope) -> Column | None:
@@ -117,7 +121,7 @@ def _check_value(written: Expression, scope: Scope) -> Column | None:
     if type.is_blob:
         _report_blob(written.span, scope)
         return None
-    return Column(_default_name(operand), operand, type)
+    return _unnamed(_default_name(operand), operand, type)
 
 
 def _report_blob(span: Span, scope: Scope) -> None:
@@ -141,7 +145,7 @@ def _check_aggregate(call: Call, scope: Scope) -> Column | None:
     function = AggregateFunction(call.function.text)
     if call.has_star and not call.arguments:
         if function is AggregateFunction.COUNT and not call.is_distinct:
-            return Column("count", Aggregate(function, None, is_distinct=False), I64)
+            return _unnamed("count", Aggregate(function, None, is_distinct=False), I64)
         problem, advice = "`*` counts rows", "write `count(*)`"
         scope.diagnostics.error("P7", problem, call.span, advice)
         return None
@@ -159,7 +163,7 @@ def _check_aggregate(call: Call, scope: Scope) -> Column | None:
     type = _aggregate_type(function, argument, call, scope)
     if type is None:
         return None
-    return Column(_default_name(argument), Aggregate(function, argument, call.is_distinct), type)
+    return _unnamed(_default_name(argument), Aggregate(function, argument, call.is_distinct), type)
 
 
 def _resolve_argument(written: Expression, scope: Scope) -> PropertyValue | EntityId | None:

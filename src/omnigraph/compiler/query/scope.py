@@ -6,12 +6,13 @@ the outer one; what it binds stays inside, unless the block is optional.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.query.syntax import Variable
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType
 
 NOW_PARAMETER = "__nanograph_now"
@@ -36,16 +37,35 @@ class Scope:
     variables: dict[str, Bound] = field(default_factory=dict)
     optional_here: set[str] = field(default_factory=set)
     """What an optional block of this very clause list introduced."""
+    hidden: dict[str, Span] = field(default_factory=dict)
+    """What a `not` block of this very clause list used for itself, and where that block stands."""
     broken: set[str] = field(default_factory=set)
     """What a refused clause would have bound; faults that follow from that are not reported."""
 
     def enter(self) -> Scope:
         """A scope for a block: sees everything here, keeps what it binds."""
-        return replace(self, variables=dict(self.variables), optional_here=set())
+        return replace(self, variables=dict(self.variables), optional_here=set(), hidden={})
 
     def is_bound(self, name: str) -> bool:
         """Whether an earlier clause binds a variable, or would have."""
         return name in self.variables or name in self.broken
+
+    def bind(self, variable: Variable, type: NodeType | EdgeType) -> None:
+        """Bind a fresh variable for the clauses that follow."""
+        self._require_unused(variable.name)
+        self.variables[variable.name] = Bound(type, is_optional=False)
+
+    def bind_optional(self, name: str, type: NodeType | EdgeType) -> None:
+        """Bind a variable that an optional block introduced."""
+        self._require_unused(name)
+        self.variables[name] = Bound(type, is_optional=True)
+        self.optional_here.add(name)
+
+    def hide(self, names: Iterable[str], block: Span) -> None:
+        """Note the variables that a `not` block used for itself."""
+        for name in names:
+            if name not in self.variables and name not in self.parameters:
+                self.hidden.setdefault(name, block)
 
     def break_off(self, *variables: Variable | None) -> None:
         """Note the variables that a refused clause leaves unbound."""
@@ -56,6 +76,14 @@ class Scope:
         """The node type that a variable is bound to, if it is bound to one."""
         bound = self.variables.get(variable.name)
         return bound.type if bound is not None and isinstance(bound.type, NodeType) else None
+
+    def _require_unused(self, name: str) -> None:
+        # A block sees only what is bound before it, and clause order changes no result: so a name
+        # cannot mean one thing in the block and another behind it.
+        if name in self.hidden:
+            problem = f"the not block uses `${name}`, which is bound only behind it"
+            advice = "move the block to the end, or choose another name"
+            self.diagnostics.error("T9", problem, self.hidden[name], advice)
 
     def report_unbound(self, code: str, variable: Variable) -> None:
         """Report a variable that no earlier clause binds."""

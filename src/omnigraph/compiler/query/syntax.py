@@ -263,6 +263,13 @@ class QuerySyntax:
     body: Read | Mutation
 
 
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """A whole text, queries in the order they were written."""
+
+    queries: tuple[QuerySyntax, ...]
+
+
 def variables_in(clauses: Iterable[Clause]) -> Iterator[str]:
     """The variables that clauses mention, those of inner blocks included, with repetitions."""
     for clause in clauses:

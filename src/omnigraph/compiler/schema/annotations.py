@@ -74,7 +74,8 @@ def check_type_annotations(
             diagnostics.error("S5", problem, each.span, _EDGE_ADVICE.get(word))
         elif word in _PROPERTY_WORDS:
             problem = f"@{word} is only supported on node properties or as body constraint"
-            diagnostics.error("S5", problem, each.span, "move it behind a property's type")
+            place = "between the braces" if each.arguments else "behind a property's type"
+            diagnostics.error("S5", problem, each.span, f"move it {place}")
         elif word in CONSTRAINT_WORDS:
             problem = f"@{word} constrains a property; it belongs in the body"
             diagnostics.error("S5", problem, each.span, "move it between the braces")

@@ -88,8 +88,9 @@ def _check_leading_annotation(
     """An annotation that stands before every property: only a constraint makes sense there."""
     plain, constraints = split_constraints([member])
     for each in plain:
-        problem = f"@{each.name.text} stands alone; it must follow a property or the type's name"
-        diagnostics.error("S5", problem, each.span)
+        problem = f"@{each.name.text} stands before every property"
+        advice = "write it behind a property's type, or before the {"
+        diagnostics.error("S5", problem, each.span, advice)
     return constraints
 
 

@@ -2,10 +2,8 @@
 
 import math
 
-from lark import Token, Transformer, v_args
-
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.grammars import Language
+from omnigraph.compiler.machine import Language, Token
 from omnigraph.compiler.schema.habits import advise_on_habits
 from omnigraph.compiler.schema.syntax import (
     AnnotationSyntax,
@@ -25,7 +23,7 @@ from omnigraph.compiler.schema.syntax import (
     TypeSyntax,
     Word,
 )
-from omnigraph.compiler.syntax_errors import parse_tree, span_of
+from omnigraph.compiler.syntax_errors import parse, span_of
 from omnigraph.compiler.text import decode_number, decode_string, fits_integer
 from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Source, Span
@@ -33,22 +31,20 @@ from omnigraph.model.source import Source, Span
 
 def parse_schema(source: Source) -> SchemaSyntax:
     """The syntax tree of a schema text."""
+    diagnostics = Diagnostics(source)
     try:
-        tree = parse_tree(Language.SCHEMA, source)
+        schema = parse(Language.SCHEMA, source, _Builder(diagnostics))
     except CompileError as error:
         raise advise_on_habits(error) from error
-    diagnostics = Diagnostics(source)
-    schema = _Builder(diagnostics).transform(tree)
     diagnostics.require_clean()
+    assert isinstance(schema, SchemaSyntax)
     return schema
 
 
-@v_args(inline=True)
-class _Builder(Transformer[Token, SchemaSyntax]):
+class _Builder:
     """One method a production, named like it; children come as arguments."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
-        super().__init__(visit_tokens=False)
         self._diagnostics = diagnostics
 
     def schema(self, *declarations: InterfaceSyntax | NodeSyntax | EdgeSyntax) -> SchemaSyntax:
@@ -136,7 +132,7 @@ class _Builder(Transformer[Token, SchemaSyntax]):
     def _literal(self, token: Token) -> LiteralArgument:
         span = span_of(token)
         if token.type == "STRING":
-            text = decode_string(token, start=span.start, diagnostics=self._diagnostics)
+            text = decode_string(token.text, start=token.start, diagnostics=self._diagnostics)
             return LiteralArgument(text, span)
         if token.type in {"TRUE", "FALSE"}:
             return LiteralArgument(token.type == "TRUE", span)
@@ -144,14 +140,13 @@ class _Builder(Transformer[Token, SchemaSyntax]):
 
     def _bound(self, token: Token) -> int | float:
         # Bounds are compared as floats, so an integer that 64 bits cannot hold still is a bound.
-        is_wide = token.type == "INT" and not fits_integer(token)
-        if is_wide and math.isfinite(bound := float(token)):
+        is_wide = token.type == "INT" and not fits_integer(token.text)
+        if is_wide and math.isfinite(bound := float(token.text)):
             return bound
         return self._number(token)
 
     def _number(self, token: Token) -> int | float:
-        start = span_of(token).start
-        return decode_number(token, start=start, diagnostics=self._diagnostics)
+        return decode_number(token.text, start=token.start, diagnostics=self._diagnostics)
 
 
 def _end_of(part: Token | Argument) -> int:
@@ -159,4 +154,4 @@ def _end_of(part: Token | Argument) -> int:
 
 
 def _word(token: Token) -> Word:
-    return Word(str(token), span_of(token))
+    return Word(token.text, span_of(token))

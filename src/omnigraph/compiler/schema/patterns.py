@@ -2,14 +2,15 @@
 
 A pattern is checked where the schema is compiled, so that no write ever meets one it cannot run.
 Left out is what linear-time engines do not have (look-around, back-references, possessive
-repeats) and what two engines read differently (`{,n}`, nested sets, `\\Z`).
+repeats) and what two engines read differently (`{,n}`, a plain `{`, nested sets, `\\Z`).
 """
 
 import re
 
 from omnigraph.model.limits import PATTERN_REPETITION_MAX
 
-_ESCAPES = frozenset("dDwWsSbBAntrfvx")
+_SET_ESCAPES = frozenset("dDwWsSntrfvx")
+_ESCAPES = _SET_ESCAPES | frozenset("bBA")
 _PART = re.compile(
     r"""
       \\(?P<escape>.)
@@ -17,11 +18,12 @@ _PART = re.compile(
     | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
     | (?P<possessive>(?:[*+?]|\{\d+(?:,\d*)?\})\+)
     | \{(?P<repeat>\d*,?\d*)\}
+    | (?P<brace>\{)
     | .
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
-_GROUPS = re.compile(r"\?(?:P<[A-Za-z_]\w*>|[ims]*[:)])")
+_GROUPS = re.compile(r"\?(?:P<[A-Za-z_]\w*>|[ims]*[:)])", re.ASCII)
 
 
 def find_pattern_problem(pattern: str) -> str | None:
@@ -39,7 +41,7 @@ def find_pattern_problem(pattern: str) -> str | None:
 def _problem_of(part: re.Match[str]) -> str | None:
     match part.lastgroup:
         case "escape":
-            return _escape_problem(part["escape"])
+            return _escape_problem(part["escape"], known=_ESCAPES)
         case "group":
             if not _GROUPS.fullmatch(part["group"]):
                 return f"`({part['group']}` is not supported; there is no look-around"
@@ -49,15 +51,18 @@ def _problem_of(part: re.Match[str]) -> str | None:
             return f"`{part[0]}` is not supported"
         case "repeat":
             return _repeat_problem(part["repeat"])
+        case "brace":
+            return "a `{` that starts no repetition is written `\\{`"
         case _:
             pass  # a character, an anchor, a plain group: read alike everywhere
     return None
 
 
-def _escape_problem(escape: str) -> str | None:
+def _escape_problem(escape: str, *, known: frozenset[str]) -> str | None:
     if escape.isdigit():
         return f"back-references (`\\{escape}`) are not supported"
-    if escape.isalnum() and escape not in _ESCAPES:
+    # Some engines take \< and \> for the ends of a word, others for themselves.
+    if (escape.isalnum() and escape not in known) or escape in "<>":
         return f"`\\{escape}` is not supported"
     return None
 
@@ -65,7 +70,7 @@ def _escape_problem(escape: str) -> str | None:
 def _set_problem(characters: str) -> str | None:
     body = characters[1:-1]
     for escape in re.finditer(r"\\(.)", body, re.DOTALL):
-        if problem := _escape_problem(escape[1]):
+        if problem := _escape_problem(escape[1], known=_SET_ESCAPES):
             return problem
     plain = re.sub(r"\\.", "", body, flags=re.DOTALL)
     if "[" in plain or re.search(r"&&|--|~~|\|\|", plain):

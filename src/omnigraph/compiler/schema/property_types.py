@@ -79,7 +79,10 @@ def find_scalar(name: Word, diagnostics: Diagnostics) -> Scalar | None:
     return None
 
 
-_ALL_TYPES = f"the types are {', '.join(TYPE_WORDS)} and enum; an edge type connects two nodes"
+_ALL_TYPES = (
+    f"the types are {', '.join(SCALAR_BY_NAME)}, Vector(n), enum(…) and lists like [String]; "
+    "to point at another node declare an edge type"
+)
 
 
 def is_dimension(dimension: int | None, span: Span, diagnostics: Diagnostics) -> bool:

@@ -1,0 +1,188 @@
+"""Lint: what is wrong with a file of queries, and what its writer probably forgot.
+
+Codes: `Q000` the file does not parse, `L201` a property that no update sets. Faults of one query
+do not hide those of another. Pure: the caller reads the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.compiler.ir import MutationIR, QueryIR, Update
+from omnigraph.compiler.operation import (
+    OperationDescriptor,
+    describe_operation,
+    encode_operation,
+)
+from omnigraph.compiler.query.check import CompiledQuery, check_query
+from omnigraph.compiler.query.parse import parse_queries
+from omnigraph.compiler.query.syntax import Mutation, QuerySyntax
+from omnigraph.model.catalog import Catalog, NodeType
+from omnigraph.model.errors import CompileError
+from omnigraph.model.source import Severity, Source, summarize_diagnostic
+
+_HARDCODED = "mutation declares no params; its values are fixed in the text"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """What lint says of one query: either an error or a descriptor."""
+
+    name: str
+    is_mutation: bool
+    error: str | None
+    warnings: tuple[str, ...]
+    operation: OperationDescriptor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that concerns the whole file."""
+
+    severity: Severity
+    code: str
+    message: str
+    type_name: str | None
+    property: str | None
+    query_names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LintReport:
+    """Results in file order, and findings by severity, type and property."""
+
+    results: tuple[QueryResult, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def error_count(self) -> int:
+        failed = sum(result.error is not None for result in self.results)
+        return failed + self._count(Severity.ERROR)
+
+    @property
+    def warning_count(self) -> int:
+        return sum(len(result.warnings) for result in self.results) + self._count(Severity.WARNING)
+
+    @property
+    def info_count(self) -> int:
+        return self._count(Severity.INFO)
+
+    @property
+    def status(self) -> str:
+        return "error" if self.error_count else "ok"
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def lint_queries(source: Source, catalog: Catalog) -> LintReport:
+    """Check every query of a text against a catalog."""
+    try:
+        queries = parse_queries(source)
+    except CompileError as error:
+        finding = Finding(Severity.ERROR, "Q000", str(error), None, None, ())
+        return LintReport((), (finding,))
+    results: list[QueryResult] = []
+    valid: list[CompiledQuery] = []
+    for query in queries:
+        try:
+            compiled = check_query(query, catalog, source, allow_mixed=True)
+        except CompileError as error:
+            results.append(_failed(query, str(error)))
+        else:
+            valid.append(compiled)
+            results.append(_passed(query, compiled, catalog))
+    return LintReport(tuple(results), tuple(_find_unset(valid, catalog)))
+
+
+def encode_report(
+    report: LintReport, *, schema_source: Mapping[str, str], query_path: str
+) -> dict[str, object]:
+    """The report as the JSON of `omnigraph lint --json`."""
+    return {
+        "status": report.status,
+        "schema_source": dict(schema_source),
+        "query_path": query_path,
+        "queries_processed": len(report.results),
+        "errors": report.error_count,
+        "warnings": report.warning_count,
+        "infos": report.info_count,
+        "results": [_encode_result(result) for result in report.results],
+        "findings": [_encode_finding(finding) for finding in report.findings],
+    }
+
+
+def kind_of(result: QueryResult) -> str:
+    """The word for what a query is."""
+    return "mutation" if result.is_mutation else "read"
+
+
+def _failed(query: QuerySyntax, error: str) -> QueryResult:
+    return QueryResult(query.name.text, isinstance(query.body, Mutation), error, (), None)
+
+
+def _passed(query: QuerySyntax, compiled: CompiledQuery, catalog: Catalog) -> QueryResult:
+    warnings = [summarize_diagnostic(each) for each in compiled.warnings]
+    if compiled.is_mutation and not query.parameters:
+        warnings.append(_HARDCODED)
+    operation = describe_operation(compiled.ir, catalog)
+    return QueryResult(compiled.name, compiled.is_mutation, None, tuple(warnings), operation)
+
+
+def _find_unset(queries: Sequence[CompiledQuery], catalog: Catalog) -> Iterable[Finding]:
+    """Nullable properties of updated types that no update ever sets."""
+    updates: dict[str, list[tuple[str, Update]]] = {}
+    for query in queries:
+        for update in _updates_of(query.ir):
+            updates.setdefault(update.type_name, []).append((query.name, update))
+    for type_name, updating in sorted(updates.items()):
+        node = catalog.nodes[type_name]
+        assigned = {each.property for _, update in updating for each in update.assignments}
+        names = tuple(sorted({name for name, _ in updating}))
+        for prop in _settable(node):
+            if prop not in assigned:
+                message = f"{type_name}.{prop} exists in schema but no update query sets it"
+                yield Finding(Severity.WARNING, "L201", message, type_name, prop, names)
+
+
+def _updates_of(ir: QueryIR) -> list[Update]:
+    if not isinstance(ir, MutationIR):
+        return []
+    return [operation for operation in ir.operations if isinstance(operation, Update)]
+
+
+def _settable(node: NodeType) -> Iterable[str]:
+    for prop in node.properties.values():
+        if prop.type.is_nullable and prop.name not in node.key and prop.embedding is None:
+            yield prop.name
+
+
+def _encode_result(result: QueryResult) -> dict[str, object]:
+    encoded: dict[str, object] = {
+        "name": result.name,
+        "kind": kind_of(result),
+        "status": "ok" if result.error is None else "error",
+    }
+    if result.warnings:
+        encoded["warnings"] = list(result.warnings)
+    if result.error is not None:
+        encoded["error"] = result.error
+    if result.operation is not None:
+        encoded["operation"] = encode_operation(result.operation)
+    return encoded
+
+
+def _encode_finding(finding: Finding) -> dict[str, object]:
+    encoded: dict[str, object] = {
+        "severity": str(finding.severity),
+        "code": finding.code,
+        "message": finding.message,
+    }
+    if finding.type_name is not None:
+        encoded["type_name"] = finding.type_name
+    if finding.property is not None:
+        encoded["property"] = finding.property
+    if finding.query_names:
+        encoded["query_names"] = list(finding.query_names)
+    return encoded

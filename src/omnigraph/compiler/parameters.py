@@ -1,0 +1,204 @@
+"""Parameters of a call: JSON or Python values in, values of the declared types out.
+
+Every declared parameter ends up with a value, used by the query or not; every given one must be
+declared. Anything else is an `InvalidValueError` that names the parameter.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from numbers import Integral, Real
+
+from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.compiler.ir import Parameter, Value
+from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.temporal import parse_datetime
+from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector
+
+_INTEGER_DIGITS_MAX = 20
+_SAFE_INTEGER_MAX = 2**53 - 1
+
+
+class NumberReading(StrEnum):
+    """How whole numbers arrive: exactly, or through a runtime that has floats only.
+
+    With `JAVASCRIPT` an integral float is a whole number, and one that a float cannot hold exactly
+    must come as text.
+    """
+
+    EXACT = "exact"
+    JAVASCRIPT = "javascript"
+
+
+def convert_parameters(
+    declared: Sequence[Parameter], given: object, *, numbers: NumberReading
+) -> dict[str, Value]:
+    """The value of every declared parameter, by name."""
+    if given is None:
+        given = {}
+    if not isinstance(given, Mapping):
+        raise InvalidValueError(
+            subject="params",
+            expected="object",
+            value=given,
+            problem=f"a JSON object is needed, not {_name_of(given)}",
+        )
+    _require_declared(declared, given)
+    return {each.name: _convert_one(each, given, numbers) for each in declared}
+
+
+def _require_declared(declared: Sequence[Parameter], given: Mapping[object, object]) -> None:
+    names = [each.name for each in declared]
+    for name in given:
+        if name not in names:
+            advice = advise_name(str(name), names) or "the query declares none"
+            raise InvalidValueError(
+                subject=f"param '{name}'",
+                expected="a declared parameter",
+                value=given[name],
+                problem=f"the query declares no such parameter; {advice}",
+            )
+
+
+def _convert_one(
+    parameter: Parameter, given: Mapping[object, object], numbers: NumberReading
+) -> Value:
+    value = given.get(parameter.name)
+    if value is None and parameter.type.is_nullable:
+        return None
+    try:
+        if parameter.name not in given:
+            raise ValueError(f"parameter '{parameter.name}' not provided")
+        return _convert(value, parameter.type, numbers)
+    except ValueError as error:
+        raise InvalidValueError(
+            subject=f"param '{parameter.name}'",
+            expected=str(parameter.type),
+            value=value,
+            problem=str(error),
+        ) from error
+
+
+def _convert(value: object, type: PropertyType, numbers: NumberReading) -> Value:
+    """A value of a type; `ValueError` says why it is none."""
+    if value is None:
+        raise ValueError("null is not accepted")
+    if isinstance(type.element, Vector):
+        elements = [_read_float(each, Scalar.F32) for each in _read_elements(value)]
+        if len(elements) != type.element.dimension:
+            raise ValueError(
+                f"{type.element} expects {type.element.dimension} dimensions, got {len(elements)}"
+            )
+        return tuple(elements)
+    if type.is_list:
+        return tuple(_convert(each, type.list_element, numbers) for each in _read_elements(value))
+    return _convert_scalar(value, type.element, numbers)
+
+
+def _convert_scalar(value: object, scalar: Scalar, numbers: NumberReading) -> Value:
+    match scalar:
+        case Scalar.STRING | Scalar.BLOB:
+            return _read_text(value, "a string is needed")
+        case Scalar.BOOL:
+            if not isinstance(value, bool):
+                raise ValueError(f"true or false is needed, not {_name_of(value)}")
+            return value
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            return _read_integer(value, scalar, numbers)
+        case Scalar.F32 | Scalar.F64:
+            return _read_float(value, scalar)
+        case Scalar.DATE:
+            if isinstance(value, date) and not isinstance(value, datetime):
+                return value
+            return _parse_temporal(value, "Date").date()
+        case Scalar.DATETIME:
+            if isinstance(value, datetime):
+                return _to_utc(value)
+            return _parse_temporal(value, "DateTime")
+
+
+def _read_elements(value: object) -> Iterable[object]:
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        raise ValueError(f"an array is needed, not {_name_of(value)}")
+    return value
+
+
+def _read_text(value: object, need: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{need}, not {_name_of(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("the text holds half of a surrogate pair") from error
+    return value
+
+
+def _read_integer(value: object, scalar: Scalar, numbers: NumberReading) -> int:
+    number = _read_whole_number(value, numbers)
+    low, high = INTEGER_RANGE[scalar]
+    if not low <= number <= high:
+        raise ValueError(f"{number} exceeds {scalar} ({low} to {high})")
+    return number
+
+
+def _read_whole_number(value: object, numbers: NumberReading) -> int:
+    is_javascript = numbers is NumberReading.JAVASCRIPT
+    if isinstance(value, str):
+        digits = value.removeprefix("-")
+        if digits.isascii() and digits.isdigit() and len(digits) <= _INTEGER_DIGITS_MAX:
+            return int(value)
+        raise ValueError(f"{value[:_INTEGER_DIGITS_MAX]!r} is no whole number")
+    if isinstance(value, float) and is_javascript and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"a whole number is needed, not {_name_of(value)}")
+    if is_javascript and abs(int(value)) > _SAFE_INTEGER_MAX:
+        raise ValueError(f"{value} must be given as text: a JavaScript number cannot hold it")
+    return int(value)
+
+
+def _read_float(value: object, scalar: Scalar) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"a number is needed, not {_name_of(value)}")
+    try:
+        number = float(value)
+        if scalar is Scalar.F32:
+            struct.pack("<f", number)
+    except OverflowError as error:
+        raise ValueError(f"the number is too large for {scalar}") from error
+    return number
+
+
+def _parse_temporal(value: object, word: str) -> datetime:
+    text = _read_text(value, f"a {word} is given as text")
+    try:
+        return parse_datetime(text)
+    except ValueError as error:
+        raise ValueError(f"invalid {word} literal {text[:40]!r}") from error
+
+
+def _to_utc(moment: datetime) -> datetime:
+    in_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return in_utc.replace(microsecond=in_utc.microsecond // 1000 * 1000)
+
+
+def _name_of(value: object) -> str:
+    """What a value is called in JSON."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case Real():
+            return "a number"
+        case str():
+            return "a string"
+        case Mapping():
+            return "an object"
+        case Iterable():
+            return "an array"
+        case _:
+            return f"a {type(value).__name__}"

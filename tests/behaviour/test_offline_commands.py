@@ -1,0 +1,182 @@
+"""`omnigraph` without a graph: real processes, as a user or a script runs them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+GOOD = "query q($n: String) { match { $p: Person { name: $n } } return { $p.age } }\n"
+BAD = "query q() { match { $p: Person } return { $p.agee } }\n"
+
+
+def omnigraph(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "omnigraph", *arguments]
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> str:
+    path = tmp_path / "schema.pg"
+    path.write_text(SCHEMA)
+    return str(path)
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_a_clean_file_passes_lint(schema: str, tmp_path: Path) -> None:
+    done = omnigraph("lint", "--schema", schema, "--query", write(tmp_path, "q.gq", GOOD))
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "OK    query `q` (read)",
+        "INFO  Lint complete: 1 queries processed (0 error(s), 0 warning(s), 0 info item(s))",
+    ]
+    assert done.stderr == ""
+
+
+def test_a_fault_fails_lint_and_shows_the_place_and_the_cure(schema: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "q.gq", BAD)
+
+    done = omnigraph("lint", "--schema", schema, "--query", path)
+
+    assert done.returncode == 1
+    assert "ERROR query `q`: type error: Person has no property `agee` [T6]" in done.stdout
+    assert f"--> {path}:1:46" in done.stdout
+    assert "did you mean `age`?" in done.stdout
+
+
+def test_lint_as_json_is_the_whole_of_standard_output(schema: str, tmp_path: Path) -> None:
+    path = write(tmp_path, "q.gq", BAD)
+
+    done = omnigraph("lint", "--schema", schema, "--query", path, "--json")
+
+    report = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert report["status"] == "error"
+    assert report["schema_source"] == {"kind": "file", "path": schema}
+    assert report["query_path"] == path
+    assert done.stdout == json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def test_queries_may_come_through_a_pipe(schema: str) -> None:
+    done = omnigraph("lint", "--schema", schema, "--query", "-", given=GOOD)
+
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--schema", "missing.pg", "--query", "-"), "file 'missing.pg' not found"),
+        (("--schema", ".", "--query", "-"), "cannot read '.'"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error_not_a_traceback(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    done = omnigraph("lint", *arguments)
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: ")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_schema_that_does_not_compile_is_an_error(tmp_path: Path) -> None:
+    schema = write(tmp_path, "s.pg", "node person {}")
+
+    done = omnigraph("lint", "--schema", schema, "--query", "-", given=GOOD)
+
+    assert done.returncode == 1
+    assert "type names start with a capital letter: `Person`" in done.stderr
+
+
+def test_a_file_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "latin.pg"
+    path.write_bytes("node N { a: String @description('café') }".encode("latin-1"))
+
+    done = omnigraph("lint", "--schema", str(path), "--query", "-", given=GOOD)
+
+    assert done.returncode == 1
+    assert "the file is not UTF-8" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("lnt",), ("lint",), ("lint", "--nope"), ()])
+def test_a_wrong_command_line_exits_with_two(arguments: tuple[str, ...]) -> None:
+    done = omnigraph(*arguments)
+
+    assert done.returncode == 2
+    assert "omnigraph" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("lint", "--help"), ("-v",)])
+def test_help_and_version_succeed(arguments: tuple[str, ...]) -> None:
+    assert omnigraph(*arguments).returncode == 0
+
+
+def test_help_lists_commands_by_capability() -> None:
+    shown = omnigraph("--help").stdout
+
+    assert "COMMANDS BY CAPABILITY" in shown
+    assert shown.index("direct commands") < shown.index("local commands")
+
+
+@pytest.mark.parametrize("arguments", [("version",), ("-v",), ("--version",)])
+def test_the_version_is_printed_in_one_way(arguments: tuple[str, ...]) -> None:
+    assert omnigraph(*arguments).stdout == "omnigraph 0.1.0\n"
+
+
+def test_a_plan_lists_its_steps(schema: str, tmp_path: Path) -> None:
+    desired = write(tmp_path, "new.pg", SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
+
+    done = omnigraph("schema", "plan", "--from", schema, "--schema", desired)
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[:2] == [f"schema plan for {schema}", "supported: yes"]
+    assert "Person.nick" in done.stdout
+
+
+def test_an_unsupported_plan_still_exits_with_zero(schema: str, tmp_path: Path) -> None:
+    desired = write(tmp_path, "new.pg", SCHEMA.replace("I32?", "I64?"))
+
+    done = omnigraph("schema", "plan", "--from", schema, "--schema", desired)
+
+    assert done.returncode == 0
+    assert "supported: no" in done.stdout
+    assert "unsupported change on node:Person.age [OG-MF-106, destructive]" in done.stdout
+
+
+def test_a_plan_as_json_counts_its_steps(schema: str, tmp_path: Path) -> None:
+    desired = write(tmp_path, "new.pg", SCHEMA + "edge Blocks: Person -> Person")
+
+    done = omnigraph("schema", "plan", "--from", schema, "--schema", desired, "--json")
+
+    assert json.loads(done.stdout) == {
+        "uri": schema,
+        "supported": True,
+        "step_count": 1,
+        "steps": [{"kind": "add_type", "type_kind": "edge", "name": "Blocks"}],
+    }
+
+
+def test_the_same_schema_plans_nothing(schema: str) -> None:
+    done = omnigraph("schema", "plan", "--from", schema, "--schema", schema)
+
+    assert "no schema changes" in done.stdout
+
+
+def test_a_reader_that_leaves_early_causes_no_complaint(schema: str, tmp_path: Path) -> None:
+    many = "".join(GOOD.replace("query q", f"query q{n}") for n in range(3_000))
+    path = write(tmp_path, "many.gq", many)
+    command = f"{sys.executable} -m omnigraph lint --schema {schema} --query {path} | head -1"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert done.stdout == "OK    query `q0` (read)\n"
+    assert done.stderr == ""

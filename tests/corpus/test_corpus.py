@@ -1,0 +1,54 @@
+"""Every corpus file compiles to what stands in it; `make bless` writes that anew."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.compiler.migration.plan import plan_migration
+from omnigraph.compiler.migration.steps import describe_step
+from omnigraph.errors import CompileError
+from omnigraph.model.source import Source
+from tests.support.corpus import (
+    CorpusFile,
+    corpus_id,
+    corpus_paths,
+    read_corpus_file,
+    require_expected,
+)
+from tests.support.schema_text import write_schema
+
+
+@pytest.mark.parametrize("path", corpus_paths("schema/*/*.pg"), ids=corpus_id)
+def test_a_schema_compiles_to_its_catalog_or_diagnostics(path: Path) -> None:
+    file = read_corpus_file(path)
+
+    require_expected(file, given=frozenset(), produce=lambda: _compile_schema(file))
+
+
+@pytest.mark.parametrize("path", corpus_paths("migration/*.pg"), ids=corpus_id)
+def test_a_schema_change_is_planned_or_refused(path: Path) -> None:
+    file = read_corpus_file(path)
+
+    require_expected(file, given=frozenset({"desired"}), produce=lambda: _plan_migration(file))
+
+
+def _compile_schema(file: CorpusFile) -> Mapping[str, str]:
+    try:
+        catalog = compile_schema(Source(file.name, file.source))
+    except CompileError as error:
+        return {"diagnostics": f"{error}\n"}
+    return {"catalog": write_schema(catalog)}
+
+
+def _plan_migration(file: CorpusFile) -> Mapping[str, str]:
+    accepted = compile_schema(Source(file.name, file.source))
+    source = Source(file.name, file.sections["desired"])
+    try:
+        desired = compile_schema(source)
+        plan = plan_migration(accepted, desired, source=source, allow_data_loss=False)
+    except CompileError as error:
+        return {"diagnostics": f"{error}\n"}
+    lines = [f"supported: {'yes' if plan.supported else 'no'}", *map(describe_step, plan.steps)]
+    return {"plan": "".join(f"{line}\n" for line in lines)}
