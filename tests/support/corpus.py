@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from difflib import unified_diff
 from pathlib import Path
 
 from tests.support.source_tree import ROOT
@@ -38,6 +39,12 @@ def corpus_paths(pattern: str) -> list[Path]:
     return found
 
 
+def paths_with_section(pattern: str, section: str) -> list[Path]:
+    """Those of the matching files that have a section of that name."""
+    files = map(read_corpus_file, corpus_paths(pattern))
+    return [file.path for file in files if section in file.sections]
+
+
 def corpus_id(path: Path) -> str:
     """What a test of one file is called."""
     return str(path.relative_to(CORPUS).with_suffix(""))
@@ -62,7 +69,8 @@ def require_expected(
     if os.environ.get("OMNIGRAPH_BLESS"):
         file.path.write_bytes(_render(found).encode("utf-8"))
         return
-    assert _render(found) == _render(file), "`make bless` rewrites the expectation; review the diff"
+    lines = list(unified_diff(_render(file).splitlines(), _render(found).splitlines(), lineterm=""))
+    assert not lines, "\n".join(["`make bless` would change the expectation:", *lines])
 
 
 def _render(file: CorpusFile) -> str:

@@ -1,83 +1,75 @@
 """Valid mutations, generated against a catalog: inserts, updates and deletes."""
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from collections.abc import Iterable
 
-from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property
-from omnigraph.model.types import PropertyType, Scalar
-from tests.support.generated_values import Values
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.types import PropertyType
+from tests.support.choices import Choices
+from tests.support.generated_values import STRING, Values
 
-_STRING = PropertyType(Scalar.STRING)
+_ENDS = (("from", STRING), ("to", STRING))
 
 
-def draw_mutation(draw: DrawFn, catalog: Catalog, values: Values) -> str | None:
+def write_mutation(choices: Choices, catalog: Catalog, values: Values) -> str | None:
     """The statements of a mutation, or nothing when no type of the catalog can be written."""
-    nodes = [node for node in catalog.nodes.values() if node.properties]
+    # A row can only be found by something else than a blob.
+    nodes = (
+        node
+        for node in catalog.nodes.values()
+        if any(not each.type.is_blob for each in node.properties.values())
+    )
     targets = [*nodes, *catalog.edges.values()]
     if not targets:
         return None
-    count = draw(st.integers(1, 3))
-    chosen = [draw(st.sampled_from(targets)) for _ in range(count)]
-    if draw(st.booleans()):
-        return "\n".join(_write_delete(each, values) for each in chosen)
-    return "\n".join(_write_change(each, values) for each in chosen)
+    write = _write_delete if choices.often() else _write_change
+    chosen = [choices.one(targets) for _ in range(1 + choices.count(2))]
+    return "\n".join(write(choices, each, values) for each in chosen)
 
 
-def _write_change(target: NodeType | EdgeType, values: Values) -> str:
-    if isinstance(target, NodeType):
-        free = [each for each in target.properties.values() if each.name not in target.key]
-        if free and values.is_chosen():
-            assigned = values.draw(st.lists(st.sampled_from(free), min_size=1, unique_by=_name_of))
-            body = _write_assignments([(each.name, each.type) for each in assigned], values)
-            return f"update {target.name} set {body} where {_write_where(target, values)}"
-    return _write_insert(target, values)
+def _write_delete(choices: Choices, target: NodeType | EdgeType, values: Values) -> str:
+    return f"delete {target.name} where {_write_where(choices, target, values)}"
 
 
-def _write_insert(target: NodeType | EdgeType, values: Values) -> str:
-    ends = [("from", _STRING), ("to", _STRING)] if isinstance(target, EdgeType) else []
-    given = [
-        (each.name, each.type)
-        for each in target.properties.values()
-        if not each.type.is_nullable or values.is_chosen()
-    ]
-    # Something must be assigned, even where nothing has to be.
-    needed = [*ends, *given] or [(each.name, each.type) for each in target.properties.values()]
-    return f"insert {target.name} {_write_assignments(needed, values)}"
-
-
-def _write_assignments(assigned: list[tuple[str, PropertyType]], values: Values) -> str:
-    written = [f"{name}: {_write_assigned(type, values)}" for name, type in assigned]
-    return f"{{ {', '.join(written)} }}"
-
-
-def _write_assigned(type: PropertyType, values: Values) -> str:
-    if type.is_nullable and values.draw(st.integers(0, 4)) == 0:
-        return "null"
-    return values.write_value(type)
-
-
-def _write_delete(target: NodeType | EdgeType, values: Values) -> str:
-    return f"delete {target.name} where {_write_where(target, values)}"
-
-
-def _write_where(target: NodeType | EdgeType, values: Values) -> str:
-    columns = [
-        (each.name, each.type)
-        for each in target.properties.values()
-        if each.type.is_scalar and each.type.enum_values is None
-    ]
+def _write_change(choices: Choices, target: NodeType | EdgeType, values: Values) -> str:
     if isinstance(target, EdgeType):
-        columns += [("from", _STRING), ("to", _STRING)]
-    testable = [each.name for each in target.properties.values() if not each.type.is_blob]
+        return _write_insert(choices, target, values)
+    free = [each for each in target.properties.values() if each.name not in target.key]
+    if not free or choices.often():
+        return _write_insert(choices, target, values)
+    changed = [(each.name, each.type) for each in choices.some(free, least=1, most=3)]
+    body = _write_assignments(choices, changed, values)
+    return f"update {target.name} set {body} where {_write_where(choices, target, values)}"
+
+
+def _write_insert(choices: Choices, target: NodeType | EdgeType, values: Values) -> str:
+    properties = [(each.name, each.type) for each in target.properties.values()]
+    given = [pair for pair in properties if not pair[1].is_nullable or choices.often()]
+    if isinstance(target, EdgeType):
+        given = [*_ENDS, *given]
+    # Something must be assigned, even where nothing has to be.
+    return f"insert {target.name} {_write_assignments(choices, given or properties, values)}"
+
+
+def _write_assignments(
+    choices: Choices, assigned: Iterable[tuple[str, PropertyType]], values: Values
+) -> str:
+    written = [
+        f"{name}: {'null' if type.is_nullable and choices.seldom() else values.write(type)}"
+        for name, type in assigned
+    ]
+    return f"{{ {', '.join(written)}{choices.one(['', ','])} }}"
+
+
+def _write_where(choices: Choices, target: NodeType | EdgeType, values: Values) -> str:
+    columns = [(each.name, each.type) for each in target.properties.values()]
+    columns += _ENDS if isinstance(target, EdgeType) else ()
+    scalars = [(name, type) for name, type in columns if type.is_scalar]
+    testable = [name for name, type in columns if not type.is_blob]
 
     def write() -> str:
-        if not columns or (testable and values.is_chosen()):
-            return f"{values.choose(testable or ['from'])} is {values.choose(['', 'not '])}null"
-        name, type = values.draw(st.sampled_from(columns))
+        if not scalars or choices.seldom():
+            return f"{choices.one(testable)} is {choices.one(['', 'not '])}null"
+        name, type = choices.one(scalars)
         return values.write_comparison(name, type, text_operators=())
 
     return values.join(write)
-
-
-def _name_of(prop: Property) -> str:
-    return prop.name

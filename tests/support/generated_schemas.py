@@ -4,20 +4,21 @@ Promises that the checker has no reason to refuse a text from here. Knows the ru
 language from its reference, not from the checker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from omnigraph.model.types import NUMBERS, PropertyType, Scalar, Vector
+from tests.support.choices import Choices
 
 # Words of either language are names wherever a name may stand.
 TYPE_NAMES = (
-    "Person", "Company", "Document", "Topic", "T", "A_1", "Node", "Edge", "String", "Vector", "Date",
+    "Person", "Company", "Document", "T", "A_1", "Node", "Edge", "String", "Vector", "Date",
 )  # fmt: skip
 EDGE_NAMES = (
-    "Knows", "WorksAt", "Cites", "E", "Contains", "In", "Is", "Order", "StartsWith", "Not_", "As",
+    "Knows", "WorksAt", "E", "Contains", "In", "Is", "Order", "Starts_with", "Not_", "As",
 )  # fmt: skip
 INTERFACE_NAMES = ("Named", "Dated", "I", "Interface")
 PROPERTY_NAMES = (
@@ -27,8 +28,13 @@ PROPERTY_NAMES = (
 )  # fmt: skip
 INHERITED_NAMES = ("title", "created", "i_1", "description")
 
-_TEXTS = ("text", "", 'a \\"quoted\\" word', "back\\\\slash", "two\\nlines", "ünï → 漢字", "// no", "/*")
+_SCALARS = tuple(Scalar)
+_TEXTS = (
+    "text", "", 'a \\"quoted\\" word', "back\\\\slash", "two\\nlines", "ünï → 漢字", "// no", "/*",
+)  # fmt: skip
 _PATTERNS = ("^[a-z]+$", "\\\\d{1,3}", "(a+)+$", "(?i)x|y", "[^\\\\s]", "a{1000}")
+_BOUNDS = ("0..1", "-2.5..", "..10", "0 .. 99999999999999999999")
+_CARDINALITIES = ("", " @card(0..)", " @card(1..1)", " @card( 2 .. 30 )")
 _ENUMS = (("a",), ("open", "closed"), ("1st", "2nd"), ("x-1", "_", "TRUE"))
 
 
@@ -43,133 +49,120 @@ class _Declared:
 @st.composite
 def schema_texts(draw: DrawFn) -> str:
     """A schema that compiles."""
+    choices = Choices(draw)
     interfaces = {
-        name: _draw_properties(draw, INHERITED_NAMES, size_max=2)
-        for name in _draw_names(draw, INTERFACE_NAMES, size_max=2)
+        name: _declare(choices, INHERITED_NAMES, most=2)
+        for name in choices.some(INTERFACE_NAMES, least=0, most=2)
     }
-    nodes = _draw_names(draw, TYPE_NAMES, size_min=1, size_max=4)
-    edges = _draw_names(draw, EDGE_NAMES, size_max=4)
+    nodes = choices.some(TYPE_NAMES, least=1, most=4)
+    edges = choices.some(EDGE_NAMES, least=0, most=4)
     declarations = [
-        *(_write_interface(draw, name, own) for name, own in interfaces.items()),
-        *(_write_node(draw, name, interfaces) for name in nodes),
-        *(_write_edge(draw, name, nodes) for name in edges),
+        *(_write_node(choices, name, interfaces) for name in nodes),
+        *(_write_edge(choices, name, nodes) for name in edges),
+        *(_write_interface(choices, name, own) for name, own in interfaces.items()),
     ]
-    return "\n\n".join(draw(st.permutations(declarations)))
+    return "\n\n".join(declarations)
 
 
-def property_types() -> SearchStrategy[PropertyType]:
-    """Every type that a property can have."""
-    is_nullable = st.booleans()
-    listable = [scalar for scalar in Scalar if scalar is not Scalar.BLOB]
-    return st.one_of(
-        st.builds(PropertyType, st.sampled_from(Scalar), is_nullable),
-        st.builds(PropertyType, st.sampled_from(listable), is_nullable, st.just(True)),
-        st.builds(PropertyType, st.sampled_from([Vector(1), Vector(3)]), is_nullable),
-        st.builds(
-            PropertyType,
-            st.just(Scalar.STRING),
-            is_nullable,
-            st.just(False),
-            st.sampled_from(_ENUMS),
-        ),
-    )
+def _declare(choices: Choices, names: Sequence[str], *, most: int) -> list[_Declared]:
+    chosen = choices.some(names, least=0, most=most)
+    return [_Declared(name, _choose_type(choices)) for name in chosen]
 
 
-def _draw_names(
-    draw: DrawFn, names: Sequence[str], *, size_min: int = 0, size_max: int
-) -> list[str]:
-    return draw(
-        st.lists(st.sampled_from(names), min_size=size_min, max_size=size_max, unique=True)
-    )
+def _choose_type(choices: Choices) -> PropertyType:
+    is_nullable = choices.often()
+    match choices.count(9):
+        case 0:
+            return PropertyType(Scalar.STRING, is_nullable, enum_values=choices.one(_ENUMS))
+        case 1:
+            return PropertyType(Vector(choices.one([1, 3])), is_nullable)
+        case 2 | 3:
+            listable = [scalar for scalar in _SCALARS if scalar is not Scalar.BLOB]
+            return PropertyType(choices.one(listable), is_nullable, is_list=True)
+        case _:
+            return PropertyType(choices.one(_SCALARS), is_nullable)
 
 
-def _draw_properties(draw: DrawFn, names: Sequence[str], *, size_max: int) -> list[_Declared]:
-    return [
-        _Declared(name, draw(property_types()))
-        for name in _draw_names(draw, names, size_max=size_max)
-    ]
-
-
-def _write_interface(draw: DrawFn, name: str, properties: Sequence[_Declared]) -> str:
-    lines = [f"{each.name}: {each.type}{_describe(draw)}" for each in properties]
+def _write_interface(choices: Choices, name: str, properties: Sequence[_Declared]) -> str:
+    lines = [f"{each.name}: {each.type}{_annotate(choices)}" for each in properties]
     return _write_body(f"interface {name}", lines)
 
 
-def _write_node(draw: DrawFn, name: str, interfaces: dict[str, list[_Declared]]) -> str:
-    implemented = _draw_implemented(draw, interfaces)
-    own = _draw_properties(draw, PROPERTY_NAMES, size_max=5)
+def _write_node(choices: Choices, name: str, interfaces: Mapping[str, list[_Declared]]) -> str:
+    implemented = _choose_implemented(choices, interfaces)
+    own = _declare(choices, PROPERTY_NAMES, most=5)
     inherited = [each for interface in implemented for each in interfaces[interface]]
     # A node may repeat what it inherits, as long as the type is the same.
-    repeated = [each for each in inherited if draw(st.booleans())]
-    columns = [*own, *inherited]
-    lines = [_write_property(draw, each, own) for each in (*own, *repeated)]
-    lines += _draw_constraints(draw, columns)
+    repeated = [each for each in inherited if choices.often()]
+    lines = [_write_property(choices, each, own) for each in (*own, *repeated)]
+    lines += _write_constraints(choices, [*own, *inherited])
     implements = f" implements {' , '.join(implemented)}" if implemented else ""
-    return _write_body(f"node {name}{_describe(draw, is_type=True)}{implements}", lines)
+    return _write_body(f"node {name}{_annotate_type(choices)}{implements}", lines)
 
 
-def _draw_implemented(draw: DrawFn, interfaces: dict[str, list[_Declared]]) -> list[str]:
+def _choose_implemented(
+    choices: Choices, interfaces: Mapping[str, list[_Declared]]
+) -> list[str]:
     """Interfaces that share no property, because sharing asks for equal annotations too."""
     chosen: list[str] = []
-    for name in _draw_names(draw, tuple(interfaces), size_max=2) if interfaces else ():
+    for name in choices.some(list(interfaces), least=0, most=2):
         taken = {each.name for interface in chosen for each in interfaces[interface]}
         if not taken & {each.name for each in interfaces[name]}:
             chosen.append(name)
     return chosen
 
 
-def _write_edge(draw: DrawFn, name: str, nodes: Sequence[str]) -> str:
-    source, target = draw(st.sampled_from(nodes)), draw(st.sampled_from(nodes))
-    cardinality = draw(st.sampled_from(["", " @card(0..)", " @card(1..1)", " @card( 2 .. 30 )"]))
-    heading = f"edge {name}: {source} -> {target}{cardinality}{_describe(draw, is_type=True)}"
-    own = _draw_properties(draw, PROPERTY_NAMES, size_max=3)
-    lines = [f"{each.name}: {each.type}{_describe(draw)}" for each in own]
-    lines += draw(st.sampled_from([[], ["@unique(src, dst)"], ["@index(src)", "@unique(dst)"]]))
-    return _write_body(heading, lines) if lines or draw(st.booleans()) else heading
+def _write_edge(choices: Choices, name: str, nodes: Sequence[str]) -> str:
+    source, target = choices.one(nodes), choices.one(nodes)
+    cardinality = choices.one(_CARDINALITIES)
+    heading = f"edge {name}: {source} -> {target}{cardinality}{_annotate_type(choices)}"
+    own = _declare(choices, PROPERTY_NAMES, most=3)
+    lines = [f"{each.name}: {each.type}{_annotate(choices)}" for each in own]
+    lines += choices.some(["@unique(src, dst)", "@index(src)", "@unique(dst)"], least=0, most=2)
+    return _write_body(heading, lines) if lines or choices.often() else heading
 
 
-def _write_property(draw: DrawFn, declared: _Declared, owned: Sequence[_Declared]) -> str:
-    words = [*_sugar(declared.type), "", "", ""]
+def _write_property(choices: Choices, declared: _Declared, owned: Sequence[_Declared]) -> str:
+    words = [""]
+    if declared.type.is_scalar:
+        words += ["@unique", "@index", "@index @unique"]
     texts = [each.name for each in owned if each.type.is_string]
     if declared.type.is_vector and texts:
-        words += [f'@embed("{texts[0]}")', f'@embed({texts[0]}, model="m")']
-    annotation = draw(st.sampled_from(words))
-    return f"{declared.name}: {declared.type} {annotation}{_describe(draw)}"
+        words += ["@index", f'@embed("{texts[0]}")', f'@embed({texts[0]}, model="m")']
+    return f"{declared.name}: {declared.type} {choices.one(words)}{_annotate(choices)}"
 
 
-def _sugar(type: PropertyType) -> list[str]:
-    if type.is_scalar:
-        return ["@unique", "@index", "@index @unique"]
-    return ["@index"] if type.is_vector else []
-
-
-def _draw_constraints(draw: DrawFn, columns: Sequence[_Declared]) -> list[str]:
+def _write_constraints(choices: Choices, columns: Sequence[_Declared]) -> list[str]:
     scalars = [each for each in columns if each.type.is_scalar]
-    keys = [each.name for each in scalars if not each.type.is_nullable]
+    names = [each.name for each in scalars]
+    required = [each.name for each in scalars if not each.type.is_nullable]
     lines: list[str] = []
-    if keys and draw(st.booleans()):
-        lines.append(f"@key({', '.join(_draw_names(draw, keys, size_min=1, size_max=2))})")
-    if scalars and draw(st.booleans()):
-        names = [each.name for each in scalars]
-        lines.append(f"@unique({' , '.join(_draw_names(draw, names, size_min=1, size_max=3))})")
-        lines.append(f"@index({draw(st.sampled_from(names))})")
+    if required and choices.often():
+        lines.append(f"@key({', '.join(choices.some(required, least=1, most=2))})")
+    if names and choices.often():
+        lines.append(f"@unique({' , '.join(choices.some(names, least=1, most=3))})")
+        lines.append(f"@index({choices.one(names)})")
     for each in scalars:
-        if each.type.element in NUMBERS:
-            bounds = draw(st.sampled_from(["0..1", "-2.5..", "..10", "0 .. 99999999999999999999"]))
-            lines.append(f"@range({each.name}, {bounds})")
-        elif each.type.is_string:
-            lines.append(f'@check({each.name}, "{draw(st.sampled_from(_PATTERNS))}")')
+        if each.type.element in NUMBERS and choices.often():
+            lines.append(f"@range({each.name}, {choices.one(_BOUNDS)})")
+        elif each.type.is_string and choices.often():
+            lines.append(f'@check({each.name}, "{choices.one(_PATTERNS)}")')
     return lines
 
 
-def _describe(draw: DrawFn, *, is_type: bool = False) -> str:
+def _annotate_type(choices: Choices) -> str:
+    """Annotations of a type's first line."""
+    return " @instruction(word)" * choices.seldom() + _annotate(choices)
+
+
+def _annotate(choices: Choices) -> str:
     """Annotations that may stand on anything."""
-    text = draw(st.sampled_from(_TEXTS))
-    choices = ["", "", "", '@rename_from("Old")', "@custom", f'@custom("{text}", n=1, on=true)']
-    if text:
-        choices.append(f'@description("{text}")')
-        choices += [f'@instruction("{text}")'] if is_type else []
-    return f" {draw(st.sampled_from(choices))}"
+    if not choices.seldom():
+        return ""
+    text = choices.one(_TEXTS)
+    annotations = ['@rename_from("Old")', "@custom", f'@custom("{text}", n=1, on=true)']
+    annotations += [f'@description("{text}")'] if text else []
+    return f" {choices.one(annotations)}"
 
 
 def _write_body(heading: str, lines: Sequence[str]) -> str:

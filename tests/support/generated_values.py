@@ -6,14 +6,14 @@ Promises that whatever is written here fits the type it was asked for.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from omnigraph.model.types import NUMBERS, PropertyType, Scalar, Vector
+from tests.support.choices import Choices
 
-from omnigraph.model.types import FLOATS, NUMBERS, PropertyType, Scalar, Vector
+STRING = PropertyType(Scalar.STRING)
+INTEGER = PropertyType(Scalar.I64)
 
-COMPARATORS = ("=", "!=", "<", "<=", ">", ">=")
-PARAMETER_NAMES = ("q", "name_", "limit", "x1", "_p", "contains", "now", "not", "type", "z")
-
+_COMPARATORS = ("=", "!=", "<", "<=", ">", ">=")
+_PARAMETER_NAMES = ("q", "name_", "limit", "x1", "_p", "contains", "now", "not", "type", "z")
 _LITERALS = {
     Scalar.STRING: ('"text"', '""', '"say \\"hi\\""', '"// 漢"'),
     Scalar.BLOB: ('"base64:AA=="',),
@@ -29,49 +29,48 @@ _LITERALS = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Values:
     """Writes values for one query and remembers the parameters that it used."""
 
-    draw: DrawFn
+    choices: Choices
     parameters: dict[str, PropertyType] = field(default_factory=dict)
 
-    def choose(self, choices: Sequence[str]) -> str:
-        """One of some texts."""
-        return self.draw(st.sampled_from(choices))
-
-    def is_chosen(self) -> bool:
-        """Yes or no."""
-        return self.draw(st.booleans())
-
-    def write_value(self, type: PropertyType) -> str:
+    def write(self, type: PropertyType) -> str:
         """A literal or a parameter of a type; never null."""
-        if self.is_chosen():
-            return self.write_literal(type)
-        if type.element is Scalar.DATETIME and not type.is_list and self.is_chosen():
+        if self.choices.often():
+            return self.write_parameter(type)
+        if type.element is Scalar.DATETIME and not type.is_list and self.choices.often():
             return "now()"
-        return self.write_parameter(type)
+        return self.write_literal(type)
 
     def write_literal(self, type: PropertyType) -> str:
         """A literal of a type."""
         if isinstance(type.element, Vector):
             return f"[{', '.join(['0.5'] * type.element.dimension)}]"
         if type.enum_values is not None:
-            return f'"{self.choose(type.enum_values)}"'
+            return f'"{self.choices.one(type.enum_values)}"'
         if not type.is_list:
-            return self.choose(_LITERALS[type.element])
-        count = self.draw(st.integers(0, 2))
-        return f"[{', '.join(self.write_literal(type.list_element) for _ in range(count))}]"
+            return self.choices.one(_LITERALS[type.element])
+        elements = [self.write_literal(type.list_element) for _ in range(self.choices.count(2))]
+        return f"[{', '.join(elements)}]"
 
     def write_parameter(self, type: PropertyType) -> str:
         """A parameter of a type, declared if there is none yet."""
         # There are no enum parameters, and nullability never decides whether types fit.
-        wanted = replace(type, enum_values=None, is_nullable=self.is_chosen())
+        wanted = replace(type, enum_values=None, is_nullable=self.choices.seldom())
         known = [name for name, given in self.parameters.items() if given == wanted]
-        free = [name for name in PARAMETER_NAMES if name not in self.parameters]
-        name = self.choose(known or free or [f"p{len(self.parameters)}"])
+        free = [name for name in _PARAMETER_NAMES if name not in self.parameters]
+        name = self.choices.one(known or free or [f"p{len(self.parameters)}"])
         self.parameters[name] = wanted
         return f"${name}"
+
+    def write_row_count(self) -> str:
+        """What may stand behind `limit` and `offset`."""
+        if self.choices.often():
+            return self.choices.one(["10", "0", "9223372036854775807"])
+        self.parameters["rows"] = INTEGER
+        return "$rows"
 
     def write_declarations(self) -> str:
         """The parameters as a query's heading declares them."""
@@ -82,33 +81,30 @@ class Values:
     ) -> str:
         """A comparison of a property that is neither a vector nor a blob."""
         if type.is_list:
-            return f"{left} contains {self.write_value(type.list_element)}"
-        match self.choose(["compare", "text" if text_operators else "in", "in"]):
-            case "text" if type.is_string:
-                return f"{left} {self.choose(text_operators)} {self.write_value(_STRING)}"
-            case "in":
-                options = replace(type, enum_values=None, is_list=True, is_nullable=False)
-                write = self.write_literal if self.is_chosen() else self.write_parameter
-                return f"{left} in {write(options)}"
+            return f"{left} contains {self.write(type.list_element)}"
+        match self.choices.count(3):
+            case 0 if type.is_string and text_operators:
+                return f"{left} {self.choices.one(text_operators)} {self.write(STRING)}"
+            case 1:
+                return f"{left} in {self._write_options(type)}"
+            case 2 if type.element in NUMBERS:
+                # Any two numbers may be compared.
+                other = PropertyType(self.choices.one([Scalar.I64, Scalar.U32, Scalar.F64]))
+                return f"{left} {self.choices.one(_COMPARATORS)} {self.write(other)}"
             case _:
-                return f"{left} {self.choose(COMPARATORS)} {self.write_value(_meet(type, self))}"
+                return f"{left} {self.choices.one(_COMPARATORS)} {self.write(type)}"
 
     def join(self, write: Callable[[], str]) -> str:
         """One condition, or several under `and`, `or` and parentheses."""
-        match self.draw(st.integers(0, 5)):
-            case 0:
+        match self.choices.count(5):
+            case 4:
                 return f"{write()} or {write()} and {write()}"
-            case 1:
+            case 5:
                 return f"({write()} or ({write()})) and {write()}"
             case _:
                 return write()
 
-
-_STRING = PropertyType(Scalar.STRING)
-
-
-def _meet(type: PropertyType, values: Values) -> PropertyType:
-    """A type that may be compared with another: itself, or any number with a number."""
-    if type.element in NUMBERS and values.is_chosen():
-        return PropertyType(values.draw(st.sampled_from(sorted(FLOATS | {Scalar.I64}))))
-    return type
+    def _write_options(self, type: PropertyType) -> str:
+        if self.choices.often():
+            return self.write_parameter(replace(type, is_list=True))
+        return f"[{self.write_literal(type)}, {self.write_literal(type)}]"

@@ -6,6 +6,10 @@ terminals' names, and nothing of meaning.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
 from omnigraph.compiler.machine import (
     END,
     Language,
@@ -15,9 +19,12 @@ from omnigraph.compiler.machine import (
 )
 from omnigraph.compiler.text import refusal, require_parseable
 from omnigraph.model.errors import CompileError
-from omnigraph.model.source import Source, Span
+from omnigraph.model.source import Diagnostic, Source, Span
 
 _LISTED_MAX = 6
+_BEFORE_MAX = 200
+_AFTER_MAX = 40
+_AT_END = "the end of the text"
 
 _DESCRIPTION_BY_TERMINAL = {
     "NAME": "a name",
@@ -33,7 +40,7 @@ _DESCRIPTION_BY_TERMINAL = {
     "DIRECTION": "asc or desc",
     "UNDIRECTED": "<edge>",
     "ENUM_VALUE": "an enum value",
-    END: "the end of the text",
+    END: _AT_END,
     "a value": "a value",
 }
 _PUNCTUATION_BY_TERMINAL = {
@@ -67,6 +74,23 @@ def parse(language: Language, source: Source, builder: object) -> object:
         raise _explain(error.found, set(error.accepts), source) from error
 
 
+Habits = Sequence[tuple[str, str]]
+"""Patterns of what people write who think in another language, each with the advice for them.
+
+In a pattern ¦ marks the place of the fault; case and blanks mean nothing.
+"""
+
+
+def advise_on_habits(error: CompileError, habits: Habits) -> CompileError:
+    """The same refusal, with better advice where a habit is recognised."""
+    text = error.source.text
+    faults = [
+        replace(each, suggestion=_recognize(each, text, habits) or each.suggestion)
+        for each in error.diagnostics
+    ]
+    return CompileError(diagnostics=faults, source=error.source)
+
+
 def span_of(token: Token) -> Span:
     """Where a token stands."""
     return Span(token.start, token.end)
@@ -75,7 +99,7 @@ def span_of(token: Token) -> Span:
 def _explain(token: Token, accepts: set[str], source: Source) -> CompileError:
     if token.type == END:
         end = len(source.text.rstrip())
-        span, found = Span(max(0, end - 1), end), "the end of the text"
+        span, found = Span(max(0, end - 1), end), _AT_END
     else:
         span, found = span_of(token), f"`{_shorten(token.text)}`"
     message = f"expected {_list(accepts)}, found {found}"
@@ -108,16 +132,38 @@ def _advise(terminals: set[str], span: Span, text: str) -> str | None:
     for start, length in ((span.start - 1, 2), (span.start, 2), (span.start, 1)):
         if advice := _ADVICE_BY_TEXT.get(text[max(start, 0) : start + length]):
             return advice
+    if found != found.lower() and found.lower() in _words(terminals):
+        return f"this word is written in small letters: `{found.lower()}`"
     if found[:1].isupper() and "NAME" in terminals:
-        return f"names start with a small letter here: `{found[:1].lower()}{found[1:]}`"
+        small = found.lower() if found.isupper() else f"{found[:1].lower()}{found[1:]}"
+        return f"names start with a small letter here: `{small}`"
     if found[:1].islower() and "TYPE_NAME" in terminals:
         return f"type names start with a capital letter: `{found[:1].upper()}{found[1:]}`"
     if found == ",":
         return "no comma is needed here; remove it"
     if found == "}" and before.endswith("{"):
         return "empty braces mean nothing; remove them or write something between them"
-    if found == "}" and terminals == {"COMMA"}:
-        return "bounds are written {min,max}"
+    return None
+
+
+def _words(terminals: set[str]) -> set[str]:
+    words = {terminal.strip("_").lower() for terminal in terminals - {"NAME"}}
+    return words | ({"asc", "desc"} if "DIRECTION" in terminals else set())
+
+
+def _recognize(fault: Diagnostic, text: str, habits: Habits) -> str | None:
+    if fault.code != "P1" or fault.span is None:
+        return None
+    place = fault.span.start
+    if fault.message.endswith(_AT_END):
+        if text.count("{") > text.count("}"):
+            return "a } is missing"
+        place = len(text)
+    start = max(0, place - _BEFORE_MAX)
+    around = f"{'…' if start else ''}{text[start:place]}¦{text[place : place + _AFTER_MAX]}"
+    for pattern, advice in habits:
+        if re.search(pattern, around, re.VERBOSE | re.IGNORECASE):
+            return advice
     return None
 
 

@@ -23,3 +23,6 @@ CARDINALITY_MAX = 2**32 - 1
 
 PATTERN_REPETITION_MAX = 1_000
 """Largest `{n}` in a `@check` pattern: linear-time engines expand repetitions and refuse more."""
+
+PATTERN_CHARACTERS_MAX = 1_000
+"""Longest `@check` pattern: people stop at a hundred, and every write compiles it."""

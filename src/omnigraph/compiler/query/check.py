@@ -14,10 +14,12 @@ from omnigraph.compiler.query.scope import NOW_PARAMETER, Scope
 from omnigraph.compiler.query.syntax import ParameterSyntax, QuerySyntax, Read
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.limits import VECTOR_DIMENSION_MAX
+from omnigraph.model.names import find_near_name
 from omnigraph.model.source import Diagnostic, Source
 from omnigraph.model.types import SCALAR_BY_NAME, PropertyType, Vector
 
 _ANNOTATIONS = ("description", "instruction")
+_TYPE_WORDS = (*SCALAR_BY_NAME, "Vector(n)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ def check_query(
     texts = _check_annotations(query, diagnostics)
     parameters = _check_parameters(query, diagnostics)
     scope = Scope(catalog, {each.name: each.type for each in parameters}, diagnostics)
+    scope.break_off(*(each.variable for each in query.parameters))
     lowered: QueryIR
     if isinstance(query.body, Read):
         lowered = _check_read(query.name.text, parameters, query.body, scope)
@@ -103,23 +106,25 @@ def _check_parameters(query: QuerySyntax, diagnostics: Diagnostics) -> tuple[Par
         elif type is not None and type.is_blob and isinstance(query.body, Read):
             problem = f"`${each.variable.name}` is a Blob, which no read can use"
             diagnostics.error("T24", problem, each.type.span)
-        parameters[each.variable.name] = Parameter(
-            each.variable.name, type or PropertyType(SCALAR_BY_NAME["String"])
-        )
+        elif type is not None:
+            parameters[each.variable.name] = Parameter(each.variable.name, type)
     return tuple(parameters.values())
 
 
 def _check_parameter_type(each: ParameterSyntax, diagnostics: Diagnostics) -> PropertyType | None:
     word, dimension = each.type.text, each.dimension
-    if word == "Vector" and not each.is_list:
+    if word == "Vector" and each.is_list:
+        problem = "a list of Vector is not supported"
+        diagnostics.error("T33", problem, each.type.span, "write `Vector(3)`")
+    elif word == "Vector":
         if dimension is not None and 1 <= dimension <= VECTOR_DIMENSION_MAX:
             return PropertyType(Vector(dimension), each.is_nullable)
         problem = f"the dimension of a Vector lies between 1 and {VECTOR_DIMENSION_MAX}"
         diagnostics.error("T33", problem, each.type.span, "write `Vector(3)`")
     elif word not in SCALAR_BY_NAME:
-        problem = f"unknown parameter type `{word}`"
-        words = (*SCALAR_BY_NAME, "Vector")
-        diagnostics.unknown("T33", problem, each.type.span, word, words)
+        near = find_near_name(word, _TYPE_WORDS)
+        advice = f"did you mean `{near}`?" if near else f"the types are {', '.join(_TYPE_WORDS)}"
+        diagnostics.error("T33", f"unknown parameter type `{word}`", each.type.span, advice)
     elif dimension is not None:
         problem = f"{word} takes no number; only Vector does"
         diagnostics.error("T33", problem, each.type.span, f"write `{word}`")

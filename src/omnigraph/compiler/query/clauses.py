@@ -33,7 +33,7 @@ from omnigraph.compiler.query.resolved import (
     ResolvedOptional,
     ResolvedTraversal,
 )
-from omnigraph.compiler.query.scope import Bound, Scope
+from omnigraph.compiler.query.scope import Scope
 from omnigraph.compiler.query.syntax import (
     Binding,
     Clause,
@@ -96,11 +96,12 @@ def _check_block(
     mentioned = set(variables_in(block.clauses))
     outer = tuple(name for name in scope.variables if name in mentioned)
     if isinstance(block, Negation):
-        scope.hide(mentioned, block.span)
+        scope.hide(dict.fromkeys(mentioned, block.span))
         return ResolvedNegation(outer, clauses)
     for name, bound in inner.variables.items():
         if name not in scope.variables:
             scope.bind_optional(name, bound.type)
+    scope.hide(inner.hidden)
     return ResolvedOptional(outer, clauses)
 
 

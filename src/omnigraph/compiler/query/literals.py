@@ -128,7 +128,7 @@ def _float_misfit(value: Value, element: Scalar | Vector) -> str | None:
     if element is not Scalar.F32:
         return None
     try:
-        # Without a byte order Python packs by a C cast, which turns what is too large into infinity.
+        # Without a byte order Python casts as C does, and what is too large becomes infinity.
         struct.pack("<f", value)
     except OverflowError:
         return f"{value} is too large for {element}"

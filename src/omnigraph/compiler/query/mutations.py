@@ -8,8 +8,13 @@ from omnigraph.compiler import ir
 from omnigraph.compiler.ir import Assignment, Delete, Given, Insert, MutationOperation, Update
 from omnigraph.compiler.query import syntax
 from omnigraph.compiler.query.conditions import Sides, check_condition
-from omnigraph.compiler.query.literals import find_misfit
-from omnigraph.compiler.query.operands import describe_operand, resolve_given, type_of
+from omnigraph.compiler.query.literals import advise_spelling, find_misfit
+from omnigraph.compiler.query.operands import (
+    advise_declaration,
+    describe_operand,
+    resolve_given,
+    type_of,
+)
 from omnigraph.compiler.query.scope import Scope
 from omnigraph.compiler.query.syntax import Expression, Mutation, Name, Statement
 from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
@@ -65,7 +70,12 @@ def _find_type(name: Name, scope: Scope) -> NodeType | EdgeType | None:
     catalog = scope.catalog
     # A node and an edge may share a name; the node is meant.
     found = catalog.nodes.get(name.text) or catalog.edges.get(name.text)
-    if found is None:
+    if found is None and name.text in catalog.interfaces:
+        problem = f"`{name.text}` is an interface and has no nodes of its own"
+        implementers = [n.name for n in catalog.nodes.values() if name.text in n.implements]
+        advice = f"name a node type: {', '.join(implementers)}" if implementers else None
+        scope.diagnostics.error("T10", problem, name.span, advice)
+    elif found is None:
         names = (*catalog.nodes, *catalog.edges)
         problem = f"there is no node or edge type `{name.text}`"
         scope.diagnostics.unknown("T10", problem, name.span, name.text, names)
@@ -132,20 +142,24 @@ def _may_assign(
         misfit = find_misfit(value.value, type)
         if misfit is not None:
             problem = f"the value does not fit {subject} ({type}): {misfit}"
-            scope.diagnostics.error("T3", problem, span)
+            advice = None if type.is_list else advise_spelling(value.value, type)
+            scope.diagnostics.error("T3", problem, span, advice)
         return misfit is None
     given = type_of(value)
     fits = given is not None and is_assignable(given, type)
     if not fits:
         problem = f"{describe_operand(value)} does not fit {subject} ({type})"
-        scope.diagnostics.error("T7", problem, span)
+        scope.diagnostics.error("T7", problem, span, advise_declaration(value, type))
     return fits
 
 
 def _require_complete(statement: syntax.Insert, target: NodeType | EdgeType, scope: Scope) -> None:
     assigned = {each.property.text for each in statement.assignments}
-    required = [*ENDPOINTS] if target.kind is TypeKind.EDGE else []
-    missing = [name for name in required if name not in assigned]
+    endpoints = ENDPOINTS if target.kind is TypeKind.EDGE else ()
+    if not assigned.issubset({*target.properties, *endpoints}):
+        # Whatever is misspelt would also look missing: one fault is enough.
+        return
+    missing = [name for name in endpoints if name not in assigned]
     for prop in target.properties.values():
         if prop.type.is_nullable or prop.name in assigned:
             continue
@@ -156,7 +170,8 @@ def _require_complete(statement: syntax.Insert, target: NodeType | EdgeType, sco
             missing.append(f"{prop.name} (or {embedding.source}, which it is embedded from)")
     if missing:
         problem = f"insert {target.name} misses {', '.join(missing)}"
-        scope.diagnostics.error("T12", problem, statement.type.span)
+        advice = f"add `{missing[0].split()[0]}: …`"
+        scope.diagnostics.error("T12", problem, statement.type.span, advice)
 
 
 def _refuse_key_changes(

@@ -228,6 +228,8 @@ def _report_bare_word(word: Name, scope: Scope) -> None:
 
 def report_undeclared(variable: Variable, scope: Scope, code: str) -> None:
     """Report a variable that would have to be a parameter and is none."""
+    if variable.name in scope.broken:
+        return
     names = [f"${name}" for name in scope.parameters]
     near = find_near_name(f"${variable.name}", names)
     advice = f"did you mean `{near}`?" if near else f"declare it: `query name(${variable.name}: …)`"

@@ -6,6 +6,7 @@ import re
 
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.machine import Language, Token
+from omnigraph.compiler.query.habits import HABITS
 from omnigraph.compiler.query.syntax import (
     Assignment,
     Binding,
@@ -40,8 +41,9 @@ from omnigraph.compiler.query.syntax import (
     Update,
     Variable,
 )
-from omnigraph.compiler.syntax_errors import parse, span_of
+from omnigraph.compiler.syntax_errors import advise_on_habits, parse, span_of
 from omnigraph.compiler.text import decode_number, decode_string
+from omnigraph.model.errors import CompileError
 from omnigraph.model.names import IDENTIFIER
 from omnigraph.model.source import Source, Span
 
@@ -52,7 +54,10 @@ _Written = Token | ListLiteral | Call
 def parse_queries(source: Source) -> tuple[QuerySyntax, ...]:
     """The queries of a text, in the order they were written."""
     diagnostics = Diagnostics(source)
-    parsed = parse(Language.QUERY, source, _Builder(diagnostics))
+    try:
+        parsed = parse(Language.QUERY, source, _Builder(diagnostics))
+    except CompileError as error:
+        raise advise_on_habits(error, HABITS) from error
     diagnostics.require_clean()
     assert isinstance(parsed, QueryFile)
     return parsed.queries
@@ -203,6 +208,8 @@ class _Builder:
         stars = [each for each in arguments if isinstance(each, Token) and each.type == "STAR"]
         values = tuple(self._expression(each) for each in arguments if each not in stars)
         span = Span(span_of(function).start, span_of(closing).end)
+        if len(stars) > 1:
+            self._diagnostics.error("P7", "one `*` stands for all rows", span, "write `count(*)`")
         return Call(_name(function), values, bool(stars), distinct is not None, span)
 
     def list(self, opening: Token, *rest: _Written | None) -> ListLiteral:

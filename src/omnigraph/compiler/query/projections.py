@@ -26,7 +26,15 @@ from omnigraph.compiler.ir import (
     Rrf,
     SortKey,
 )
-from omnigraph.compiler.query.operands import resolve_operand, resolve_property, type_of
+from omnigraph.compiler.query.operands import (
+    FUNCTIONS,
+    advise_bare_word,
+    report_undeclared,
+    report_unknown_function,
+    resolve_operand,
+    resolve_property,
+    type_of,
+)
 from omnigraph.compiler.query.scope import NOW_PARAMETER, Scope
 from omnigraph.compiler.query.search import (
     RANKINGS,
@@ -50,6 +58,9 @@ from omnigraph.model.source import Span
 from omnigraph.model.types import F64, I64, STRING, PropertyType
 
 AGGREGATES = frozenset(str(function) for function in AggregateFunction)
+
+_COUNT = I64.as_nullable()
+"""Every aggregate is nullable in a result, even the one that never is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +122,10 @@ def _unnamed(name: str, expression: Operand | Aggregate | Ranking, type: Propert
 def _check_value(written: Expression, scope: Scope) -> Column | None:
     if isinstance(written, Name):
         problem = f"`{written.text}` is no value that could be returned"
-        names = [f"${name}" for name in (*scope.variables, *scope.parameters)]
-        scope.diagnostics.unknown("T35", problem, written.span, f"${written.text}", names)
+        advice = advise_bare_word(written, scope) or f"an alias is written `… as {written.text}`"
+        if written.text == "distinct":
+            advice = "write `return distinct { … }`"
+        scope.diagnostics.error("T35", problem, written.span, advice)
         return None
     operand = resolve_operand(written, scope)
     if operand is None:
@@ -145,7 +158,7 @@ def _check_aggregate(call: Call, scope: Scope) -> Column | None:
     function = AggregateFunction(call.function.text)
     if call.has_star and not call.arguments:
         if function is AggregateFunction.COUNT and not call.is_distinct:
-            return _unnamed("count", Aggregate(function, None, is_distinct=False), I64)
+            return _unnamed("count", Aggregate(function, None, is_distinct=False), _COUNT)
         problem, advice = "`*` counts rows", "write `count(*)`"
         scope.diagnostics.error("P7", problem, call.span, advice)
         return None
@@ -178,7 +191,7 @@ def _resolve_argument(written: Expression, scope: Scope) -> PropertyValue | Enti
             scope.report_unbound("T31", written)
         case _:
             problem = "an aggregate takes a property or a variable of the pattern"
-            scope.diagnostics.error("T8", problem, written.span)
+            scope.diagnostics.error("T8", problem, written.span, "rows are counted by `count(*)`")
     return None
 
 
@@ -194,7 +207,7 @@ def _aggregate_type(
         _report_blob(call.span, scope)
         return None
     if function is AggregateFunction.COUNT:
-        return I64
+        return _COUNT
     if isinstance(argument, EntityId) and argument.kind is TypeKind.EDGE:
         problem = f"an edge variable can be counted, not used in {function}()"
         scope.diagnostics.error("T23", problem, call.span)
@@ -252,14 +265,22 @@ class _OrderCheck:
         keys: list[SortKey] = []
         for each in orderings:
             if self._is_ranking(each.expression):
-                problem = "a ranking must be the first thing in `order`"
-                self._diagnostics.error("T35", problem, each.expression.span)
+                self._report_late_ranking(each.expression)
                 continue
             expression = self._check_key(each.expression)
             if expression is not None:
                 is_descending = each.direction is not None and each.direction.text == "desc"
                 keys.append(SortKey(expression, is_descending))
         return None, tuple(keys)
+
+    def _report_late_ranking(self, written: Expression) -> None:
+        ranking = self._resolve_ranking(written)
+        is_nearest = ranking is not None and contains_nearest(ranking)
+        if is_nearest and any(isinstance(o.expression, Name) for o in self._read.orderings):
+            self._report_mixed(written.span)
+        elif ranking is not None:
+            problem = "a ranking must be the first thing in `order`"
+            self._diagnostics.error("T35", problem, written.span, "remove what stands before it")
 
     def _is_ranking(self, written: Expression) -> bool:
         if isinstance(written, Call):
@@ -273,6 +294,11 @@ class _OrderCheck:
             return None
         return found[1].expression
 
+    def _resolve_ranking(self, written: Expression) -> Ranking | None:
+        if isinstance(written, Call):
+            return check_ranking(written, self._scope)
+        return self._find_ranking(written)
+
     def _find_column(self, name: str) -> tuple[int, Column] | None:
         # A row as JSON keeps the last of two columns with one name, so that one is meant.
         found = [(i, column) for i, column in enumerate(self._columns) if column.name == name]
@@ -280,9 +306,7 @@ class _OrderCheck:
 
     def _check_ranking(self, first: Ordering, rest: Sequence[Ordering]) -> Ranking | None:
         written = first.expression
-        ranking = self._find_ranking(written)
-        if ranking is None and isinstance(written, Call):
-            ranking = check_ranking(written, self._scope)
+        ranking = self._resolve_ranking(written)
         if ranking is None:
             return None
         if self._is_condensed:
@@ -298,6 +322,9 @@ class _OrderCheck:
         if direction is None:
             return
         if isinstance(ranking, Nearest):
+            # The alias of a distance is a number like any other, and ascending is how it comes.
+            if direction.text == "asc" and isinstance(first.expression, Name):
+                return
             problem = "nearest() takes no direction; the nearest comes first"
             self._diagnostics.error("P7", problem, direction.span, "remove it")
         elif direction.text == "asc":
@@ -318,11 +345,14 @@ class _OrderCheck:
         for each in rest:
             span = each.expression.span
             if isinstance(each.expression, Name) and contains_nearest(ranking):
-                problem = "nearest() cannot be combined with an ordering by alias"
-                self._diagnostics.error("T18", problem, span, "remove one of them")
+                self._report_mixed(span)
             else:
                 problem = "what follows a ranking is ignored; ties are broken by id"
                 self._diagnostics.warn("W2", problem, span, "remove it")
+
+    def _report_mixed(self, span: Span) -> None:
+        problem = "nearest() cannot be combined with an ordering by alias"
+        self._diagnostics.error("T18", problem, span, "remove one of them")
 
     def _check_key(self, written: Expression) -> PropertyValue | ColumnReference | None:
         match written:
@@ -332,7 +362,13 @@ class _OrderCheck:
                 return self._check_property(written)
             case Call(function=function) if function.text in AGGREGATES:
                 advice = f"return `{function.text}(…) as n` and order by `n`"
+            case Call(function=function) if function.text not in FUNCTIONS:
+                report_unknown_function(written, self._scope)
+                return None
             case Variable(name=name):
+                # Reports an edge variable, which cannot stand alone anywhere.
+                if resolve_operand(written, self._scope) is None:
+                    return None
                 advice = f"order by a property: `${name}.…`"
             case _:
                 advice = "order by a property or by the alias of a returned column"
@@ -343,7 +379,8 @@ class _OrderCheck:
     def _check_alias(self, name: str, span: Span) -> ColumnReference | None:
         found = self._find_column(name)
         if found is None:
-            names = [column.name for column in self._columns]
+            # Only an alias is a word; what has none is written like in `return`.
+            names = [c.name if c.is_aliased else f"${c.name}" for c in self._columns]
             self._diagnostics.unknown("T36", f"alias '{name}' not found", span, name, names)
             return None
         position, column = found
@@ -385,9 +422,7 @@ def _check_count(
         case Variable(name=name, span=span):
             type = scope.parameters.get(name)
             if type is None:
-                names = [f"${each}" for each in scope.parameters]
-                problem = f"`${name}` is not a declared parameter"
-                scope.diagnostics.unknown("T37", problem, span, f"${name}", names)
+                report_undeclared(written, scope, "T37")
             elif not type.is_integer or type.is_nullable:
                 problem = f"the number of rows is a whole number, not {type}"
                 scope.diagnostics.error("T37", problem, span, f"declare `${name}: I64`")

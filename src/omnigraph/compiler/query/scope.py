@@ -6,7 +6,7 @@ the outer one; what it binds stays inside, unless the block is optional.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from omnigraph.compiler.diagnostics import Diagnostics
@@ -40,7 +40,7 @@ class Scope:
     hidden: dict[str, Span] = field(default_factory=dict)
     """What a `not` block of this very clause list used for itself, and where that block stands."""
     broken: set[str] = field(default_factory=set)
-    """What a refused clause would have bound; faults that follow from that are not reported."""
+    """What a refused clause or parameter would have meant; what follows from it is no fault."""
 
     def enter(self) -> Scope:
         """A scope for a block: sees everything here, keeps what it binds."""
@@ -61,16 +61,18 @@ class Scope:
         self.variables[name] = Bound(type, is_optional=True)
         self.optional_here.add(name)
 
-    def hide(self, names: Iterable[str], block: Span) -> None:
+    def hide(self, block_by_name: Mapping[str, Span]) -> None:
         """Note the variables that a `not` block used for itself."""
-        for name in names:
+        for name, block in block_by_name.items():
             if name not in self.variables and name not in self.parameters:
                 self.hidden.setdefault(name, block)
 
     def break_off(self, *variables: Variable | None) -> None:
-        """Note the variables that a refused clause leaves unbound."""
+        """Note the names that a refused clause or parameter leaves without meaning."""
         names = (variable.name for variable in variables if variable is not None)
-        self.broken.update(name for name in names if name not in self.variables)
+        self.broken.update(
+            name for name in names if name not in self.variables and name not in self.parameters
+        )
 
     def find_node(self, variable: Variable) -> NodeType | None:
         """The node type that a variable is bound to, if it is bound to one."""

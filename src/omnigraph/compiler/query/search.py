@@ -18,12 +18,13 @@ from omnigraph.compiler.ir import (
     TextMatch,
 )
 from omnigraph.compiler.query.operands import (
+    describe_operand,
     report_unknown_function,
     resolve_given,
     resolve_property,
 )
 from omnigraph.compiler.query.scope import Scope
-from omnigraph.compiler.query.syntax import Call, Expression, PropertyAccess
+from omnigraph.compiler.query.syntax import Call, Expression, PropertyAccess, Variable
 from omnigraph.model.catalog import EdgeType
 from omnigraph.model.types import I64, NUMBERS, PropertyType, Vector
 
@@ -49,11 +50,10 @@ def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> TextMatch
     arity_max = 3 if function is TextFunction.FUZZY else 2
     if not _has_arity(call, 2, arity_max, scope):
         return None
-    field = _check_text_field(call.arguments[0], scope, code)
-    query = _check_text_query(call.arguments[1], scope, code)
+    field, query = _check_text(call, scope, code)
     edits: Given | None = None
     if len(call.arguments) == 3:
-        edits = _check_integer(call.arguments[2], scope, code)
+        edits = _check_integer(call.arguments[2], scope, code, minimum=0)
         if edits is None:
             return None
     elif function is TextFunction.FUZZY:
@@ -91,18 +91,21 @@ def _check_nearest(call: Call, scope: Scope) -> Nearest | None:
         return None
     written_field, written_query = call.arguments
     field = _check_field(written_field, scope, "T15")
+    if field is None:
+        return None
     query = resolve_given(written_query, scope, code="T15")
-    if field is None or query is None:
+    if query is None:
         return None
     if not isinstance(field.type.element, Vector):
         problem = f"nearest() needs a Vector; `${field.variable}.{field.property}` is {field.type}"
         scope.diagnostics.error("T15", problem, written_field.span)
         return None
     if not _is_vector_query(query, field.type.element):
-        problem = (
-            f"nearest() on a {field.type.element} takes {field.type.element.dimension} numbers"
-        )
-        advice = "or a String, which is embedded first"
+        given = describe_operand(query)
+        if isinstance(query, Constant) and isinstance(query.value, tuple):
+            given = f"a list of {len(query.value)} ({query.type})"
+        problem = f"nearest() on a {field.type.element} cannot take {given}"
+        advice = f"give {field.type.element.dimension} numbers, or a String to be embedded"
         scope.diagnostics.error("T15", problem, written_query.span, advice)
         return None
     return Nearest(field, query)
@@ -123,8 +126,7 @@ def _is_vector_query(query: Given, vector: Vector) -> bool:
 def _check_bm25(call: Call, scope: Scope) -> Bm25 | None:
     if not _has_arity(call, 2, 2, scope):
         return None
-    field = _check_text_field(call.arguments[0], scope, "T20")
-    query = _check_text_query(call.arguments[1], scope, "T20")
+    field, query = _check_text(call, scope, "T20")
     return None if field is None or query is None else Bm25(field, query)
 
 
@@ -134,11 +136,7 @@ def _check_rrf(call: Call, scope: Scope) -> Rrf | None:
     arms = [_check_arm(each, scope) for each in call.arguments[:2]]
     k: Given | None = Constant(RRF_K_DEFAULT, I64)
     if len(call.arguments) == 3:
-        k = _check_integer(call.arguments[2], scope, "T21")
-        if isinstance(k, Constant) and isinstance(k.value, int) and k.value < 1:
-            problem = "the constant k of rrf() must be greater than zero"
-            scope.diagnostics.error("T21", problem, call.arguments[2].span)
-            return None
+        k = _check_integer(call.arguments[2], scope, "T21", minimum=1)
     primary, secondary = arms
     if primary is None or secondary is None or k is None:
         return None
@@ -173,16 +171,26 @@ def _has_arity(call: Call, least: int, most: int, scope: Scope) -> bool:
 
 
 def _check_field(written: Expression, scope: Scope, code: str) -> PropertyValue | None:
+    variable = written.variable if isinstance(written, PropertyAccess) else written
+    bound = scope.variables.get(variable.name) if isinstance(variable, Variable) else None
+    if bound is not None and isinstance(bound.type, EdgeType):
+        problem = "only nodes can be searched, and this variable is bound to an edge"
+        scope.diagnostics.error("T23", problem, written.span)
+        return None
     if not isinstance(written, PropertyAccess):
         problem = "the first argument must be a property, like `$v.name`"
         scope.diagnostics.error(code, problem, written.span)
         return None
-    bound = scope.variables.get(written.variable.name)
-    if bound is not None and isinstance(bound.type, EdgeType):
-        problem = f"`${written.variable.name}` is bound to an edge; only nodes can be searched"
-        scope.diagnostics.error("T23", problem, written.span)
-        return None
     return resolve_property(written, scope)
+
+
+def _check_text(call: Call, scope: Scope, code: str) -> tuple[PropertyValue | None, Given | None]:
+    """The property that is searched and the text that is searched for."""
+    field = _check_text_field(call.arguments[0], scope, code)
+    # Swapped arguments are one fault, not two.
+    if field is None:
+        return None, None
+    return field, _check_text_query(call.arguments[1], scope, code)
 
 
 def _check_text_field(written: Expression, scope: Scope, code: str) -> PropertyValue | None:
@@ -202,12 +210,17 @@ def _check_text_query(written: Expression, scope: Scope, code: str) -> Given | N
     return None
 
 
-def _check_integer(written: Expression, scope: Scope, code: str) -> Given | None:
+def _check_integer(written: Expression, scope: Scope, code: str, *, minimum: int) -> Given | None:
     count = resolve_given(written, scope, code=code)
-    if count is None or _is_typed(count, lambda type: type.is_integer):
-        return count
-    scope.diagnostics.error(code, "a whole number is needed here", written.span)
-    return None
+    if count is None:
+        return None
+    if not _is_typed(count, lambda type: type.is_integer):
+        scope.diagnostics.error(code, "a whole number is needed here", written.span)
+        return None
+    if isinstance(count, Constant) and isinstance(count.value, int) and count.value < minimum:
+        scope.diagnostics.error(code, f"the number must be at least {minimum}", written.span)
+        return None
+    return count
 
 
 def _is_typed(given: Given, fits: Callable[[PropertyType], bool]) -> bool:

@@ -7,7 +7,7 @@ repeats) and what two engines read differently (`{,n}`, a plain `{`, nested sets
 
 import re
 
-from omnigraph.model.limits import PATTERN_REPETITION_MAX
+from omnigraph.model.limits import PATTERN_CHARACTERS_MAX, PATTERN_REPETITION_MAX
 
 _SET_ESCAPES = frozenset("dDwWsSntrfvx")
 _ESCAPES = _SET_ESCAPES | frozenset("bBA")
@@ -15,7 +15,7 @@ _PART = re.compile(
     r"""
       \\(?P<escape>.)
     | \((?P<group>\?(?:P<[A-Za-z_]\w*>|[a-zA-Z-]*[:)]|.?.?))
-    | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
+    | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*+\]) | (?P<open_set>\[)
     | (?P<possessive>(?:[*+?]|\{\d+(?:,\d*)?\})\+)
     | \{(?P<repeat>\d*,?\d*)\}
     | (?P<brace>\{)
@@ -28,6 +28,8 @@ _GROUPS = re.compile(r"\?(?:P<[A-Za-z_]\w*>|[ims]*[:)])", re.ASCII)
 
 def find_pattern_problem(pattern: str) -> str | None:
     """Why a pattern cannot be used, or `None` when it can."""
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        return f"it has more than {PATTERN_CHARACTERS_MAX} characters"
     for part in _PART.finditer(pattern):
         if problem := _problem_of(part):
             return problem
@@ -47,6 +49,8 @@ def _problem_of(part: re.Match[str]) -> str | None:
                 return f"`({part['group']}` is not supported; there is no look-around"
         case "set":
             return _set_problem(part["set"])
+        case "open_set":
+            return "a set that starts with `[` does not end with `]`"
         case "possessive":
             return f"`{part[0]}` is not supported"
         case "repeat":

@@ -1,0 +1,139 @@
+"""`make demo`: what OmniGraph does so far, shown on a small team and on generated sources."""
+
+from pathlib import Path
+from time import perf_counter
+
+from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
+from omnigraph.compiler.ir_text import render_ir
+from omnigraph.compiler.lint import lint_queries
+from omnigraph.compiler.migration.plan import plan_migration
+from omnigraph.compiler.migration.steps import describe_step
+from omnigraph.compiler.parameters import NumberReading, convert_parameters
+from omnigraph.compiler.schema.canonical import hash_schema
+from omnigraph.errors import CompileError, InvalidValueError
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.source import Source
+
+TEAM = Path(__file__).parent / "team"
+GENERATED_TYPES = 200
+GENERATED_QUERIES = 400
+
+
+def main() -> None:
+    """Run every scene."""
+    catalog = show_schema()
+    show_lint(catalog)
+    show_mistakes(catalog)
+    show_plan_of_a_query(catalog)
+    show_parameters(catalog)
+    show_migration(catalog)
+    show_generated()
+
+
+def show_schema() -> Catalog:
+    title("1. A schema says what a graph may hold")
+    catalog = compile_schema(read("schema.pg"))
+    for node in catalog.nodes.values():
+        say(
+            f"node {node.name}: {', '.join(f'{p.name} {p.type}' for p in node.properties.values())}"
+        )
+    for edge in catalog.edges.values():
+        say(f"edge {edge.name}: {edge.source} -> {edge.target} ({edge.cardinality} per source)")
+    say(f"Its hash, whatever the order and the comments: {hash_schema(catalog)[:23]}…")
+    return catalog
+
+
+def show_lint(catalog: Catalog) -> None:
+    title("2. Queries are checked against it before anything runs")
+    report = lint_queries(read("queries.gq"), catalog)
+    for result in report.results:
+        say(f"{result.name}: {'ok' if result.error is None else result.error}")
+    for finding in report.findings:
+        say(f"{finding.severity} {finding.code}: {finding.message}")
+
+
+def show_mistakes(catalog: Catalog) -> None:
+    title("3. A query with mistakes: all of them at once, each with its place and its cure")
+    try:
+        compile_queries(read("mistakes.gq"), catalog)
+    except CompileError as error:
+        print(error)
+
+
+def show_plan_of_a_query(catalog: Catalog) -> None:
+    title("4. A query that is right becomes a typed plan, the same for every executor")
+    print(render_ir(compile_query(read("queries.gq"), catalog, name="open_questions").ir))
+
+
+def show_parameters(catalog: Catalog) -> None:
+    title("5. Parameters are checked too")
+    query = compile_query(read("queries.gq"), catalog, name="open_questions")
+    for given in ({"since": "2026-05-01"}, {"since": "last May"}, {"sinse": "2026-05-01"}):
+        try:
+            say(f"{given} -> {convert_parameters(query.ir.parameters, given, numbers=EXACT)}")
+        except InvalidValueError as error:
+            say(f"{given} -> {error}")
+
+
+EXACT = NumberReading.EXACT
+
+
+def show_migration(catalog: Catalog) -> None:
+    title("6. A year later the schema changes: what would happen to the data?")
+    source = read("next.pg")
+    plan = plan_migration(catalog, compile_schema(source), source=source, allow_data_loss=False)
+    say(f"supported: {'yes' if plan.supported else 'no'}")
+    for step in plan.steps:
+        say(f"- {describe_step(step)}")
+
+
+def show_generated() -> None:
+    title(f"7. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
+    started = perf_counter()
+    catalog = compile_schema(Source("generated.pg", generated_schema()))
+    say(f"The schema compiled in {(perf_counter() - started) * 1000:.0f} ms.")
+    started = perf_counter()
+    compile_queries(Source("generated.gq", generated_queries()), catalog)
+    each = (perf_counter() - started) * 1000 / GENERATED_QUERIES
+    say(f"The queries took {each:.2f} ms each.")
+
+
+def generated_schema() -> str:
+    types = range(GENERATED_TYPES)
+    nodes = (
+        f"node Type{n} {{ name: String @key  size: I64? @index  seen: DateTime?  note: String? }}"
+        for n in types
+    )
+    edges = (f"edge Link{n}: Type{n} -> Type{(n + 1) % GENERATED_TYPES}" for n in types)
+    return "\n".join((*nodes, *edges))
+
+
+def generated_queries() -> str:
+    return "\n".join(
+        f"""query q{n}($name: String, $least: I64) {{
+          match {{
+            $a: Type{n % GENERATED_TYPES} {{ name: $name }}
+            $a link{n % GENERATED_TYPES} $b
+            $b.size >= $least
+          }}
+          return {{ $b.name, count($a) as n }}
+          order {{ n desc }}
+        }}"""
+        for n in range(GENERATED_QUERIES)
+    )
+
+
+def read(name: str) -> Source:
+    return Source(name, (TEAM / name).read_text(encoding="utf-8"))
+
+
+def title(text: str) -> None:
+    print(f"\n{text}\n{'-' * len(text)}")
+
+
+def say(text: str) -> None:
+    print(f"  {text}")
+
+
+if __name__ == "__main__":
+    main()
