@@ -9,7 +9,8 @@ import pytest
 from omnigraph.compiler.compile import compile_queries, compile_schema
 from omnigraph.errors import CompileError
 from omnigraph.model.source import Source
-from tests.support.source_tree import ROOT, read_document
+from tests.support.diagnostic_codes import codes_in_source
+from tests.support.source_tree import ROOT, read_document, require_none
 
 FENCED = re.compile(r"^```(pg|gq)( bad)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -56,6 +57,21 @@ def test_an_example_compiles(example: Example) -> None:
 def test_an_example_that_is_marked_bad_is_refused(example: Example) -> None:
     with pytest.raises(CompileError):
         _compile(example)
+
+
+def test_every_code_of_a_diagnostic_is_explained() -> None:
+    reference = "".join(
+        read_document(f"docs/reference/{page}.md")
+        for page in ("schema-language", "query-language", "migrations")
+    )
+
+    unexplained = [
+        f"{place}: {code}"
+        for code, place in codes_in_source("omnigraph.compiler.")
+        if f"`{code}`" not in reference
+    ]
+
+    require_none(unexplained, rule="docs/reference explains every code")
 
 
 def _compile(example: Example) -> None:

@@ -176,7 +176,7 @@ UNMATCHED_HINTS = {
         ),
         "did you mean `Flies`?",
     ),
-    "another kind": (f'{CREW} node Trip @rename_from("Flies") {{}}', "a rename keeps the kind"),
+    "another kind": (f'{CREW} node Trip @rename_from("Flies") {{}}', "cannot become one"),
     "a type that stays": (f'{CREW} node Trip @rename_from("Ship") {{}}', "still declared"),
     "another type's property": (
         CREW.replace("hours: I32?", 'hours: I32?  tail: String? @rename_from("reg")'),

@@ -1,6 +1,5 @@
 """The corpus is complete: it uses every production of the grammars and shows every diagnostic."""
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -8,18 +7,20 @@ import pytest
 
 from omnigraph.compiler.machine import Language
 from tests.support.corpus import CorpusFile, corpus_paths, read_corpus_file
+from tests.support.diagnostic_codes import CODE, codes_in_source
 from tests.support.grammar_use import unused_productions
-from tests.support.source_tree import product_modules, require_none
+from tests.support.source_tree import require_none
 
-EXTENSION_BY_LANGUAGE = {Language.SCHEMA: "pg"}
+EXTENSION_BY_LANGUAGE = {Language.SCHEMA: "pg", Language.QUERY: "gq"}
+# Not the front door: which query of a file is meant is no property of the file.
 PACKAGES = (
     "omnigraph.compiler.text",
     "omnigraph.compiler.syntax_errors",
     "omnigraph.compiler.schema.",
+    "omnigraph.compiler.query.",
     "omnigraph.compiler.migration.",
 )
 
-CODE = re.compile(r"[PSCTDMW]\d+")
 SHOWN_CODE = re.compile(rf"\[({CODE.pattern})\]$", re.MULTILINE)
 
 
@@ -41,7 +42,7 @@ def test_every_diagnostic_is_shown_by_a_corpus_file() -> None:
         for code in SHOWN_CODE.findall(section)
     }
 
-    unseen = [f"{place}: {code}" for code, place in _codes_in_source() if code not in shown]
+    unseen = [f"{place}: {code}" for code, place in codes_in_source(*PACKAGES) if code not in shown]
 
     require_none(unseen, rule="a diagnostic has a corpus file that shows it")
 
@@ -55,15 +56,3 @@ def _texts(file: CorpusFile) -> Iterator[str]:
     yield file.source
     if "desired" in file.sections:
         yield file.sections["desired"]
-
-
-def _codes_in_source() -> Iterator[tuple[str, str]]:
-    for module in product_modules():
-        if not module.name.startswith(PACKAGES):
-            continue
-        for node in ast.walk(module.tree):
-            match node:
-                case ast.Constant(value=str(text)) if CODE.fullmatch(text):
-                    yield text, module.place(node)
-                case _:
-                    pass

@@ -50,9 +50,10 @@ class Diagnostics:
         return tuple(self._warnings)
 
     def require_clean(self) -> None:
-        """Raise `CompileError` with the errors found, if there are any."""
+        """Raise `CompileError` with the errors found, in the order of the text, if there are any."""
         if self._errors:
-            raise CompileError(diagnostics=self._errors, source=self.source)
+            found = sorted(self._errors, key=lambda each: each.span.start if each.span else 0)
+            raise CompileError(diagnostics=found, source=self.source)
 
 
 def advise_name(name: str, candidates: Iterable[str]) -> str | None:

@@ -21,6 +21,7 @@ _SHAPE = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _INTEGER_DIGITS_MAX = 20
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
@@ -51,7 +52,9 @@ def require_parseable(source: Source) -> None:
     if unreadable := _UNREADABLE.search(text):
         character = ord(unreadable[0])
         message = f"the character U+{character:04X} cannot be part of a text"
-        raise refusal(source, "P3", message, Span(*unreadable.span()), "remove it")
+        # A terminal would obey it or fail to encode it, so the message must not repeat it.
+        shown = Source(source.name, _UNREADABLE.sub(_REPLACEMENT, text))
+        raise refusal(shown, "P3", message, Span(*unreadable.span()), "remove it")
     _require_shape(source)
 
 

@@ -57,7 +57,14 @@ class Source:
 
 
 _WIDTH_MAX = 200
-_STAGE_BY_LETTER = {"P": "parse", "S": "parse", "C": "catalog", "T": "type", "D": "type"}
+_STAGE_BY_LETTER = {
+    "P": "parse",
+    "S": "parse",
+    "C": "catalog",
+    "T": "type",
+    "D": "type",
+    "M": "migration",
+}
 
 
 def summarize_diagnostic(diagnostic: Diagnostic) -> str:

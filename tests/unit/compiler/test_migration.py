@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from omnigraph.compiler.migration.plan import MigrationPlan, plan_migration
 from omnigraph.compiler.migration.steps import (
@@ -34,7 +34,6 @@ from tests.support.schemas import CREW, compile_text
 EMPTY = compile_text("")
 
 
-@settings(max_examples=30)
 @given(schema_texts(), schema_texts())
 def test_a_plan_is_empty_exactly_when_the_hashes_are_equal(one: str, other: str) -> None:
     accepted, desired = _without_hints(one), _without_hints(other)
@@ -43,7 +42,6 @@ def test_a_plan_is_empty_exactly_when_the_hashes_are_equal(one: str, other: str)
     assert (_plan(accepted, desired).steps == ()) == (hash_schema(accepted) == hash_schema(desired))
 
 
-@settings(max_examples=30)
 @given(schema_texts())
 def test_everything_can_be_added_to_nothing_and_taken_away_but_interfaces(text: str) -> None:
     catalog = _without_hints(text)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from omnigraph.compiler.text import decode_source
+from omnigraph.compiler.text import decode_source, require_parseable
 from omnigraph.model.errors import CompileError
+from omnigraph.model.source import Source
 
 BOM = b"\xef\xbb\xbf"
 
@@ -34,3 +35,12 @@ def test_a_character_cut_off_by_the_end_of_the_file_is_named() -> None:
     (fault,) = refusal.value.diagnostics
     assert fault.span is not None
     assert refusal.value.source.text[fault.span.start : fault.span.end] == "\ufffd"
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\ud800"], ids=["NUL", "ESC", "surrogate"])
+def test_a_character_that_no_text_may_hold_is_not_repeated_in_the_message(character: str) -> None:
+    with pytest.raises(CompileError) as refusal:
+        require_parseable(Source("schema.pg", f"node {character}N {{}}"))
+
+    assert character not in str(refusal.value)
+    assert "node \N{REPLACEMENT CHARACTER}N {}" in str(refusal.value)

@@ -1,5 +1,7 @@
-"""What becomes of the constraints of a type. Existing rows were never checked against a new one,
-so only an index, which no row can break, may be added; and none may be taken away.
+"""What becomes of the constraints of a type.
+
+Existing rows were never checked against a new one, so only an index, which no row can break, may
+be added. None may be taken away.
 """
 
 from collections.abc import Iterator

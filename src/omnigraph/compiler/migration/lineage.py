@@ -4,7 +4,7 @@ An equal name continues; else the name that `@rename_from` gives. A hint that fi
 error and never a guess, because the alternative is to drop what the writer meant to keep.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,17 +38,12 @@ def trace_lineage(accepted: Catalog, desired: Catalog, source: Source) -> Lineag
     types: dict[tuple[TypeKind, str], str] = {}
     properties: dict[tuple[TypeKind, str], Mapping[str, str]] = {}
     for kind in TypeKind:
-        known, wanted = types_of(accepted, kind), types_of(desired, kind)
-        claims = _type_claims(kind, accepted, desired)
-        continued = _continue(wanted, known, claims, faults)
-        for name, type in wanted.items():
-            old = known.get(continued.get(name, ""))
-            known_properties: Mapping[str, Property] = old.properties if old else {}
-            property_claims = _property_claims(type, old, accepted, desired)
-            properties[kind, name] = _continue(
-                type.properties, known_properties, property_claims, faults
-            )
-        types |= {(kind, new): old_name for new, old_name in continued.items()}
+        known = types_of(accepted, kind)
+        continued = _continue_types(kind, accepted, desired, faults)
+        for name, type in types_of(desired, kind).items():
+            old = known[continued[name]] if name in continued else None
+            properties[kind, name] = _continue_properties(type, old, accepted, desired, faults)
+        types |= {(kind, name): old_name for name, old_name in continued.items()}
     # A first schema has nothing to rename, and it may well have been written for another graph.
     is_first = not any(types_of(accepted, kind) for kind in TypeKind)
     if faults and not is_first:
@@ -68,75 +63,89 @@ def types_of(catalog: Catalog, kind: TypeKind) -> Mapping[str, DeclaredType]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claim:
-    """A hint: the desired entity that bears it, the name it gives, and why that may be missing."""
+class _Hint:
+    """A `@rename_from`: the name of its bearer, the bearer in words, and the name it gives."""
 
     name: str
-    entity: str
+    bearer: str
     old: str
-    absence: str
-    advice: str | None
+
+
+def _continue_types(
+    kind: TypeKind, accepted: Catalog, desired: Catalog, faults: list[Diagnostic]
+) -> dict[str, str]:
+    known, wanted = types_of(accepted, kind), types_of(desired, kind)
+    hints = [
+        _Hint(name, f"{kind} type `{name}`", type.renamed_from)
+        for name, type in wanted.items()
+        if not isinstance(type, Interface) and type.renamed_from is not None
+    ]
+
+    def explain(old: str) -> tuple[str, str | None]:
+        absence = f"the accepted schema has no {kind} type `{old}`"
+        for other in TypeKind:
+            if old in types_of(accepted, other):
+                return absence, f"{other} `{old}` cannot become one"
+        return absence, advise_name(old, known)
+
+    return _continue(wanted, known, hints, explain, faults)
+
+
+def _continue_properties(
+    type: DeclaredType,
+    old: DeclaredType | None,
+    accepted: Catalog,
+    desired: Catalog,
+    faults: list[Diagnostic],
+) -> dict[str, str]:
+    known: Mapping[str, Property] = old.properties if old else {}
+    hints = [
+        _Hint(name, f"property `{type.name}.{name}`", prop.renamed_from)
+        for name, prop in type.properties.items()
+        if prop.renamed_from is not None
+        if prop.renamed_from in known or not _is_inherited(type, prop, desired)
+    ]
+
+    def explain(hint: str) -> tuple[str, str | None]:
+        if old is None:
+            return f"`{type.name}` is new", "values do not move between types; remove the hint"
+        absence = f"the accepted `{old.name}` has no property `{hint}`"
+        if (other := _find_owner(hint, accepted)) is not None:
+            return absence, f"`{other}` has it, but values do not move between types"
+        return absence, advise_name(hint, known)
+
+    return _continue(type.properties, known, hints, explain, faults)
 
 
 def _continue(
     wanted: Collection[str],
     known: Collection[str],
-    claims: Iterable[_Claim],
+    hints: Iterable[_Hint],
+    explain: Callable[[str], tuple[str, str | None]],
     faults: list[Diagnostic],
 ) -> dict[str, str]:
-    """Old names by new ones: the equal ones, then the claimed ones, each old name given once."""
+    """Old names by new ones: the equal ones, then the hinted ones, each old name given once.
+
+    `explain` says why a name that a hint gives is not there, and what to do.
+    """
     continued = {name: name for name in wanted if name in known}
-    claimant_by_old: dict[str, str] = {}
-    for claim in claims:
-        if claim.name in continued:
+    bearer_by_old: dict[str, str] = {}
+    for hint in hints:
+        if hint.name in known:
             continue
-        hint = f'@rename_from("{claim.old}") on {claim.entity}'
-        if claim.old not in known:
-            faults.append(_fault(f"{hint} fits nothing: {claim.absence}", claim.advice))
-        elif claim.old in wanted:
-            problem = f"{hint}: `{claim.old}` is still declared, so it keeps its name"
-            faults.append(_fault(problem, f"remove `{claim.old}` or the hint"))
-        elif (claimant := claimant_by_old.setdefault(claim.old, claim.entity)) != claim.entity:
-            problem = f"{hint}: {claimant} is renamed from `{claim.old}` already"
+        written = f'@rename_from("{hint.old}") on {hint.bearer}'
+        if hint.old not in known:
+            absence, advice = explain(hint.old)
+            faults.append(_fault(f"{written} fits nothing: {absence}", advice))
+        elif hint.old in wanted:
+            problem = f"{written}: `{hint.old}` is still declared, so it keeps its name"
+            faults.append(_fault(problem, f"remove `{hint.old}` or the hint"))
+        elif (first := bearer_by_old.setdefault(hint.old, hint.bearer)) != hint.bearer:
+            problem = f"{written}: {first} is renamed from `{hint.old}` already"
             faults.append(_fault(problem, "keep one of the two hints"))
         else:
-            continued[claim.name] = claim.old
+            continued[hint.name] = hint.old
     return continued
-
-
-def _type_claims(kind: TypeKind, accepted: Catalog, desired: Catalog) -> list[_Claim]:
-    return [
-        _Claim(
-            name,
-            f"{kind} type `{name}`",
-            type.renamed_from,
-            f"the accepted schema has no {kind} type `{type.renamed_from}`",
-            _advise_on_type(kind, type.renamed_from, accepted),
-        )
-        for name, type in types_of(desired, kind).items()
-        if not isinstance(type, Interface) and type.renamed_from is not None
-    ]
-
-
-def _advise_on_type(kind: TypeKind, old: str, accepted: Catalog) -> str | None:
-    for other in TypeKind:
-        if old in types_of(accepted, other):
-            return f"`{old}` is declared as {other}; a rename keeps the kind"
-    return advise_name(old, types_of(accepted, kind))
-
-
-def _property_claims(
-    type: DeclaredType, old: DeclaredType | None, accepted: Catalog, desired: Catalog
-) -> list[_Claim]:
-    known: Mapping[str, Property] = old.properties if old else {}
-    claims: list[_Claim] = []
-    for name, prop in type.properties.items():
-        hint = prop.renamed_from
-        if hint is None or (hint not in known and _is_inherited(type, prop, desired)):
-            continue
-        absence, advice = _explain_absence(type, old, hint, accepted)
-        claims.append(_Claim(name, f"property `{type.name}.{name}`", hint, absence, advice))
-    return claims
 
 
 def _is_inherited(type: DeclaredType, prop: Property, desired: Catalog) -> bool:
@@ -150,18 +159,13 @@ def _is_inherited(type: DeclaredType, prop: Property, desired: Catalog) -> bool:
     return any(offer is not None and offer.renamed_from == prop.renamed_from for offer in offers)
 
 
-def _explain_absence(
-    type: DeclaredType, old: DeclaredType | None, hint: str, accepted: Catalog
-) -> tuple[str, str | None]:
-    """Why a property that a hint names is not there, and what to do."""
-    if old is None:
-        return f"`{type.name}` is new", "values do not move between types; remove the hint"
-    absence = f"the accepted `{old.name}` has no property `{hint}`"
+def _find_owner(property_name: str, catalog: Catalog) -> str | None:
+    """A type that has a property of that name."""
     for kind in TypeKind:
-        for other in types_of(accepted, kind).values():
-            if hint in other.properties:
-                return absence, f"`{other.name}` has it, but values do not move between types"
-    return absence, advise_name(hint, old.properties)
+        for type in types_of(catalog, kind).values():
+            if property_name in type.properties:
+                return type.name
+    return None
 
 
 def _fault(problem: str, advice: str | None) -> Diagnostic:

@@ -52,13 +52,10 @@ def plan_migration(
     """
     lineage = trace_lineage(accepted, desired, source)
     mode = DropMode.HARD if allow_data_loss else DropMode.SOFT
-    return MigrationPlan(
-        tuple(
-            step
-            for kind in TypeKind
-            for step in _plan_kind(types_of(accepted, kind), types_of(desired, kind), lineage, mode)
-        )
-    )
+    steps: list[Step] = []
+    for kind in (TypeKind.INTERFACE, TypeKind.NODE, TypeKind.EDGE):
+        steps += _plan_kind(types_of(accepted, kind), types_of(desired, kind), lineage, mode)
+    return MigrationPlan(tuple(steps))
 
 
 def _plan_kind(

@@ -45,6 +45,7 @@ from omnigraph.compiler.query.syntax import (
     PropertyMatch,
     Traversal,
     Variable,
+    binding_variables,
     direct_variables,
     variables_in,
 )
@@ -55,6 +56,7 @@ from omnigraph.model.types import are_comparable
 
 def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
     """The clauses of one block, resolved; their variables are added to the scope."""
+    scope.announced |= {name for clause in clauses for name in binding_variables(clause)}
     resolved = (_check_clause(clause, scope) for clause in clauses)
     return tuple(clause for clause in resolved if clause is not None)
 
@@ -86,7 +88,10 @@ def _check_block(
     direct = {name for clause in block.clauses for name in direct_variables(clause)}
     if not any(scope.is_bound(name) for name in direct):
         problem = f"the {word} block mentions no variable that is bound before it"
-        advice = "move it behind the clause that binds its variable"
+        later = sorted(direct & scope.announced)
+        advice = "mention a variable of the pattern in it, outside any inner block"
+        if later:
+            advice = f"move it behind the clause that binds `${later[0]}`"
         scope.diagnostics.error("T9", problem, block.span, advice)
         if isinstance(block, Optional):
             scope.broken |= direct
@@ -180,7 +185,9 @@ def _check_match(
         return None
     if prop.type.is_blob or prop.type.is_vector:
         problem = f"`{name.text}` is {prop.type} and cannot be matched"
-        scope.diagnostics.error("T3", problem, name.span)
+        path = f"${variable.name}.{name.text}"
+        advice = f"rank by it: `order {{ nearest({path}, …) }}`" if prop.type.is_vector else None
+        scope.diagnostics.error("T3", problem, name.span, advice)
         return None
     field = PropertyValue(variable.name, name.text, prop.type)
     given = resolve_given(match.value, scope, code="T31")
@@ -274,6 +281,7 @@ def _check_hops(hops: Hops | None, scope: Scope) -> tuple[int, int] | None:
         problem, advice = "a traversal takes at least one hop", f"write `{{1,{max(most, 1)}}}`"
     elif most < least:
         problem = f"the maximum {most} is below the minimum {least}"
+        advice = f"write `{{{max(most, 1)},{least}}}`"
     else:
         return least, most
     scope.diagnostics.error("T15", problem, hops.span, advice)
@@ -309,8 +317,8 @@ def _report_wrong_end(variable: Variable, node: NodeType, edge: EdgeType, scope:
         f"`${variable.name}` is a {node.name}, but `{edge.name}` connects "
         f"{edge.source} to {edge.target}"
     )
-    fitting = [spell_edge(each.name) for each in scope.catalog.incident_edges(node.name)]
-    advice = f"{node.name} has the edges {', '.join(fitting[:5])}" if fitting else None
+    fitting = [f"`{spell_edge(e.name)}`" for e in scope.catalog.incident_edges(node.name)]
+    advice = f"the edges of {node.name}: {', '.join(fitting[:5])}" if fitting else None
     scope.diagnostics.error("T5", problem, variable.span, advice)
 
 

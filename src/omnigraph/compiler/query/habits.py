@@ -124,7 +124,7 @@ HABITS = (
     (_EDGE + r"\s* ¦ \}", "the other end is missing; write `$_` if it does not matter"),
     (r": \s* \w+ \s* ¦ \|", "a variable is bound to one type"),
     (r"\b exists \s* ¦ \{", "a pattern that must exist is written as plain clauses"),
-    (r"¦ not \s+ \w", _NEGATION),
+    (r"¦ not \s+ \w", "a negation has braces: `not { $p.age in [1, 2] }`"),
     (r"\b not \s* ¦", _NEGATION),
     (r"¦ between \b", "write `$p.age >= 18 and $p.age <= 65`"),
     (r"¦ ( i?like \b | ~ )", 'write `$p.name contains "x"` or `starts_with "x"`'),
@@ -139,13 +139,15 @@ HABITS = (
         r"[{\s] [a-z_]\w* \s+ ¦ \$\w+ \b (?! \s* [.:] )",
         "an edge stands between two variables: `$p knows $f`",
     ),
-    # Between queries
+    # Around and between queries
+    (r"¦ select \b", "a read is written `query name() { match { $p: Type } return { $p.name } }`"),
     (
         _TOP + r"¦ ( node | edge | interface ) \b",
         "a schema stands in a file of its own, ending in .pg",
     ),
     (_TOP + r"¦ \}", "this } closes nothing; remove it"),
     (_TOP + r"¦ \w", _BODY),
+    (r"\{ \s* ¦ ( create | merge | upsert | add ) \b", _INSERT),
     (
         r"\) [^{}]* \{ \s* ¦ (?! ( match | insert | update | delete ) \b )",
         "a query starts with `match`, `insert`, `update` or `delete`",

@@ -5,6 +5,8 @@ Each function reports what is wrong and then returns `None`, so that one run fin
 
 from __future__ import annotations
 
+from datetime import date
+
 from omnigraph.compiler.ir import (
     ANONYMOUS,
     Constant,
@@ -21,7 +23,7 @@ from omnigraph.compiler.query.literals import (
     is_literal,
     read_literal,
 )
-from omnigraph.compiler.query.scope import Scope
+from omnigraph.compiler.query.scope import Scope, advise_parameter
 from omnigraph.compiler.query.syntax import (
     Call,
     Expression,
@@ -134,6 +136,8 @@ def describe_operand(operand: Operand) -> str:
             return f"`${variable}` (the {kind} {type_name})"
         case Constant(type=None):
             return "null"
+        case Constant(value=date() as value):
+            return describe_value(value)
         case Constant(value=value, type=type):
             return f"{describe_value(value)} ({type})"
         case Now():
@@ -232,6 +236,6 @@ def report_undeclared(variable: Variable, scope: Scope, code: str) -> None:
         return
     names = [f"${name}" for name in scope.parameters]
     near = find_near_name(f"${variable.name}", names)
-    advice = f"did you mean `{near}`?" if near else f"declare it: `query name(${variable.name}: …)`"
+    advice = f"did you mean `{near}`?" if near else advise_parameter(variable.name)
     problem = f"`${variable.name}` is not a declared parameter"
     scope.diagnostics.error(code, problem, variable.span, advice)

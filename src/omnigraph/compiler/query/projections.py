@@ -80,7 +80,7 @@ def check_output(read: Read, scope: Scope) -> Output:
     columns = tuple(column for column in projected if column is not None)
     _require_group_keys(read, columns, scope)
     is_condensed = read.is_distinct or any(isinstance(c.expression, Aggregate) for c in columns)
-    offset, limit = (_check_count(each, scope) for each in (read.offset, read.limit))
+    limit, offset = (_check_count(each, scope) for each in (read.limit, read.offset))
     if len(columns) < len(projected):
         # Aliases would look unknown and rankings unreturned: one fault is enough.
         return Output(columns, None, (), offset, limit)
@@ -191,7 +191,8 @@ def _resolve_argument(written: Expression, scope: Scope) -> PropertyValue | Enti
             scope.report_unbound("T31", written)
         case _:
             problem = "an aggregate takes a property or a variable of the pattern"
-            scope.diagnostics.error("T8", problem, written.span, "rows are counted by `count(*)`")
+            advice = "rows are counted by `count(*)`" if isinstance(written, Literal) else None
+            scope.diagnostics.error("T8", problem, written.span, advice)
     return None
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from omnigraph.compiler.diagnostics import Diagnostics
+from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.query.syntax import Variable
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.names import find_near_name
 from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType
 
@@ -39,6 +40,8 @@ class Scope:
     """What an optional block of this very clause list introduced."""
     hidden: dict[str, Span] = field(default_factory=dict)
     """What a `not` block of this very clause list used for itself, and where that block stands."""
+    announced: frozenset[str] = frozenset()
+    """What some clause in reach binds, perhaps one that is still to come."""
     broken: set[str] = field(default_factory=set)
     """What a refused clause or parameter would have meant; what follows from it is no fault."""
 
@@ -91,10 +94,21 @@ class Scope:
         """Report a variable that no earlier clause binds."""
         if variable.name in self.broken:
             return
-        self.diagnostics.unknown(
-            code,
-            f"`${variable.name}` is not bound by an earlier clause and is no parameter",
-            variable.span,
-            f"${variable.name}",
-            [f"${name}" for name in (*self.variables, *self.parameters)],
-        )
+        problem = f"`${variable.name}` is not bound by an earlier clause and is no parameter"
+        advice = self._advise_on_unbound(code, variable.name)
+        self.diagnostics.error(code, problem, variable.span, advice)
+
+    def _advise_on_unbound(self, code: str, name: str) -> str | None:
+        if name in self.hidden:
+            return "it exists only inside the not block"
+        if name in self.announced:
+            return "move this clause behind the one that binds it"
+        names = [f"${each}" for each in (*self.variables, *self.parameters)]
+        if code == "T31" and find_near_name(f"${name}", names) is None:
+            return advise_parameter(name)
+        return advise_name(f"${name}", names)
+
+
+def advise_parameter(name: str) -> str:
+    """How a name becomes a parameter."""
+    return f"declare it: `query name(${name}: …)`"

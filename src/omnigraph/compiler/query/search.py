@@ -18,6 +18,7 @@ from omnigraph.compiler.ir import (
     TextMatch,
 )
 from omnigraph.compiler.query.operands import (
+    advise_declaration,
     describe_operand,
     report_unknown_function,
     resolve_given,
@@ -26,7 +27,7 @@ from omnigraph.compiler.query.operands import (
 from omnigraph.compiler.query.scope import Scope
 from omnigraph.compiler.query.syntax import Call, Expression, PropertyAccess, Variable
 from omnigraph.model.catalog import EdgeType
-from omnigraph.model.types import I64, NUMBERS, PropertyType, Vector
+from omnigraph.model.types import I64, NUMBERS, STRING, PropertyType, Vector
 
 TEXT_FUNCTIONS = frozenset(str(function) for function in TextFunction)
 RANKINGS = frozenset({"bm25", "nearest", "rrf"})
@@ -206,7 +207,8 @@ def _check_text_query(written: Expression, scope: Scope, code: str) -> Given | N
     query = resolve_given(written, scope, code=code)
     if query is None or _is_typed(query, lambda type: type.is_string):
         return query
-    scope.diagnostics.error(code, "the text to search for must be a String", written.span)
+    problem = f"the text to search for must be a String, not {describe_operand(query)}"
+    scope.diagnostics.error(code, problem, written.span, advise_declaration(query, STRING))
     return None
 
 

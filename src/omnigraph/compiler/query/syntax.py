@@ -301,6 +301,15 @@ def direct_variables(clause: Clause) -> Iterator[str]:
             yield from _expression_variables(clause)
 
 
+def binding_variables(clause: Clause) -> Iterator[str]:
+    """The variables that a clause itself binds if they are not bound before it."""
+    match clause:
+        case Binding() | Traversal():
+            yield from direct_variables(clause)
+        case Negation() | Optional() | Comparison() | NullTest() | Junction() | Call():
+            return
+
+
 def _expression_variables(expression: Expression) -> Iterator[str]:
     match expression:
         case Variable(name=name):

@@ -26,6 +26,17 @@ _PROPERTY_WORDS = PROPERTY_CONSTRAINT_WORDS | {"embed"}
 _TEXT_WORDS = frozenset({"description", "instruction", "rename_from"})
 _ONCE_WORDS = _PROPERTY_WORDS | _TEXT_WORDS
 
+CONSTRAINT_ADVICE = {
+    "range": "write it as `@range(property, low..high)`",
+    "check": 'write it as `@check(property, "pattern")`',
+}
+
+_EDGE_ADVICE = {
+    "key": "edges have ids of their own; for one edge per pair write `@unique(src, dst)` in braces",
+    "unique": "for one edge per pair write `{ @unique(src, dst) }`",
+    "index": "the ends of an edge are always indexed; remove it",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnnotation:
@@ -115,27 +126,6 @@ def check_property_annotations(
     return _check_values(allowed, owner, diagnostics)
 
 
-CONSTRAINT_ADVICE = {
-    "range": "write it as `@range(property, low..high)`",
-    "check": 'write it as `@check(property, "pattern")`',
-}
-
-_EDGE_ADVICE = {
-    "key": "edges have ids of their own; for one edge per pair write `@unique(src, dst)` in braces",
-    "unique": "for one edge per pair write `{ @unique(src, dst) }`",
-    "index": "the ends of an edge are always indexed; remove it",
-}
-
-
-def text_of(argument: Word | LiteralArgument) -> str:
-    """An argument as the text that metadata keeps."""
-    if isinstance(argument, Word):
-        return argument.text
-    if isinstance(argument.value, bool):
-        return str(argument.value).lower()
-    return str(argument.value)
-
-
 def _unsupported_shape(word: str, type: PropertyType) -> str | None:
     if word not in _PROPERTY_WORDS:
         return None
@@ -180,7 +170,7 @@ def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annota
     values = [a for a in each.arguments if isinstance(a, Word | LiteralArgument)]
     keywords = [a for a in each.arguments if isinstance(a, KeywordArgument)]
     names = [keyword.name.text for keyword in keywords]
-    value = text_of(values[0]) if values else None
+    value = _text_of(values[0]) if values else None
     problem, advice = None, None
     if any(isinstance(a, RangeArgument) for a in each.arguments):
         problem = f"@{word} takes no range"
@@ -193,5 +183,14 @@ def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annota
     if problem is not None:
         diagnostics.error("S14", problem, each.span, advice and f"write `{advice}`")
         return None
-    arguments = tuple(sorted((keyword.name.text, text_of(keyword.value)) for keyword in keywords))
+    arguments = tuple(sorted((keyword.name.text, _text_of(keyword.value)) for keyword in keywords))
     return Annotation(word, value, arguments)
+
+
+def _text_of(argument: Word | LiteralArgument) -> str:
+    """An argument as the text that metadata keeps."""
+    if isinstance(argument, Word):
+        return argument.text
+    if isinstance(argument.value, bool):
+        return str(argument.value).lower()
+    return str(argument.value)

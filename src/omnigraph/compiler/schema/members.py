@@ -50,10 +50,10 @@ def check_members(
             body += _check_leading_annotation(member, diagnostics)
             continue
         body += split_constraints(member.annotations)[1]
-        if not _is_name_free(member.name, kind, owner, declared, diagnostics):
-            continue
+        is_name_free = _is_name_free(member.name, kind, owner, declared, diagnostics)
         declared.add(member.name.text)
-        if (prop := check_property(member, kind=kind, diagnostics=diagnostics)) is not None:
+        prop = check_property(member, kind=kind, diagnostics=diagnostics)
+        if is_name_free and prop is not None:
             checked.append(prop)
     properties = {each.property.name: each.property for each in checked}
     scope = ConstraintScope(kind, owner.text, properties, frozenset(declared), diagnostics)

@@ -4,7 +4,7 @@ import math
 
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.machine import Language, Token
-from omnigraph.compiler.schema.habits import advise_on_habits
+from omnigraph.compiler.schema.habits import HABITS
 from omnigraph.compiler.schema.syntax import (
     AnnotationSyntax,
     Argument,
@@ -23,7 +23,7 @@ from omnigraph.compiler.schema.syntax import (
     TypeSyntax,
     Word,
 )
-from omnigraph.compiler.syntax_errors import parse, span_of
+from omnigraph.compiler.syntax_errors import advise_on_habits, parse, span_of
 from omnigraph.compiler.text import decode_number, decode_string, fits_integer
 from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Source, Span
@@ -35,7 +35,7 @@ def parse_schema(source: Source) -> SchemaSyntax:
     try:
         schema = parse(Language.SCHEMA, source, _Builder(diagnostics))
     except CompileError as error:
-        raise advise_on_habits(error) from error
+        raise advise_on_habits(error, HABITS) from error
     diagnostics.require_clean()
     assert isinstance(schema, SchemaSyntax)
     return schema
