@@ -15,7 +15,9 @@ CATALOG = compile_schema(
     Source("schema.pg", "node Person { name: String @key age: I32? } edge Knows: Person -> Person")
 )
 
-ANY_CHARACTERS = st.characters() | st.characters(categories=["Cs"]) | st.sampled_from(ODD_CHARACTERS)
+ANY_CHARACTERS = (
+    st.characters() | st.characters(categories=["Cs"]) | st.sampled_from(ODD_CHARACTERS)
+)
 ANY_TEXT = st.text(ANY_CHARACTERS) | st.text(st.sampled_from('{}()[]":$@,.<>=-/*\\ \nnodequery1?'))
 
 

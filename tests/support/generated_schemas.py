@@ -100,9 +100,7 @@ def _write_node(choices: Choices, name: str, interfaces: Mapping[str, list[_Decl
     return _write_body(f"node {name}{_annotate_type(choices)}{implements}", lines)
 
 
-def _choose_implemented(
-    choices: Choices, interfaces: Mapping[str, list[_Declared]]
-) -> list[str]:
+def _choose_implemented(choices: Choices, interfaces: Mapping[str, list[_Declared]]) -> list[str]:
     """Interfaces that share no property, because sharing asks for equal annotations too."""
     chosen: list[str] = []
     for name in choices.some(list(interfaces), least=0, most=2):

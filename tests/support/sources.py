@@ -14,7 +14,7 @@ from tests.support.choices import Choices
 from tests.support.corpus import CORPUS, read_corpus_file
 
 SCHEMA_WORDS = tuple(
-    'node edge interface implements enum Vector String I32 Date Person Knows name age { } ( ) [ ] : , '
+    "node edge interface implements enum Vector String I32 Date Person Knows name age { } ( ) [ ] : , "
     '-> .. @ ? @key @unique(name) @index @range(age, 0..1) @check(name, "a+") @card(0..1) @embed '
     '@description("x") @rename_from("Old") "text" -1 2.5 true src dst // \n /* */'.split(" ")
 )
@@ -33,9 +33,7 @@ ODD_CHARACTERS = (
 HUGE_NUMBERS = ("9" * 400, "-" + "9" * 5000, "0." + "1" * 500, "1e400", "18446744073709551616")
 DEEP_OPENINGS = ("(" * 300, "[" * 300, "{" * 300, "not { " * 300, "count(" * 300, "optional {" * 99)
 
-_TOKEN = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|\$?\w+|\s+|->|\.\.|[<>!]=|.', re.DOTALL
-)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|\$?\w+|\s+|->|\.\.|[<>!]=|.', re.DOTALL)
 _EDITS_MAX = 4
 _REPEATS = (2, 20, 200)
 

@@ -50,7 +50,7 @@ class Diagnostics:
         return tuple(self._warnings)
 
     def require_clean(self) -> None:
-        """Raise `CompileError` with the errors found, in the order of the text, if there are any."""
+        """Raise `CompileError` with the errors found, if any, in the order of the text."""
         if self._errors:
             found = sorted(self._errors, key=lambda each: each.span.start if each.span else 0)
             raise CompileError(diagnostics=found, source=self.source)

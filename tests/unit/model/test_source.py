@@ -73,7 +73,7 @@ def test_a_summary_names_the_stage_that_objects() -> None:
     assert summarize_diagnostic(_fault(None, None)) == "parse error: wrong [S1]"
     assert summarize_diagnostic(_of("C2", Severity.ERROR)) == "catalog error: wrong [C2]"
     assert summarize_diagnostic(_of("T7", Severity.ERROR)) == "type error: wrong [T7]"
-    assert summarize_diagnostic(_of("M1", Severity.ERROR)) == "error: wrong [M1]"
+    assert summarize_diagnostic(_of("M1", Severity.ERROR)) == "migration error: wrong [M1]"
     assert summarize_diagnostic(_of("W1", Severity.WARNING)) == "warning: wrong [W1]"
 
 

@@ -9,7 +9,8 @@ from omnigraph.compiler.ir import MutationIR, Parameter, QueryIR, ReadIR
 from omnigraph.compiler.query.clauses import check_clauses
 from omnigraph.compiler.query.lower import lower_clauses
 from omnigraph.compiler.query.mutations import check_mutation, require_one_kind
-from omnigraph.compiler.query.projections import check_output
+from omnigraph.compiler.query.ordering import check_count, check_order
+from omnigraph.compiler.query.projections import check_columns
 from omnigraph.compiler.query.scope import NOW_PARAMETER, Scope
 from omnigraph.compiler.query.syntax import ParameterSyntax, QuerySyntax, Read
 from omnigraph.model.catalog import Catalog
@@ -65,19 +66,22 @@ def check_query(
 
 def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope: Scope) -> ReadIR:
     clauses = check_clauses(read.clauses, scope)
-    output = check_output(read, scope)
+    columns = check_columns(read, scope)
+    limit, offset = (check_count(each, scope) for each in (read.limit, read.offset))
+    # Without all columns, aliases would look unknown and rankings unreturned.
+    ranking, order = (None, ()) if columns is None else check_order(read, columns, scope)
     # Lowering relies on every variable being bound, which faults may have prevented.
     pipeline = () if scope.diagnostics.error_count else lower_clauses(clauses, ())
     return ReadIR(
         name,
         parameters,
         pipeline,
-        output.columns,
+        columns or (),
         read.is_distinct,
-        output.ranking,
-        output.order,
-        output.offset,
-        output.limit,
+        ranking,
+        order,
+        offset,
+        limit,
     )
 
 

@@ -1,0 +1,140 @@
+"""An S3 endpoint in this process: moto behind a recorder that admits one request at a time.
+
+Promises that conditional puts are atomic and that every request is written down. Does not know what
+is stored, and never talks to the network: the endpoint is a free port of the loopback interface.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.request import Request, urlopen
+
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from obstore.store import S3Store
+from werkzeug.serving import make_server
+
+REGION = "us-east-1"
+BUCKET_SEQUENCE = itertools.count(1)  # moto keeps buckets per process, so names are never reused
+
+Environ = dict[str, object]
+StartResponse = Callable[..., object]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class S3Request:
+    """One request as the server saw it; `key` is the path below the bucket."""
+
+    method: str
+    key: str
+    query: str
+    is_conditional: bool
+    status: int
+
+
+class S3Server:
+    """Where the endpoint is, how to reach it, and what was asked of it."""
+
+    def __init__(self, endpoint: str, requests: Sequence[S3Request]) -> None:
+        self.endpoint = endpoint
+        self._requests = requests
+
+    def create_bucket(self) -> str:
+        """Create a bucket nobody else uses and return its name."""
+        name = f"bucket-{next(BUCKET_SEQUENCE)}"
+        request = Request(f"{self.endpoint}/{name}", method="PUT")
+        with urlopen(request) as response:
+            assert response.status == HTTPStatus.OK
+        return name
+
+    def lance_options(self) -> dict[str, str]:
+        """The `storage_options` under which pylance reaches this endpoint."""
+        return {
+            "aws_endpoint": self.endpoint,
+            "aws_region": REGION,
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test",
+            "allow_http": "true",
+            "aws_virtual_hosted_style_request": "false",
+        }
+
+    def object_store(self, bucket: str, *, prefix: str) -> S3Store:
+        """An obstore store over one prefix of a bucket."""
+        return S3Store(
+            bucket,
+            prefix=prefix,
+            endpoint=self.endpoint,
+            region=REGION,
+            access_key_id="test",
+            secret_access_key="test",
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True},
+        )
+
+    @contextmanager
+    def recording(self) -> Iterator[list[S3Request]]:
+        """The requests of the block, in order; the list is complete once the block ends."""
+        seen: list[S3Request] = []
+        start = len(self._requests)
+        yield seen
+        seen.extend(self._requests[start:])
+
+
+@contextmanager
+def serve_s3() -> Iterator[S3Server]:
+    """Run an endpoint for the length of the block."""
+    requests: list[S3Request] = []
+    application = _one_at_a_time(DomainDispatcherApplication(create_backend_app), requests)
+    server = make_server(
+        "127.0.0.1", 0, application, threaded=True, request_handler=_SilentRequestHandler
+    )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield S3Server(f"http://127.0.0.1:{server.server_port}", requests)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _SilentRequestHandler(MotoRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing: what was asked is in the recorder."""
+
+
+def _one_at_a_time(application: Application, requests: list[S3Request]) -> Application:
+    # Moto looks whether an object is there and then writes it, with nothing to hold the two
+    # together: without the lock two puts-if-absent of one key can both succeed.
+    turn = threading.Lock()
+
+    def respond(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        statuses: list[int] = []
+
+        def start(status: str, *rest: object) -> object:
+            statuses.append(int(status.split()[0]))
+            return start_response(status, *rest)
+
+        with turn:
+            body = list(application(environ, start))
+            requests.append(_describe(environ, status=statuses[-1]))
+        return body
+
+    return respond
+
+
+def _describe(environ: Environ, *, status: int) -> S3Request:
+    return S3Request(
+        method=str(environ["REQUEST_METHOD"]),
+        key=str(environ["PATH_INFO"]).lstrip("/").partition("/")[2],
+        query=str(environ["QUERY_STRING"]),
+        is_conditional="HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ,
+        status=status,
+    )
