@@ -80,7 +80,7 @@ def test_a_byte_order_mark_changes_nothing() -> None:
 
 
 @either_language
-@pytest.mark.parametrize("character", ["\x00", "\x08", "\x1b", "\ud800", "\udfff"])
+@pytest.mark.parametrize("character", ["\x00", "\x08", "\x1b", "\ud800"])
 @pytest.mark.parametrize("text", ["{}", "// {}\n", 'node N {{ p: String @d("{}") }}'])
 def test_a_character_that_no_text_can_hold_is_refused(
     compile: Compile, character: str, text: str
@@ -91,7 +91,7 @@ def test_a_character_that_no_text_can_hold_is_refused(
 
 
 @either_language
-@pytest.mark.parametrize("character", ["\u200b", "\u202e", "\ufeff", "\xa0", "\u2028", "＄", "‘"])
+@pytest.mark.parametrize("character", ["\u200b", "\u202e", "\ufeff", "\xa0", "\u2028", "\uff04"])
 def test_a_look_alike_of_white_space_or_a_sign_is_refused_where_it_stands(
     compile: Compile, character: str
 ) -> None:
@@ -128,12 +128,12 @@ def test_a_string_or_comment_that_does_not_end_is_named_by_its_start(
     assert (fault.code, fault.span and fault.span.start) == ("P2", 9)
 
 
-@pytest.mark.parametrize("length", range(0, len("node N { p: String @key }")))
+@pytest.mark.parametrize("length", range(len("node N { p: String @key }")))
 def test_a_schema_cut_off_anywhere_compiles_or_is_refused(length: int) -> None:
     compile_or_refuse(lambda: as_schema("node N { p: String @key }"[:length]))
 
 
-@pytest.mark.parametrize("length", range(0, len(read("$p knows $f", "count($f)"))))
+@pytest.mark.parametrize("length", range(len(read("$p knows $f", "count($f)"))))
 def test_a_query_cut_off_anywhere_compiles_or_is_refused(length: int) -> None:
     compile_or_refuse(lambda: as_queries(read("$p knows $f", "count($f)")[:length]))
 
@@ -142,10 +142,8 @@ def test_a_query_cut_off_anywhere_compiles_or_is_refused(length: int) -> None:
 
 
 @either_language
-@pytest.mark.parametrize("brackets", ["{}", "()", "[]"])
-def test_ten_thousand_brackets_are_refused(compile: Compile, brackets: str) -> None:
-    opening, closing = brackets
-
+@pytest.mark.parametrize(("opening", "closing"), ["{}", "()", "[]"])
+def test_ten_thousand_brackets_are_refused(compile: Compile, opening: str, closing: str) -> None:
     assert codes(refuse(compile, opening * 10_000)) == {"P4"}
     assert codes(refuse(compile, opening * 10_000 + closing * 10_000)) == {"P4"}
 
@@ -159,17 +157,19 @@ def test_brackets_that_were_never_opened_are_refused(compile: Compile, closing: 
 
 
 @pytest.mark.parametrize(
-    "block",
-    ["not { $p knows $f … }", "optional { $p knows $f … }", "( $p.age = 1 or … $p.age = 2 )"],
+    ("opening", "closing"),
+    [("not { $p knows $f ", "}"), ("optional { $p knows $f ", "}"), ("( $p.age = 1 or ", ")")],
     ids=["not", "optional", "parentheses"],
 )
-def test_blocks_nest_down_to_the_limit_and_no_deeper(block: str) -> None:
-    opening, closing = block.split("…")
-    within, beyond = NESTING_MAX - 2, 10_000
+def test_blocks_nest_down_to_the_limit_and_no_deeper(opening: str, closing: str) -> None:
+    within, beyond = (
+        read(f"{opening * depth} $p.age = 2 {closing * depth}")
+        for depth in (NESTING_MAX - 2, 10_000)
+    )
 
-    as_queries(read(opening * within + closing * within))
+    as_queries(within)
 
-    assert codes(refuse(as_queries, read(opening * beyond + closing * beyond))) == {"P4"}
+    assert codes(refuse(as_queries, beyond)) == {"P4"}
 
 
 @pytest.mark.parametrize("function", ["count", "rrf", "date", "f"])
@@ -186,13 +186,25 @@ def test_calls_nested_down_to_the_limit_are_refused_for_what_they_say(function: 
 
 @either_language
 @pytest.mark.parametrize(
-    "text",
-    ["a" * 10_000_000, "{" * 10_000_000, '"' * 10_000_000, '"' + "a" * 10_000_000 + '"']
-    + ["//" + "a" * 10_000_000, "/*" + "a" * 10_000_000 + "*/", "1" * 10_000_000]
-    + ["\n" * 10_000_000, "or " * 4_000_000],
+    ("start", "middle", "end"),
+    [
+        ("", "a", ""),
+        ("", "{", ""),
+        ("", '"', ""),
+        ('"', "a", '"'),
+        ("//", "a", ""),
+        ("/*", "a", "*/"),
+        ("", "1", ""),
+        ("", "\n", ""),
+        ("", "or ", ""),
+    ],
     ids=["letters", "braces", "quotes", "string", "line", "comment", "digits", "lines", "words"],
 )
-def test_ten_megabytes_are_refused_unread(compile: Compile, text: str) -> None:
+def test_ten_megabytes_are_refused_unread(
+    compile: Compile, start: str, middle: str, end: str
+) -> None:
+    text = start + middle * 10_000_000 + end
+
     with limited_time(1):
         error = refuse(compile, text)
 
@@ -200,31 +212,14 @@ def test_ten_megabytes_are_refused_unread(compile: Compile, text: str) -> None:
     assert len(str(error)) < 1_000
 
 
+PARTS = (
+    "a", "A", "1", "-", "{", "}", "(", ")", '"', '""', "//", "//\n", "/", "*", "/**/", "$", "@",
+    ".", ",", " ", "\n", "\r", "\\", "é", "🦜", "$p ", "$p.", "<a", "0.", "not ", "query ", "node ",
+)  # fmt: skip
+
+
 @either_language
-@pytest.mark.parametrize(
-    "part",
-    [
-        "a",
-        "A",
-        "1",
-        "-",
-        "{",
-        "}",
-        "(",
-        ")",
-        '"',
-        '""',
-        "//",
-        "//\n",
-        "/",
-        "*",
-        "/**/",
-        "$",
-        "@",
-        ".",
-    ]
-    + [",", " ", "\n", "\r", "\\", "é", "🦜", "$p ", "$p.", "<a", "0.", "not ", "query ", "node "],
-)
+@pytest.mark.parametrize("part", PARTS)
 def test_the_longest_text_of_one_thing_compiles_or_is_refused_in_time(
     compile: Compile, part: str
 ) -> None:
@@ -243,27 +238,29 @@ def test_the_longest_string_and_comment_are_read() -> None:
     assert annotation.value == "a" * length
 
 
-@pytest.mark.parametrize(
-    "number", ["9" * 1_000_000, f"0.{'9' * 1_000_000}", f"9e{'9' * 1_000_000}"]
-)
-def test_a_number_of_a_million_digits_is_no_number(number: str) -> None:
-    text = read(f"$p.age = {number}")
+@pytest.mark.parametrize("start", ["9", "-9", "9e9"])
+def test_a_number_of_a_million_digits_fits_nothing(start: str) -> None:
+    number = start + "9" * 1_000_000
 
-    error = compile_or_refuse(lambda: as_queries(text))
-
-    assert not isinstance(error, CompileError) or codes(error) == {"P6"}
+    assert codes(refuse(as_queries, read(f"$p.age = {number}"))) == {"P6"}
+    assert codes(refuse(as_queries, f"{read('')[:-1]} limit {number} }}")) <= {"P6", "P1"}
 
 
-def test_a_vector_and_a_range_of_a_million_digits_are_refused() -> None:
-    error = refuse(as_schema, f"node N {{ v: Vector({'9' * 1_000_000}) }}")
+def test_a_fraction_of_a_million_digits_is_rounded() -> None:
+    with limited_time(5):
+        as_queries(read(f"$p.age = 0.{'9' * 1_000_000}"))
 
-    assert codes(error) <= {"P6", "S3"}
-    refuse(as_schema, f"node N {{ p: I32 @range(p, 0..{'9' * 1_000_000}) }}")
+
+@pytest.mark.parametrize("place", ["v: Vector(#)", "p: I32 @range(p, 0..#)", "p: I32 @custom(#)"])
+def test_a_million_digits_in_a_schema_are_refused(place: str) -> None:
+    text = f"node N {{ {place.replace('#', '9' * 1_000_000)} }}"
+
+    assert codes(refuse(as_schema, text)) == {"P6"}
 
 
 @pytest.mark.parametrize("word", ["or", "and"])
-def test_a_condition_may_have_fifty_thousand_parts(word: str) -> None:
-    parts = f" {word} ".join(["$p.age = 1"] * 50_000)
+def test_a_condition_may_have_twenty_thousand_parts(word: str) -> None:
+    parts = f" {word} ".join(["$p.age = 1"] * 20_000)
 
     with limited_time(20):
         as_queries(read(parts))
@@ -300,12 +297,11 @@ def test_five_thousand_faults_of_a_schema_are_not_all_told(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        read(" ".join(f"$p{i}: Persn{i}" for i in range(5_000))),
-        read(" ".join(f"$p.ag{i} = 1" for i in range(5_000))),
+        read(" or ".join(f"$p.ag{i} = 1" for i in range(5_000))),
         read("", " ".join(f"$q{i}.name" for i in range(5_000))),
         " ".join(read(f"$p.ag{i} = 1") for i in range(5_000)),
     ],
-    ids=["types", "properties", "columns", "queries"],
+    ids=["conditions", "columns", "queries"],
 )
 def test_five_thousand_faults_of_queries_are_not_all_told(text: str) -> None:
     error = refuse(as_queries, text)

@@ -1,9 +1,10 @@
-"""How much the interpreter does for a call, counted and not timed, so that no neighbour disturbs it."""
+"""How much the interpreter does for a call: counted, not timed, so no neighbour disturbs it."""
+
+from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Protocol
 
 
 def count_lines(run: Callable[[], object]) -> int:
@@ -18,16 +19,12 @@ def count_lines(run: Callable[[], object]) -> int:
     return counter.line_count
 
 
-class _Trace(Protocol):
-    def __call__(self, frame: FrameType, event: str, arg: object) -> "_Trace": ...
-
-
 class _LineCounter:
     """A trace function that follows every frame and counts its lines."""
 
     def __init__(self) -> None:
         self.line_count = 0
 
-    def __call__(self, _frame: FrameType, event: str, _arg: object) -> _Trace:
+    def __call__(self, _frame: FrameType, event: str, _arg: object) -> _LineCounter:
         self.line_count += event == "line"
         return self

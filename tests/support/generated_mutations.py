@@ -18,7 +18,7 @@ def write_mutation(choices: Choices, catalog: Catalog, values: Values) -> str | 
         for node in catalog.nodes.values()
         if any(not each.type.is_blob for each in node.properties.values())
     )
-    targets = [*nodes, *catalog.edges.values()]
+    targets: list[NodeType | EdgeType] = [*nodes, *catalog.edges.values()]
     if not targets:
         return None
     write = _write_delete if choices.often() else _write_change

@@ -1,10 +1,10 @@
 """Small Lance tables, and one function for every write that can be staged on one.
 
-Promises that nothing here catches, retries or checks: a surface test sees what pylance does. Does
-not know OmniGraph.
+Promises that nothing here catches or retries: a surface test sees what pylance does. Does not know
+OmniGraph.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import lance
@@ -13,10 +13,11 @@ from lance import LanceDataset, LanceOperation, MergeInsertBuilder, Transaction
 from lance.fragment import write_fragments
 from lance.optimize import Compaction
 
-# An index of this value's position is built by `stage_index`, and searched by the tests.
 VALUE_INDEX = "value_btree"
-
 UNENFORCED_PRIMARY_KEY = "lance-schema:unenforced-primary-key"
+
+# What a scan raises when a file is gone, typed here so that the tests need no pyarrow.
+ArrowInvalid: type[ValueError] = pa.ArrowInvalid
 
 Stage = Callable[[LanceDataset], Transaction]
 
@@ -36,6 +37,11 @@ def keyed_rows(**value_by_id: int) -> pa.Table:
 def repeated_key_rows(key: str, *, values: list[int]) -> pa.Table:
     """Several rows under one key, which `keyed_rows` cannot say."""
     return _rows([key] * len(values), values)
+
+
+def without_annotation(rows: pa.Table) -> pa.Table:
+    """The same rows, their key an ordinary column."""
+    return rows.cast(keyed_schema(is_annotated=False))
 
 
 def create_table(path: Path | str, rows: pa.Table) -> str:
@@ -69,7 +75,7 @@ def upsert(table: LanceDataset) -> MergeInsertBuilder:
         .when_matched_update_all()
         .when_not_matched_insert_all()
         .conflict_retries(0)
-        .use_index(False)
+        .use_index(use_index=False)
     )
 
 
@@ -120,9 +126,7 @@ def stage_delete(predicate: str) -> Stage:
                 emptied.append(fragment.fragment_id)
             else:
                 updated.append(remaining)
-        return Transaction(
-            table.version, LanceOperation.Delete(updated, emptied, predicate)
-        )
+        return Transaction(table.version, LanceOperation.Delete(updated, emptied, predicate))
 
     return stage
 
@@ -217,7 +221,7 @@ def searchable_rows(*ids: str) -> pa.Table:
     return pa.table(columns)
 
 
-def named_columns(**columns: list[str] | list[int]) -> pa.Table:
+def named_columns(**columns: Sequence[str | int | None]) -> pa.Table:
     """A table of the given columns, for tests about names."""
     return pa.table(columns)
 

@@ -73,6 +73,29 @@ def bound_variables(pipeline: Iterable[Operator]) -> Counter[str]:
     return names
 
 
+def sketch(pipeline: tuple[Operator, ...]) -> str:
+    """A pipeline on one line: operators, variables, directions and how many conditions."""
+    return ", ".join(map(_sketch_operator, pipeline))
+
+
+def _sketch_operator(operator: Operator) -> str:
+    match operator:
+        case NodeScan(variable=variable, filters=filters):
+            return f"scan({variable}{_count(filters)})"
+        case Expand(source=source, target=target, direction=direction, filters=filters):
+            return f"expand({source}>{target} {direction}{_count(filters)})"
+        case Filter():
+            return "filter"
+        case AntiJoin(outer=outer, inner=inner):
+            return f"anti({' '.join(outer)}: {sketch(inner)})"
+        case OptionalJoin(outer=outer, inner=inner):
+            return f"optional({' '.join(outer)}: {sketch(inner)})"
+
+
+def _count(filters: tuple[object, ...]) -> str:
+    return f" where {len(filters)}" if filters else ""
+
+
 def _stem(variable: str) -> str:
     return TEMPORARY_MARK if TEMPORARY_MARK in variable else variable
 

@@ -4,8 +4,8 @@ Promises that conditional puts are atomic and that every request is written down
 is stored, and never talks to the network: the endpoint is a free port of the loopback interface.
 """
 
-import itertools
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from obstore.store import S3Store
 from werkzeug.serving import make_server
 
 REGION = "us-east-1"
-BUCKET_SEQUENCE = itertools.count(1)  # moto keeps buckets per process, so names are never reused
 
 Environ = dict[str, object]
 StartResponse = Callable[..., object]
@@ -48,7 +47,8 @@ class S3Server:
 
     def create_bucket(self) -> str:
         """Create a bucket nobody else uses and return its name."""
-        name = f"bucket-{next(BUCKET_SEQUENCE)}"
+        # Moto keeps its buckets for the whole process, whatever server they were made through.
+        name = f"bucket-{uuid.uuid4().hex}"
         request = Request(f"{self.endpoint}/{name}", method="PUT")
         with urlopen(request) as response:
             assert response.status == HTTPStatus.OK
@@ -119,7 +119,7 @@ def _one_at_a_time(application: Application, requests: list[S3Request]) -> Appli
         statuses: list[int] = []
 
         def start(status: str, *rest: object) -> object:
-            statuses.append(int(status.split()[0]))
+            statuses.append(int(status.split(maxsplit=1)[0]))
             return start_response(status, *rest)
 
         with turn:
@@ -131,9 +131,11 @@ def _one_at_a_time(application: Application, requests: list[S3Request]) -> Appli
 
 
 def _describe(environ: Environ, *, status: int) -> S3Request:
+    # WSGI hands over the bytes of the path as Latin-1.
+    path = str(environ["PATH_INFO"]).encode("latin-1").decode("utf-8")
     return S3Request(
         method=str(environ["REQUEST_METHOD"]),
-        key=str(environ["PATH_INFO"]).lstrip("/").partition("/")[2],
+        key=path.lstrip("/").partition("/")[2],
         query=str(environ["QUERY_STRING"]),
         is_conditional="HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ,
         status=status,

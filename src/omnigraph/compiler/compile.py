@@ -5,7 +5,7 @@ Does no I/O but for the grammar files and keeps no state but the parsers.
 
 from __future__ import annotations
 
-from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.query.check import CompiledQuery, check_query
 from omnigraph.compiler.query.parse import parse_queries
 from omnigraph.compiler.query.syntax import QuerySyntax
@@ -14,6 +14,7 @@ from omnigraph.compiler.schema.parse import parse_schema
 from omnigraph.compiler.text import refusal
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CompileError, NotFoundError
+from omnigraph.model.limits import DIAGNOSTICS_MAX
 from omnigraph.model.source import Diagnostic, Source
 
 
@@ -23,23 +24,27 @@ def compile_schema(source: Source) -> Catalog:
 
 
 def compile_queries(source: Source, catalog: Catalog) -> tuple[CompiledQuery, ...]:
-    """Every query of a `.gq` text; the error holds the faults of all of them."""
+    """Every query of a `.gq` text; the error holds the faults of all of them, up to a bound."""
     compiled: list[CompiledQuery] = []
     faults: list[Diagnostic] = []
     for query in parse_queries(source):
-        try:
-            compiled.append(check_query(query, catalog, source, allow_mixed=False))
-        except CompileError as error:
-            faults.extend(error.diagnostics)
+        diagnostics = Diagnostics(source)
+        compiled.append(check_query(query, catalog, diagnostics, allow_mixed=False))
+        faults += diagnostics.errors
+        if len(faults) >= DIAGNOSTICS_MAX:
+            break
     if faults:
-        raise CompileError(diagnostics=faults, source=source)
+        raise CompileError(diagnostics=faults[:DIAGNOSTICS_MAX], source=source)
     return tuple(compiled)
 
 
 def compile_query(source: Source, catalog: Catalog, *, name: str | None) -> CompiledQuery:
     """One query of a `.gq` text: the one named, or the only one there is."""
     query = _select(parse_queries(source), name, source)
-    return check_query(query, catalog, source, allow_mixed=False)
+    diagnostics = Diagnostics(source)
+    compiled = check_query(query, catalog, diagnostics, allow_mixed=False)
+    diagnostics.require_clean()
+    return compiled
 
 
 def _select(queries: tuple[QuerySyntax, ...], name: str | None, source: Source) -> QuerySyntax:

@@ -46,14 +46,18 @@ class Diagnostics:
             self._warnings.append(Diagnostic(code, message, Severity.WARNING, span, advice))
 
     @property
+    def errors(self) -> tuple[Diagnostic, ...]:
+        """The errors found, in the order of the text."""
+        return tuple(sorted(self._errors, key=lambda each: each.span.start if each.span else 0))
+
+    @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         return tuple(self._warnings)
 
     def require_clean(self) -> None:
-        """Raise `CompileError` with the errors found, if any, in the order of the text."""
+        """Raise `CompileError` with the errors found, if there are any."""
         if self._errors:
-            found = sorted(self._errors, key=lambda each: each.span.start if each.span else 0)
-            raise CompileError(diagnostics=found, source=self.source)
+            raise CompileError(diagnostics=self.errors, source=self.source)
 
 
 def advise_name(name: str, candidates: Iterable[str]) -> str | None:

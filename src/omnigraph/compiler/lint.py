@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.ir import MutationIR, QueryIR, Update
 from omnigraph.compiler.operation import (
     OperationDescriptor,
@@ -20,7 +21,7 @@ from omnigraph.compiler.query.parse import parse_queries
 from omnigraph.compiler.query.syntax import Mutation, QuerySyntax
 from omnigraph.model.catalog import Catalog, NodeType
 from omnigraph.model.errors import CompileError
-from omnigraph.model.source import Severity, Source, summarize_diagnostic
+from omnigraph.model.source import Severity, Source, render_diagnostic, summarize_diagnostic
 
 _HARDCODED = "mutation declares no params; its values are fixed in the text"
 
@@ -86,10 +87,10 @@ def lint_queries(source: Source, catalog: Catalog) -> LintReport:
     results: list[QueryResult] = []
     valid: list[CompiledQuery] = []
     for query in queries:
-        try:
-            compiled = check_query(query, catalog, source, allow_mixed=True)
-        except CompileError as error:
-            results.append(_failed(query, str(error)))
+        diagnostics = Diagnostics(source)
+        compiled = check_query(query, catalog, diagnostics, allow_mixed=True)
+        if diagnostics.errors:
+            results.append(_failed(query, diagnostics))
         else:
             valid.append(compiled)
             results.append(_passed(query, compiled, catalog))
@@ -118,8 +119,10 @@ def kind_of(result: QueryResult) -> str:
     return "mutation" if result.is_mutation else "read"
 
 
-def _failed(query: QuerySyntax, error: str) -> QueryResult:
-    return QueryResult(query.name.text, isinstance(query.body, Mutation), error, (), None)
+def _failed(query: QuerySyntax, diagnostics: Diagnostics) -> QueryResult:
+    is_mutation = isinstance(query.body, Mutation)
+    error = "\n".join(render_diagnostic(each, diagnostics.source) for each in diagnostics.errors)
+    return QueryResult(query.name.text, is_mutation, error, (), None)
 
 
 def _passed(query: QuerySyntax, compiled: CompiledQuery, catalog: Catalog) -> QueryResult:

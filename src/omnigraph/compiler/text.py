@@ -9,14 +9,15 @@ import re
 
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.model.errors import CompileError
-from omnigraph.model.limits import NESTING_MAX, SOURCE_CHARACTERS_MAX
+from omnigraph.model.limits import NAME_CHARACTERS_MAX, NESTING_MAX, SOURCE_CHARACTERS_MAX
 from omnigraph.model.source import Diagnostic, Severity, Source, Span
 
 _SHAPE = re.compile(
-    r"""
+    rf"""
       "(?:[^"\\]|\\.)*+" | //[^\n]*+ | /\*.*?\*/    # a string or a comment, whole
     | (?P<open_string>") | (?P<open_comment>/\*)    # one that does not end
-    | (?P<opening>[{(\[]) | (?P<closing>[})\]])
+    | (?P<long_name>\b[A-Za-z_][A-Za-z0-9_]{{{NAME_CHARACTERS_MAX},}}+)
+    | (?P<opening>[{{(\[]) | (?P<closing>[}})\]])
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -112,6 +113,9 @@ def _require_shape(source: Source) -> None:
                     raise refusal(source, "P4", message, Span(*part.span()), None)
             case "closing":
                 depth -= 1
+            case "long_name":
+                message = f"a name has at most {NAME_CHARACTERS_MAX} characters"
+                raise refusal(source, "P4", message, Span(*part.span()), "choose a shorter one")
             case "open_string":
                 advice = 'it starts here; end it with "'
                 raise refusal(source, "P2", "the string does not end", Span(*part.span()), advice)

@@ -9,6 +9,12 @@ SOURCE_CHARACTERS_MAX = 2 * 1024 * 1024
 NESTING_MAX = 100
 """Deepest bracket nesting: people stop at five, and the compiler recurses."""
 
+NAME_CHARACTERS_MAX = 255
+"""Longest name of anything: names become columns and are hashed with each property."""
+
+PROPERTIES_MAX = 200_000
+"""Most properties of a schema, inherited ones counted wherever they are inherited."""
+
 DIAGNOSTICS_MAX = 50
 """Most diagnostics of one compilation. Nobody reads further, and near names cost a search each."""
 

@@ -1,4 +1,4 @@
-"""Syntax tree to IR for one query, or a `CompileError` with everything that is wrong with it."""
+"""Syntax tree to IR for one query, with everything that is wrong with it reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from omnigraph.compiler.query.syntax import ParameterSyntax, QuerySyntax, Read
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.limits import VECTOR_DIMENSION_MAX
 from omnigraph.model.names import find_near_name
-from omnigraph.model.source import Diagnostic, Source
+from omnigraph.model.source import Diagnostic
 from omnigraph.model.types import SCALAR_BY_NAME, PropertyType, Vector
 
 _ANNOTATIONS = ("description", "instruction")
@@ -39,10 +39,12 @@ class CompiledQuery:
 
 
 def check_query(
-    query: QuerySyntax, catalog: Catalog, source: Source, *, allow_mixed: bool
+    query: QuerySyntax, catalog: Catalog, diagnostics: Diagnostics, *, allow_mixed: bool
 ) -> CompiledQuery:
-    """The query, typed and lowered. Lint allows a mixed mutation; execution does not."""
-    diagnostics = Diagnostics(source)
+    """The query, typed and lowered; of use only if `diagnostics` has no errors afterwards.
+
+    Lint allows a mutation to mix deletes with other changes; execution does not.
+    """
     texts = _check_annotations(query, diagnostics)
     parameters = _check_parameters(query, diagnostics)
     scope = Scope(catalog, {each.name: each.type for each in parameters}, diagnostics)
@@ -54,7 +56,6 @@ def check_query(
         lowered = MutationIR(query.name.text, parameters, check_mutation(query.body, scope))
         if not allow_mixed:
             require_one_kind(query.body, scope)
-    diagnostics.require_clean()
     return CompiledQuery(
         query.name.text,
         lowered,
@@ -71,7 +72,7 @@ def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope:
     # Without all columns, aliases would look unknown and rankings unreturned.
     ranking, order = (None, ()) if columns is None else check_order(read, columns, scope)
     # Lowering relies on every variable being bound, which faults may have prevented.
-    pipeline = () if scope.diagnostics.error_count else lower_clauses(clauses, ())
+    pipeline = () if scope.diagnostics.error_count else lower_clauses(clauses)
     return ReadIR(
         name,
         parameters,

@@ -98,14 +98,13 @@ def _check_block(
         return None
     inner = scope.enter()
     clauses = check_clauses(block.clauses, inner)
-    mentioned = set(variables_in(block.clauses))
-    outer = tuple(name for name in scope.variables if name in mentioned)
+    mentioned = dict.fromkeys(variables_in(block.clauses))
+    outer = tuple(name for name in mentioned if name in scope.variables)
     if isinstance(block, Negation):
         scope.hide(dict.fromkeys(mentioned, block.span))
         return ResolvedNegation(outer, clauses)
-    for name, bound in inner.variables.items():
-        if name not in scope.variables:
-            scope.bind_optional(name, bound.type)
+    for name, bound in inner.variables.maps[0].items():
+        scope.bind_optional(name, bound.type)
     scope.hide(inner.hidden)
     return ResolvedOptional(outer, clauses)
 

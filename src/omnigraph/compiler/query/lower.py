@@ -7,7 +7,10 @@ looks at their variables. Pure; every fault was reported before.
 
 from __future__ import annotations
 
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from typing import TypeAlias
 
 from omnigraph.compiler.ir import (
     ANONYMOUS,
@@ -30,9 +33,18 @@ from omnigraph.compiler.query.resolved import (
 )
 
 
-def lower_clauses(clauses: Sequence[ResolvedClause], bound: Iterable[str]) -> tuple[Operator, ...]:
-    """The pipeline of one block whose outer variables are `bound` already."""
-    lowering = _Lowering(clauses, set(bound))
+def lower_clauses(clauses: Sequence[ResolvedClause]) -> tuple[Operator, ...]:
+    """The pipeline of a whole pattern."""
+    return _lower_block(clauses, ChainMap())
+
+
+_Bound: TypeAlias = "ChainMap[str, None]"
+"""The variables that are bound, those of a block before those around it; copying is too slow."""
+
+
+def _lower_block(clauses: Sequence[ResolvedClause], outer: _Bound) -> tuple[Operator, ...]:
+    """The pipeline of a block whose outer variables are bound already."""
+    lowering = _Lowering(clauses, outer)
     lowering.scan_roots()
     lowering.expand_all()
     lowering.filter_rows()
@@ -42,11 +54,12 @@ def lower_clauses(clauses: Sequence[ResolvedClause], bound: Iterable[str]) -> tu
 class _Lowering:
     """The pipeline of one block as it grows."""
 
-    def __init__(self, clauses: Sequence[ResolvedClause], bound: set[str]) -> None:
+    def __init__(self, clauses: Sequence[ResolvedClause], outer: _Bound) -> None:
         self.operators: list[Operator] = []
         self._clauses = clauses
-        self._outer = frozenset(bound)
-        self._bound = bound
+        self._outer = outer
+        self._bound = outer.new_child()
+        self._fresh_count_by_stem: Counter[str] = Counter()
         self._traversals = [c for c in clauses if isinstance(c, ResolvedTraversal)]
         self._conditions: dict[str, list[Condition]] = {}
         for clause in clauses:
@@ -64,7 +77,7 @@ class _Lowering:
             if binding.variable not in self._bound and part not in rooted:
                 rooted.add(part)
                 self._scan(binding.variable, binding.type_name)
-        rooted.update(parts[name] for name in self._outer if name in parts)
+        rooted.update(part for name, part in parts.items() if name in self._outer)
         for walk in self._traversals:
             start, type_name = walk.source, walk.source_type
             if start == ANONYMOUS and walk.target != ANONYMOUS:
@@ -77,17 +90,30 @@ class _Lowering:
                 self._scan(start, type_name)
 
     def expand_all(self) -> None:
-        """Follow the traversals outward from what is bound until none is left."""
-        waiting = self._traversals
-        while waiting:
-            left = [walk for walk in waiting if not self._expand(walk)]
-            if len(left) == len(waiting):
+        """Follow the traversals outward from what is bound until none is left.
+
+        Sweeps over them in written order, again and again; the two heaps hold what is ready in
+        this sweep and in the next one, so that no sweep looks at what is not.
+        """
+        waiting = _Waiting(self._traversals)
+        this_sweep = [n for n, walk in enumerate(self._traversals) if self._has_bound_end(walk)]
+        next_sweep: list[int] = []
+        done: set[int] = set()
+        while this_sweep or next_sweep:
+            if not this_sweep:
+                this_sweep, next_sweep = next_sweep, []
+            number = heappop(this_sweep)
+            if number in done:
+                continue
+            done.add(number)
+            for ready in waiting.take(self._expand(self._traversals[number])):
+                heappush(this_sweep if ready > number else next_sweep, ready)
+        for number, walk in enumerate(self._traversals):
+            if number not in done:
                 # Only `$_ edge $_` touches no variable; it starts from a scan of its own.
                 hidden = self._fresh(ANONYMOUS)
-                self._scan(hidden, left[0].source_type)
-                self._append_expand(left[0], hidden, ANONYMOUS, is_reversed=False)
-                left = left[1:]
-            waiting = left
+                self._scan(hidden, walk.source_type)
+                self._append_expand(walk, hidden, ANONYMOUS, is_reversed=False)
 
     def filter_rows(self) -> None:
         """Add filters, negations and optional blocks, each after what it looks at."""
@@ -98,9 +124,9 @@ class _Lowering:
         early, late = self._split_by_readiness()
         self._emit(early)
         for block in optional:
-            inner = lower_clauses(block.clauses, self._bound)
+            inner = _lower_block(block.clauses, self._bound)
             self.operators.append(OptionalJoin(block.outer, inner))
-            self._bound |= _introduced(inner)
+            self._bind(_introduced(inner))
         self._emit(late)
 
     def _split_by_readiness(
@@ -111,9 +137,9 @@ class _Lowering:
         for clause in self._clauses:
             match clause:
                 case ResolvedFilter(mentions=mentions):
-                    (early if mentions <= self._bound else late).append(clause)
+                    (early if self._are_bound(mentions) else late).append(clause)
                 case ResolvedNegation(outer=outer):
-                    (early if self._bound.issuperset(outer) else late).append(clause)
+                    (early if self._are_bound(outer) else late).append(clause)
                 case ResolvedBinding() | ResolvedTraversal() | ResolvedOptional():
                     pass
         return early, late
@@ -121,29 +147,37 @@ class _Lowering:
     def _emit(self, clauses: Sequence[ResolvedFilter | ResolvedNegation]) -> None:
         self.operators.extend(Filter(c.condition) for c in clauses if isinstance(c, ResolvedFilter))
         self.operators.extend(
-            AntiJoin(c.outer, lower_clauses(c.clauses, self._bound))
+            AntiJoin(c.outer, _lower_block(c.clauses, self._bound))
             for c in clauses
             if isinstance(c, ResolvedNegation)
         )
 
     def _scan(self, variable: str, type_name: str) -> None:
         self.operators.append(NodeScan(variable, type_name, self._take_conditions(variable)))
-        self._bound.add(variable)
+        self._bind({variable})
 
-    def _expand(self, walk: ResolvedTraversal) -> bool:
-        """Add the expansion for a traversal if one of its ends is bound."""
+    def _bind(self, names: Iterable[str]) -> None:
+        self._bound.update(dict.fromkeys(names))
+
+    def _are_bound(self, names: Iterable[str]) -> bool:
+        return all(name in self._bound for name in names)
+
+    def _has_bound_end(self, walk: ResolvedTraversal) -> bool:
+        return walk.source in self._bound or walk.target in self._bound
+
+    def _expand(self, walk: ResolvedTraversal) -> str:
+        """Add the expansion for a traversal, and return the end that it binds."""
         has_source, has_target = walk.source in self._bound, walk.target in self._bound
         if has_source and has_target:
             reached = self._fresh(walk.target)
             self._append_expand(walk, walk.source, reached, is_reversed=False)
             self.operators.append(Filter(SameEntity(reached, walk.target)))
-        elif has_source:
+            return reached
+        if has_source:
             self._append_expand(walk, walk.source, walk.target, is_reversed=False)
-        elif has_target:
-            self._append_expand(walk, walk.target, walk.source, is_reversed=True)
-        else:
-            return False
-        return True
+            return walk.target
+        self._append_expand(walk, walk.target, walk.source, is_reversed=True)
+        return walk.source
 
     def _append_expand(
         self, walk: ResolvedTraversal, source: str, target: str, *, is_reversed: bool
@@ -161,7 +195,7 @@ class _Lowering:
                 walk.edge_binding,
             )
         )
-        self._bound |= {target, walk.edge_binding or ANONYMOUS} - {ANONYMOUS}
+        self._bind({target, walk.edge_binding or ANONYMOUS} - {ANONYMOUS})
 
     def _take_conditions(self, variable: str) -> tuple[Condition, ...]:
         if variable in self._outer:
@@ -170,10 +204,26 @@ class _Lowering:
 
     def _fresh(self, stem: str) -> str:
         """A variable that no text can name, because of the prime: `f'` for a second `f`."""
-        name = f"{stem}'"
-        while name in self._bound:
-            name += "'"
-        return name
+        while True:
+            self._fresh_count_by_stem[stem] += 1
+            count = self._fresh_count_by_stem[stem]
+            name = f"{stem}'" if count == 1 else f"{stem}'{count}"
+            if name not in self._bound:
+                return name
+
+
+class _Waiting:
+    """The traversals by their ends, so that binding a variable finds what it makes ready."""
+
+    def __init__(self, traversals: Sequence[ResolvedTraversal]) -> None:
+        self._numbers_by_end: dict[str, list[int]] = {}
+        for number, walk in enumerate(traversals):
+            for end in {walk.source, walk.target} - {ANONYMOUS}:
+                self._numbers_by_end.setdefault(end, []).append(number)
+
+    def take(self, end: str) -> list[int]:
+        """The traversals at an end; the second time there are none."""
+        return self._numbers_by_end.pop(end, [])
 
 
 def _connect(traversals: Sequence[ResolvedTraversal]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from omnigraph.compiler.query.literals import (
     is_literal,
     read_literal,
 )
-from omnigraph.compiler.query.scope import Scope, advise_parameter
+from omnigraph.compiler.query.scope import Scope
 from omnigraph.compiler.query.syntax import (
     Call,
     Expression,
@@ -234,8 +234,6 @@ def report_undeclared(variable: Variable, scope: Scope, code: str) -> None:
     """Report a variable that would have to be a parameter and is none."""
     if variable.name in scope.broken:
         return
-    names = [f"${name}" for name in scope.parameters]
-    near = find_near_name(f"${variable.name}", names)
-    advice = f"did you mean `{near}`?" if near else advise_parameter(variable.name)
+    advice = scope.advise_near(variable.name, scope.parameters, is_value=True)
     problem = f"`${variable.name}` is not a declared parameter"
     scope.diagnostics.error(code, problem, variable.span, advice)

@@ -63,6 +63,9 @@ class _OrderCheck:
         self._is_condensed = read.is_distinct or any(
             isinstance(column.expression, Aggregate) for column in columns
         )
+        # A row as JSON keeps the last of two columns with one name, so that one is meant.
+        self._position_by_name = {column.name: i for i, column in enumerate(columns)}
+        self._has_alias = any(isinstance(each.expression, Name) for each in read.orderings)
         self._scope = scope
         self._diagnostics = scope.diagnostics
 
@@ -85,7 +88,7 @@ class _OrderCheck:
     def _report_late_ranking(self, written: Expression) -> None:
         ranking = self._resolve_ranking(written)
         is_nearest = ranking is not None and contains_nearest(ranking)
-        if is_nearest and any(isinstance(o.expression, Name) for o in self._read.orderings):
+        if is_nearest and self._has_alias:
             self._report_mixed(written.span)
         elif ranking is not None:
             problem = "a ranking must be the first thing in `order`"
@@ -109,9 +112,8 @@ class _OrderCheck:
         return self._find_ranking(written)
 
     def _find_column(self, name: str) -> tuple[int, Column] | None:
-        # A row as JSON keeps the last of two columns with one name, so that one is meant.
-        found = [(i, column) for i, column in enumerate(self._columns) if column.name == name]
-        return found[-1] if found else None
+        position = self._position_by_name.get(name)
+        return None if position is None else (position, self._columns[position])
 
     def _check_ranking(self, first: Ordering, rest: Sequence[Ordering]) -> Ranking | None:
         written = first.expression
@@ -189,7 +191,7 @@ class _OrderCheck:
         found = self._find_column(name)
         if found is None:
             # Only an alias is a word; what has none is written like in `return`.
-            names = [c.name if c.is_aliased else f"${c.name}" for c in self._columns]
+            names = (c.name if c.is_aliased else f"${c.name}" for c in self._columns)
             self._diagnostics.unknown("T36", f"alias '{name}' not found", span, name, names)
             return None
         position, column = found

@@ -205,12 +205,16 @@ class _Builder:
     def call(self, function: Token, distinct: Token | None, *rest: _Written | None) -> Call:
         *arguments, closing = (each for each in rest if each is not None)
         assert isinstance(closing, Token)
-        stars = [each for each in arguments if isinstance(each, Token) and each.type == "STAR"]
-        values = tuple(self._expression(each) for each in arguments if each not in stars)
+        stars = [isinstance(each, Token) and each.type == "STAR" for each in arguments]
+        values = tuple(
+            self._expression(each)
+            for each, is_star in zip(arguments, stars, strict=True)
+            if not is_star
+        )
         span = Span(span_of(function).start, span_of(closing).end)
-        if len(stars) > 1:
+        if sum(stars) > 1:
             self._diagnostics.error("P7", "one `*` stands for all rows", span, "write `count(*)`")
-        return Call(_name(function), values, bool(stars), distinct is not None, span)
+        return Call(_name(function), values, any(stars), distinct is not None, span)
 
     def list(self, opening: Token, *rest: _Written | None) -> ListLiteral:
         *elements, closing = (each for each in rest if each is not None)

@@ -6,12 +6,15 @@ the outer one; what it binds stays inside, unless the block is optional.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.query.syntax import Variable
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.limits import DIAGNOSTICS_MAX
 from omnigraph.model.names import find_near_name
 from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType
@@ -35,7 +38,8 @@ class Scope:
     catalog: Catalog
     parameters: Mapping[str, PropertyType]
     diagnostics: Diagnostics
-    variables: dict[str, Bound] = field(default_factory=dict)
+    variables: ChainMap[str, Bound] = field(default_factory=ChainMap)
+    """What is bound, by this block and then by those around it; copying would be too slow."""
     optional_here: set[str] = field(default_factory=set)
     """What an optional block of this very clause list introduced."""
     hidden: dict[str, Span] = field(default_factory=dict)
@@ -47,7 +51,7 @@ class Scope:
 
     def enter(self) -> Scope:
         """A scope for a block: sees everything here, keeps what it binds."""
-        return replace(self, variables=dict(self.variables), optional_here=set(), hidden={})
+        return replace(self, variables=self.variables.new_child(), optional_here=set(), hidden={})
 
     def is_bound(self, name: str) -> bool:
         """Whether an earlier clause binds a variable, or would have."""
@@ -103,12 +107,16 @@ class Scope:
             return "it exists only inside the not block"
         if name in self.announced:
             return "move this clause behind the one that binds it"
-        names = [f"${each}" for each in (*self.variables, *self.parameters)]
-        if code == "T31" and find_near_name(f"${name}", names) is None:
-            return advise_parameter(name)
+        return self.advise_near(
+            name, chain(self.variables, self.parameters), is_value=code == "T31"
+        )
+
+    def advise_near(self, name: str, candidates: Iterable[str], *, is_value: bool) -> str | None:
+        """The variable that was meant; else, where a value is needed, how to declare it."""
+        # A search per fault is affordable only while the fault is going to be shown.
+        if self.diagnostics.error_count >= DIAGNOSTICS_MAX:
+            return None
+        names = [f"${each}" for each in candidates]
+        if is_value and find_near_name(f"${name}", names) is None:
+            return f"declare it: `query name(${name}: …)`"
         return advise_name(f"${name}", names)
-
-
-def advise_parameter(name: str) -> str:
-    """How a name becomes a parameter."""
-    return f"declare it: `query name(${name}: …)`"

@@ -30,7 +30,7 @@ from omnigraph.model.catalog import (
     NodeType,
     TypeKind,
 )
-from omnigraph.model.limits import CARDINALITY_MAX
+from omnigraph.model.limits import CARDINALITY_MAX, PROPERTIES_MAX
 from omnigraph.model.names import fold_edge_name
 from omnigraph.model.source import Source
 
@@ -43,6 +43,7 @@ def check_schema(schema: SchemaSyntax, source: Source) -> Catalog:
         _by_name(schema.nodes, TypeKind.NODE, diagnostics),
         _by_name(schema.edges, TypeKind.EDGE, diagnostics),
     )
+    _require_bounded(declared, diagnostics)
     catalog = make_catalog(
         [_check_interface(each, diagnostics) for each in declared.interfaces.values()],
         [_check_node(each, declared, diagnostics) for each in declared.nodes.values()],
@@ -81,6 +82,20 @@ class _Declarations:
     interfaces: Mapping[str, InterfaceSyntax]
     nodes: Mapping[str, NodeSyntax]
     edges: Mapping[str, EdgeSyntax]
+
+
+def _require_bounded(declared: _Declarations, diagnostics: Diagnostics) -> None:
+    """Refuse a schema of which inheritance would make too much, before it does."""
+    count = 0
+    for node in declared.nodes.values():
+        offered = {word.text for word in node.implements} & declared.interfaces.keys()
+        inherited = sum(len(declared.interfaces[name].members) for name in offered)
+        count += len(node.members) + inherited
+        if count > PROPERTIES_MAX:
+            problem = f"the schema has more than {PROPERTIES_MAX} properties"
+            advice = "declare fewer, or inherit fewer"
+            diagnostics.error("C8", problem, node.name.span, advice)
+            diagnostics.require_clean()
 
 
 _Declaration = TypeVar("_Declaration", InterfaceSyntax, NodeSyntax, EdgeSyntax)

@@ -24,7 +24,10 @@ def inherit_properties(
     """The properties that a node type has without declaring them."""
     own = {m.name.text: m for m in node.members if isinstance(m, PropertySyntax)}
     taken: dict[str, PropertySyntax] = {}
+    first_by_name: dict[str, Word] = {}
     for word in node.implements:
+        first_by_name.setdefault(word.text, word)
+    for word in first_by_name.values():
         if (interface := interfaces.get(word.text)) is None:
             _report_unknown(node, word, interfaces, nodes, diagnostics)
             continue

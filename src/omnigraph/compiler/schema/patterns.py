@@ -33,6 +33,8 @@ def find_pattern_problem(pattern: str) -> str | None:
     for part in _PART.finditer(pattern):
         if problem := _problem_of(part):
             return problem
+    if _repeats_too_often(pattern):
+        return f"repetitions inside each other multiply to at most {PATTERN_REPETITION_MAX}"
     try:
         re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
@@ -88,3 +90,21 @@ def _repeat_problem(repeat: str) -> str | None:
     if any(len(n) > 4 or int(n) > PATTERN_REPETITION_MAX for n in repeat.split(",") if n):
         return f"a repetition is at most {PATTERN_REPETITION_MAX}"
     return None
+
+
+def _repeats_too_often(pattern: str) -> bool:
+    """Whether repetitions of repetitions multiply to more than a linear-time engine expands."""
+    most_by_depth = [1]
+    last = 1
+    for part in _PART.finditer(pattern):
+        if part["repeat"]:
+            last *= max(int(bound) for bound in part["repeat"].split(",") if bound)
+            most_by_depth[-1] = max(most_by_depth[-1], last)
+        elif part[0] == "(" or (part["group"] and not part["group"].endswith(")")):
+            most_by_depth.append(1)
+        elif part[0] == ")" and len(most_by_depth) > 1:
+            last = most_by_depth.pop()
+            most_by_depth[-1] = max(most_by_depth[-1], last)
+        elif part[0] not in {"*", "+", "?"}:
+            last = 1
+    return max(most_by_depth) > PATTERN_REPETITION_MAX

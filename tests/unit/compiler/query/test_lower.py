@@ -1,0 +1,254 @@
+"""Lowering: which variable is scanned, which way edges are followed, and what comes after what."""
+
+from omnigraph.compiler.ir import (
+    ANONYMOUS,
+    AntiJoin,
+    Condition,
+    Direction,
+    Expand,
+    Filter,
+    NodeScan,
+    NullTest,
+    OptionalJoin,
+    PropertyValue,
+    SameEntity,
+)
+from omnigraph.compiler.query.lower import lower_clauses
+from omnigraph.compiler.query.resolved import (
+    ResolvedBinding,
+    ResolvedClause,
+    ResolvedFilter,
+    ResolvedNegation,
+    ResolvedOptional,
+    ResolvedTraversal,
+)
+from omnigraph.model.types import STRING
+from tests.support.pipelines import sketch
+
+
+def test_a_chain_is_one_scan_and_an_expansion_for_each_edge() -> None:
+    assert lowered(bind("a"), walk("a", "b"), walk("b", "c")) == (
+        "scan(a), expand(a>b out), expand(b>c out)"
+    )
+
+
+def test_a_fan_in_is_walked_back_from_the_shared_end() -> None:
+    assert lowered(bind("a"), walk("a", "c"), bind("b"), walk("b", "c")) == (
+        "scan(a), expand(a>c out), expand(c>b in)"
+    )
+
+
+def test_parts_that_no_edge_connects_are_scanned_each() -> None:
+    assert lowered(bind("a"), bind("b")) == "scan(a), scan(b)"
+
+
+def test_an_anonymous_end_connects_nothing() -> None:
+    pattern = (bind("a"), walk("a", ANONYMOUS), bind("b"), walk("b", ANONYMOUS))
+
+    assert lowered(*pattern) == "scan(a), scan(b), expand(a>_ out), expand(b>_ out)"
+
+
+def test_the_first_variable_that_is_declared_is_the_root_of_its_part() -> None:
+    assert lowered(walk("a", "b"), bind("b"), bind("a")) == "scan(b), expand(b>a in)"
+
+
+def test_the_source_is_scanned_where_nothing_is_declared() -> None:
+    assert lowered(walk("a", "b")) == "scan(a), expand(a>b out)"
+
+
+def test_a_walk_from_nobody_starts_at_its_target() -> None:
+    assert lowered(walk(ANONYMOUS, "b")) == "scan(b), expand(b>_ in)"
+
+
+def test_a_walk_between_nobodies_starts_at_a_hidden_variable() -> None:
+    twice = (walk(ANONYMOUS, ANONYMOUS), walk(ANONYMOUS, ANONYMOUS))
+
+    assert lowered(*twice) == "scan(_'), expand(_'>_ out), scan(_'2), expand(_'2>_ out)"
+
+
+def test_walks_wait_until_one_of_their_ends_is_reached() -> None:
+    assert lowered(walk("c", "d"), walk("b", "c"), bind("a"), walk("a", "b")) == (
+        "scan(a), expand(a>b out), expand(b>c out), expand(c>d out)"
+    )
+
+
+def test_an_undirected_walk_has_no_direction_to_turn() -> None:
+    both = walk("a", "b", direction=Direction.BOTH)
+
+    assert lowered(bind("b"), both) == "scan(b), expand(b>a both)"
+
+
+def test_a_walk_backwards_turns_the_direction_and_the_type() -> None:
+    back = ResolvedTraversal("s", "Ship", "p", "Pilot", "Flies", Direction.IN, 1, 1, None)
+
+    assert lower_clauses((bind("p"), back)) == (
+        NodeScan("p", "Pilot", ()),
+        Expand("p", "s", "Flies", Direction.OUT, "Ship", 1, 1, (), None),
+    )
+
+
+def test_a_cycle_is_closed_by_comparing_what_is_reached() -> None:
+    pipeline = lower_clauses((bind("a"), walk("a", "b"), walk("b", "a")))
+
+    assert pipeline[2:] == (
+        Expand("b", "a'", "Mentors", Direction.OUT, "Pilot", 1, 1, (), None),
+        Filter(SameEntity("a'", "a")),
+    )
+
+
+def test_each_cycle_gets_a_variable_of_its_own() -> None:
+    pattern = (bind("a"), walk("a", "b"), walk("b", "a"), walk("b", "a"))
+
+    assert lowered(*pattern) == (
+        "scan(a), expand(a>b out), expand(b>a' out), filter, expand(b>a'2 out), filter"
+    )
+
+
+def test_a_walk_to_itself_closes_a_cycle_at_once() -> None:
+    assert lowered(walk("a", "a")) == "scan(a), expand(a>a' out), filter"
+
+
+def test_conditions_go_where_their_variable_is_bound() -> None:
+    pattern = (bind("a", is_null("a")), walk("a", "b"), bind("b", is_null("b"), is_null("b")))
+
+    assert lowered(*pattern) == "scan(a where 1), expand(a>b out where 2)"
+
+
+def test_binding_again_adds_conditions_and_no_scan() -> None:
+    assert lowered(bind("a", is_null("a")), bind("a", is_null("a"))) == "scan(a where 2)"
+
+
+def test_hops_and_edge_variables_are_kept() -> None:
+    far = ResolvedTraversal("a", "Pilot", "b", "Pilot", "Mentors", Direction.OUT, 2, 3, None)
+    named = ResolvedTraversal("b", "Pilot", "c", "Pilot", "Mentors", Direction.OUT, 1, 1, "w")
+
+    assert lower_clauses((bind("a"), far, named))[1:] == (
+        Expand("a", "b", "Mentors", Direction.OUT, "Pilot", 2, 3, (), None),
+        Expand("b", "c", "Mentors", Direction.OUT, "Pilot", 1, 1, (), "w"),
+    )
+
+
+def test_filters_come_behind_every_expansion_and_negations_behind_filters() -> None:
+    negation = ResolvedNegation(("a",), (walk("a", ANONYMOUS),))
+    pattern = (bind("a"), negation, keep("a"), walk("a", "b", edge="w"), keep("w"))
+
+    assert lowered(*pattern) == (
+        "scan(a), expand(a>b out), filter, filter, anti(a: expand(a>_ out))"
+    )
+
+
+def test_a_negation_starts_from_the_variables_around_it() -> None:
+    inner = (walk("a", "x"), walk("x", "y"), keep("y"))
+
+    assert lowered(bind("a"), ResolvedNegation(("a",), inner)) == (
+        "scan(a), anti(a: expand(a>x out), expand(x>y out), filter)"
+    )
+
+
+def test_a_binding_inside_a_negation_is_scanned_and_compared() -> None:
+    inner = (walk("a", "x"), bind("x", is_null("x")))
+
+    assert lowered(bind("a"), ResolvedNegation(("a",), inner)) == (
+        "scan(a), anti(a: scan(x where 1), expand(a>x' out), filter)"
+    )
+
+
+def test_binding_an_outer_variable_inside_a_negation_is_a_condition_on_it() -> None:
+    condition = is_null("a")
+
+    pipeline = lower_clauses((bind("a"), ResolvedNegation(("a",), (bind("a", condition),))))
+
+    assert pipeline == (NodeScan("a", "Pilot", ()), AntiJoin(("a",), (Filter(condition),)))
+
+
+def test_a_part_of_a_negation_that_no_outer_variable_reaches_is_scanned() -> None:
+    inner = (keep("a"), walk("x", "y"))
+
+    assert lowered(bind("a"), ResolvedNegation(("a",), inner)) == (
+        "scan(a), anti(a: scan(x), expand(x>y out), filter)"
+    )
+
+
+def test_both_outer_ends_inside_a_negation_close_a_cycle() -> None:
+    negation = ResolvedNegation(("a", "b"), (walk("a", "b"),))
+
+    assert lowered(bind("a"), bind("b"), negation) == (
+        "scan(a), scan(b), anti(a b: expand(a>b' out), filter)"
+    )
+
+
+def test_two_negations_may_use_one_name_for_different_things() -> None:
+    first, second = (ResolvedNegation(("a",), (walk("a", "x"),)) for _ in range(2))
+
+    assert lowered(bind("a"), first, second) == (
+        "scan(a), anti(a: expand(a>x out)), anti(a: expand(a>x out))"
+    )
+
+
+def test_an_optional_block_comes_last_with_what_looks_at_its_variables() -> None:
+    optional = ResolvedOptional(("a",), (walk("a", "x", edge="w"),))
+    late_negation = ResolvedNegation(("x",), (keep("x"),))
+    pattern = (bind("a"), optional, keep("x"), keep("w"), late_negation, keep("a"))
+
+    assert lowered(*pattern) == (
+        "scan(a), filter, optional(a: expand(a>x out)), filter, filter, anti(x: filter)"
+    )
+
+
+def test_conditions_inside_an_optional_block_stay_inside() -> None:
+    optional = ResolvedOptional(("a",), (walk("a", "x"), keep("x")))
+
+    assert lowered(bind("a"), optional) == "scan(a), optional(a: expand(a>x out), filter)"
+
+
+def test_an_optional_block_may_build_on_another() -> None:
+    first = ResolvedOptional(("a",), (walk("a", "x"),))
+    second = ResolvedOptional(("x",), (walk("y", "x"),))
+
+    assert lowered(bind("a"), first, second, keep("y")) == (
+        "scan(a), optional(a: expand(a>x out)), optional(x: expand(x>y in)), filter"
+    )
+
+
+def test_a_nested_optional_block_hands_its_variables_outward() -> None:
+    nested = ResolvedOptional(("x",), (walk("x", "y"),))
+    optional = ResolvedOptional(("a",), (walk("a", "x"), nested))
+
+    assert lowered(bind("a"), optional, keep("y")) == (
+        "scan(a), optional(a: expand(a>x out), optional(x: expand(x>y out))), filter"
+    )
+
+
+def test_temporary_variables_of_optional_blocks_stay_apart() -> None:
+    first, second = (ResolvedOptional(("a", "b"), (walk("a", "b"),)) for _ in range(2))
+
+    assert lower_clauses((bind("a"), bind("b"), first, second))[2:] == (
+        OptionalJoin(("a", "b"), (to_temporary("b'"), Filter(SameEntity("b'", "b")))),
+        OptionalJoin(("a", "b"), (to_temporary("b'2"), Filter(SameEntity("b'2", "b")))),
+    )
+
+
+def bind(variable: str, *conditions: Condition) -> ResolvedBinding:
+    return ResolvedBinding(variable, "Pilot", conditions)
+
+
+def walk(
+    source: str, target: str, *, direction: Direction = Direction.OUT, edge: str | None = None
+) -> ResolvedTraversal:
+    return ResolvedTraversal(source, "Pilot", target, "Pilot", "Mentors", direction, 1, 1, edge)
+
+
+def keep(variable: str) -> ResolvedFilter:
+    return ResolvedFilter(is_null(variable), frozenset({variable}))
+
+
+def is_null(variable: str) -> NullTest:
+    return NullTest(PropertyValue(variable, "handle", STRING), is_negated=False)
+
+
+def to_temporary(target: str) -> Expand:
+    return Expand("a", target, "Mentors", Direction.OUT, "Pilot", 1, 1, (), None)
+
+
+def lowered(*clauses: ResolvedClause) -> str:
+    return sketch(lower_clauses(clauses))
