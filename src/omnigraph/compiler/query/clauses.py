@@ -56,7 +56,8 @@ from omnigraph.model.types import are_comparable
 
 def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
     """The clauses of one block, resolved; their variables are added to the scope."""
-    scope.announced |= {name for clause in clauses for name in binding_variables(clause)}
+    names = (name for clause in clauses for name in binding_variables(clause))
+    scope.announced.update(dict.fromkeys(names))
     resolved = (_check_clause(clause, scope) for clause in clauses)
     return tuple(clause for clause in resolved if clause is not None)
 
@@ -88,7 +89,7 @@ def _check_block(
     direct = {name for clause in block.clauses for name in direct_variables(clause)}
     if not any(scope.is_bound(name) for name in direct):
         problem = f"the {word} block mentions no variable that is bound before it"
-        later = sorted(direct & scope.announced)
+        later = sorted(direct & scope.announced.keys())
         advice = "mention a variable of the pattern in it, outside any inner block"
         if later:
             advice = f"move it behind the clause that binds `${later[0]}`"

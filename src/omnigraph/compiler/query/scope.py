@@ -44,14 +44,20 @@ class Scope:
     """What an optional block of this very clause list introduced."""
     hidden: dict[str, Span] = field(default_factory=dict)
     """What a `not` block of this very clause list used for itself, and where that block stands."""
-    announced: frozenset[str] = frozenset()
+    announced: ChainMap[str, None] = field(default_factory=ChainMap)
     """What some clause in reach binds, perhaps one that is still to come."""
     broken: set[str] = field(default_factory=set)
     """What a refused clause or parameter would have meant; what follows from it is no fault."""
 
     def enter(self) -> Scope:
         """A scope for a block: sees everything here, keeps what it binds."""
-        return replace(self, variables=self.variables.new_child(), optional_here=set(), hidden={})
+        return replace(
+            self,
+            variables=self.variables.new_child(),
+            announced=self.announced.new_child(),
+            optional_here=set(),
+            hidden={},
+        )
 
     def is_bound(self, name: str) -> bool:
         """Whether an earlier clause binds a variable, or would have."""
