@@ -188,7 +188,6 @@ def test_descriptions_stay_with_their_query() -> None:
     assert (compiled.description, compiled.instruction) == ("What it does", "When to use it")
 
 
-@pytest.mark.xfail(strict=True, reason="notyet: the lexer takes a word for a keyword there")
 def test_an_assignment_without_a_comma_may_start_with_any_word() -> None:
     schema = "node Thing { name: String @key  desc: String? }"
 

@@ -8,7 +8,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.types import PropertyType
 from tests.support.choices import Choices
 from tests.support.generated_output import write_output
-from tests.support.generated_values import INTEGER, STRING, Values
+from tests.support.generated_values import STRING, Values
 
 _BLOCK_DEPTH_MAX = 2
 
@@ -114,7 +114,7 @@ class _PatternWriter:
         function = self._choices.one(["search", "match_text", "fuzzy"])
         arguments = [path, self._values.write(STRING)]
         if function == "fuzzy" and self._choices.often():
-            arguments.append(self._values.write(INTEGER))
+            arguments.append(self._choices.one(["0", "1", "2"]))
         truth = self._choices.one(["", "", " = true", " != true", " = false"])
         return f"{function}({', '.join(arguments)}){truth}"
 

@@ -50,13 +50,6 @@ def test_opening_a_folder_that_is_no_table(tmp_path: Path) -> None:
         lance.dataset(str(tmp_path))
 
 
-def test_opening_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no table")
-
-    with pytest.raises(ValueError, match="Not a directory"):
-        lance.dataset(str(tmp_path / "file"))
-
-
 def test_opening_a_missing_version(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
 

@@ -122,6 +122,11 @@ class Machine:
                 if states[-1] == end and token.type == END:
                     return values[-1]
                 action = actions[states[-1]].get(token.type)
+                if action is None:
+                    # The state before the reductions knew more terminals than can stand here: a
+                    # word that was read as a keyword may be a name after all.
+                    token = self._next_token(text, position, states)
+                    action = actions[states[-1]].get(token.type)
             if action is None:
                 raise UnexpectedTokenError(found=token, accepts=self._accepts(states))
             values.append(token)
