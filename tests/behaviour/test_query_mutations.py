@@ -2,6 +2,9 @@
 
 import pytest
 
+from omnigraph.compiler.compile import compile_mutation, compile_read, compile_schema
+from omnigraph.errors import CompileError
+from omnigraph.model.source import Source
 from tests.support.queries import (
     Case,
     case,
@@ -334,3 +337,19 @@ def test_updating_a_part_of_the_key_is_refused() -> None:
         query('update Place set { room: "b" } where floor = 1'),
         refused("T39", "cannot update @key property"),
     )
+
+
+def test_g34_a_read_sent_where_changes_are_made_is_refused_and_the_reverse() -> None:
+    catalog = compile_schema(Source("crew.pg", CREW))
+    read = Source("q.gq", query("match { $p: Pilot } return { $p.handle }"))
+    change = Source("q.gq", query('delete Pilot where handle = "ada"'))
+
+    with pytest.raises(CompileError, match="is a read query") as refused_read:
+        compile_mutation(read, catalog, name=None)
+    with pytest.raises(CompileError, match="contains mutations") as refused_change:
+        compile_read(change, catalog, name=None)
+
+    codes = [each.value.diagnostics[0].code for each in (refused_read, refused_change)]
+    assert codes == ["T38", "T38"]
+    assert compile_read(read, catalog, name=None).name == "q"
+    assert compile_mutation(change, catalog, name=None).is_mutation

@@ -8,7 +8,7 @@ from __future__ import annotations
 from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.query.check import CompiledQuery, check_query
 from omnigraph.compiler.query.parse import parse_queries
-from omnigraph.compiler.query.syntax import QuerySyntax
+from omnigraph.compiler.query.syntax import QuerySyntax, Read
 from omnigraph.compiler.schema.check import check_schema
 from omnigraph.compiler.schema.parse import parse_schema
 from omnigraph.compiler.text import refusal
@@ -40,7 +40,28 @@ def compile_queries(source: Source, catalog: Catalog) -> tuple[CompiledQuery, ..
 
 def compile_query(source: Source, catalog: Catalog, *, name: str | None) -> CompiledQuery:
     """One query of a `.gq` text: the one named, or the only one there is."""
+    return _compile(_select(parse_queries(source), name, source), catalog, source)
+
+
+def compile_read(source: Source, catalog: Catalog, *, name: str | None) -> CompiledQuery:
+    """The same, and it must be a read."""
     query = _select(parse_queries(source), name, source)
+    if not isinstance(query.body, Read):
+        problem = f"`{query.name.text}` contains mutations; a read is needed here"
+        raise refusal(source, "T38", problem, query.name.span, "send it where changes are made")
+    return _compile(query, catalog, source)
+
+
+def compile_mutation(source: Source, catalog: Catalog, *, name: str | None) -> CompiledQuery:
+    """The same, and it must be a mutation."""
+    query = _select(parse_queries(source), name, source)
+    if isinstance(query.body, Read):
+        problem = f"`{query.name.text}` is a read query; a mutation is needed here"
+        raise refusal(source, "T38", problem, query.name.span, "send it where queries are answered")
+    return _compile(query, catalog, source)
+
+
+def _compile(query: QuerySyntax, catalog: Catalog, source: Source) -> CompiledQuery:
     diagnostics = Diagnostics(source)
     compiled = check_query(query, catalog, diagnostics, allow_mixed=False)
     diagnostics.require_clean()
