@@ -57,7 +57,7 @@ def _write_assignments(
         f"{name}: {'null' if type.is_nullable and choices.seldom() else values.write(type)}"
         for name, type in assigned
     ]
-    return f"{{ {', '.join(written)}{choices.one(['', ','])} }}"
+    return f"{{ {choices.one([', ', ' ']).join(written)}{choices.one(['', ','])} }}"
 
 
 def _write_where(choices: Choices, target: NodeType | EdgeType, values: Values) -> str:

@@ -11,7 +11,6 @@ from tests.support.choices import Choices
 
 STRING = PropertyType(Scalar.STRING)
 INTEGER = PropertyType(Scalar.I64)
-COUNT = PropertyType(Scalar.U32)
 
 _COMPARATORS = ("=", "!=", "<", "<=", ">", ">=")
 _PARAMETER_NAMES = ("q", "name_", "limit", "x1", "_p", "contains", "now", "not", "type", "z")
