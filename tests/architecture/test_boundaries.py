@@ -20,6 +20,10 @@ MAY_IMPORT_LARK = frozenset({"omnigraph.compiler.parser_tables"})
 WITHOUT_STORAGE = ("omnigraph.model.", "omnigraph.compiler.", "omnigraph.cli.")
 STORAGE_LIBRARIES = frozenset({"lance", "pyarrow", "pyspark"})
 
+# The tables are read where they are run and written where they are made; nothing else is a file.
+MAY_TOUCH_FILES = frozenset({"omnigraph.compiler.machine", "omnigraph.compiler.parser_tables"})
+FILE_LIBRARIES = frozenset({"io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"})
+
 MAY_READ_THE_ENVIRONMENT = frozenset({"omnigraph.cli.main", "omnigraph.server.app"})
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 
@@ -49,6 +53,18 @@ def test_compiling_needs_no_storage_library() -> None:
     ]
 
     require_none(heavy, rule="compiling starts at once, without Lance, Arrow or Spark")
+
+
+def test_compiling_touches_no_file_but_the_tables() -> None:
+    touching = [
+        f"{module.path}: {library}"
+        for module in product_modules()
+        if module.name.startswith(("omnigraph.model.", "omnigraph.compiler."))
+        if module.name not in MAY_TOUCH_FILES
+        for library in sorted(_imported_libraries(module) & FILE_LIBRARIES)
+    ]
+
+    require_none(touching, rule="the compiler does no I/O; its callers read files")
 
 
 def test_the_environment_is_read_where_the_program_starts() -> None:
