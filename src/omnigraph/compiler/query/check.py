@@ -10,6 +10,7 @@ from omnigraph.compiler.query.clauses import check_clauses
 from omnigraph.compiler.query.lower import lower_clauses
 from omnigraph.compiler.query.mutations import check_mutation, require_one_kind
 from omnigraph.compiler.query.ordering import check_count, check_order
+from omnigraph.compiler.query.parts import warn_about_combinations
 from omnigraph.compiler.query.projections import check_columns
 from omnigraph.compiler.query.scope import NOW_PARAMETER, Scope
 from omnigraph.compiler.query.syntax import ParameterSyntax, QuerySyntax, Read
@@ -67,6 +68,7 @@ def check_query(
 
 def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope: Scope) -> ReadIR:
     clauses = check_clauses(read.clauses, scope)
+    warn_about_combinations(read.clauses, scope)
     columns = check_columns(read, scope)
     limit, offset = (check_count(each, scope) for each in (read.limit, read.offset))
     # Without all columns, aliases would look unknown and rankings unreturned.

@@ -23,6 +23,7 @@ from omnigraph.compiler.ir import (
     OptionalJoin,
     SameEntity,
 )
+from omnigraph.compiler.query.parts import connect
 from omnigraph.compiler.query.resolved import (
     ResolvedBinding,
     ResolvedClause,
@@ -69,7 +70,8 @@ class _Lowering:
     def scan_roots(self) -> None:
         """Scan one variable of each connected part: the first that a binding declares, else the
         source of its first traversal."""
-        parts = _connect(self._traversals)
+        ends = ((walk.source, walk.target) for walk in self._traversals)
+        parts = connect(pair for pair in ends if ANONYMOUS not in pair)
         rooted: set[str] = set()
         declared = [c for c in self._clauses if isinstance(c, ResolvedBinding)]
         for binding in declared:
@@ -224,22 +226,6 @@ class _Waiting:
     def take(self, end: str) -> list[int]:
         """The traversals at an end; the second time there are none."""
         return self._numbers_by_end.pop(end, [])
-
-
-def _connect(traversals: Sequence[ResolvedTraversal]) -> dict[str, str]:
-    """The connected part of each variable, named by one of its variables."""
-    part_by_variable: dict[str, str] = {}
-
-    def find(name: str) -> str:
-        while (above := part_by_variable.setdefault(name, name)) != name:
-            part_by_variable[name] = part_by_variable[above]
-            name = above
-        return name
-
-    for walk in traversals:
-        if ANONYMOUS not in (walk.source, walk.target):
-            part_by_variable[find(walk.source)] = find(walk.target)
-    return {name: find(name) for name in list(part_by_variable)}
 
 
 def _introduced(operators: Sequence[Operator]) -> set[str]:
