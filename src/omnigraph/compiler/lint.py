@@ -21,7 +21,7 @@ from omnigraph.compiler.query.parse import parse_queries
 from omnigraph.compiler.query.syntax import Mutation, QuerySyntax
 from omnigraph.model.catalog import Catalog, NodeType
 from omnigraph.model.errors import CompileError
-from omnigraph.model.source import Severity, Source, render_diagnostic, summarize_diagnostic
+from omnigraph.model.source import Diagnostic, Severity, Source, render_diagnostic
 
 _HARDCODED = "mutation declares no params; its values are fixed in the text"
 
@@ -93,7 +93,7 @@ def lint_queries(source: Source, catalog: Catalog) -> LintReport:
             results.append(_failed(query, diagnostics))
         else:
             valid.append(compiled)
-            results.append(_passed(query, compiled, catalog))
+            results.append(_passed(query, compiled, catalog, source))
     return LintReport(tuple(results), tuple(_find_unset(valid, catalog)))
 
 
@@ -125,12 +125,21 @@ def _failed(query: QuerySyntax, diagnostics: Diagnostics) -> QueryResult:
     return QueryResult(query.name.text, is_mutation, error, (), None)
 
 
-def _passed(query: QuerySyntax, compiled: CompiledQuery, catalog: Catalog) -> QueryResult:
-    warnings = [summarize_diagnostic(each) for each in compiled.warnings]
+def _passed(
+    query: QuerySyntax, compiled: CompiledQuery, catalog: Catalog, source: Source
+) -> QueryResult:
+    warnings = [_describe_warning(each, source) for each in compiled.warnings]
     if compiled.is_mutation and not query.parameters:
         warnings.append(_HARDCODED)
     operation = describe_operation(compiled.ir, catalog)
     return QueryResult(compiled.name, compiled.is_mutation, None, tuple(warnings), operation)
+
+
+def _describe_warning(warning: Diagnostic, source: Source) -> str:
+    """A warning on one line, because a report lists them as texts."""
+    assert warning.span is not None
+    line, _ = source.line_and_column(warning.span.start)
+    return f"line {line}: {warning.message}; {warning.suggestion} [{warning.code}]"
 
 
 def _find_unset(queries: Sequence[CompiledQuery], catalog: Catalog) -> Iterable[Finding]:

@@ -113,6 +113,16 @@ def test_a_mutation_without_parameters_is_a_warning() -> None:
     assert "mutation declares no params" in report.results[0].warnings[0]
 
 
+def test_a_warning_of_a_query_is_one_line_with_its_place_and_advice() -> None:
+    report = lint("query q() {\n match { $p: Pilot $s: Ship } return { $p.handle, $s.reg } }")
+
+    assert report.status == "ok"
+    assert report.results[0].warnings == (
+        "line 2: nothing connects `$s` with `$p`; every combination is returned; "
+        "connect them by an edge or a condition [W3]",
+    )
+
+
 def test_a_mixed_mutation_is_no_business_of_lint() -> None:
     report = lint('query m($r: String) { insert Ship { reg: $r } delete Ship where reg = "S2" }')
 
