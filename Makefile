@@ -24,7 +24,7 @@ setup: .venv/.ready ## Create .venv with the locked versions, make sure of Java 
 .venv/.ready: requirements.lock pyproject.toml hatch_build.py scripts/create-venv scripts/ensure-java $(GRAMMARS)
 	@scripts/create-venv
 	@scripts/ensure-java
-	@$(UV_PIP) sync $(INTO_VENV) --quiet --require-hashes requirements.lock
+	@$(UV_PIP) sync $(INTO_VENV) --quiet --compile-bytecode --require-hashes requirements.lock
 	@$(UV_PIP) install $(INTO_VENV) --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -7,7 +7,12 @@ import pytest
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
 from omnigraph.compiler.text import decode_source
 from omnigraph.errors import CompileError
-from omnigraph.model.limits import DIAGNOSTICS_MAX, NESTING_MAX, SOURCE_CHARACTERS_MAX
+from omnigraph.model.limits import (
+    BLOCK_NESTING_MAX,
+    DIAGNOSTICS_MAX,
+    NESTING_MAX,
+    SOURCE_CHARACTERS_MAX,
+)
 from omnigraph.model.source import Source
 from tests.support.promises import compile_or_refuse, limited_time
 
@@ -157,19 +162,24 @@ def test_brackets_that_were_never_opened_are_refused(compile: Compile, closing: 
 
 
 @pytest.mark.parametrize(
-    ("opening", "closing"),
-    [("not { $p knows $f ", "}"), ("optional { $p knows $f ", "}"), ("( $p.age = 1 or ", ")")],
+    ("opening", "closing", "limit"),
+    [
+        ("not { $p knows $f ", "}", BLOCK_NESTING_MAX),
+        ("optional { $p knows $f ", "}", BLOCK_NESTING_MAX),
+        ("( $p.age = 1 or ", ")", NESTING_MAX - 2),
+    ],
     ids=["not", "optional", "parentheses"],
 )
-def test_blocks_nest_down_to_the_limit_and_no_deeper(opening: str, closing: str) -> None:
-    within, beyond = (
-        read(f"{opening * depth} $p.age = 2 {closing * depth}")
-        for depth in (NESTING_MAX - 2, 10_000)
-    )
+def test_blocks_nest_down_to_the_limit_and_no_deeper(
+    opening: str, closing: str, limit: int
+) -> None:
+    def nested(depth: int) -> str:
+        return read(f"{opening * depth} $p.age = 2 {closing * depth}")
 
-    as_queries(within)
+    as_queries(nested(limit))
 
-    assert codes(refuse(as_queries, beyond)) == {"P4"}
+    assert codes(refuse(as_queries, nested(limit + 1))) == {"P4"}
+    assert codes(refuse(as_queries, nested(10_000))) == {"P4"}
 
 
 @pytest.mark.parametrize("function", ["count", "rrf", "date", "f"])

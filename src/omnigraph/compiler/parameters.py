@@ -51,7 +51,7 @@ def convert_parameters(
 
 
 def _require_declared(declared: Sequence[Parameter], given: Mapping[object, object]) -> None:
-    names = [each.name for each in declared]
+    names = {each.name for each in declared}
     for name in given:
         if name not in names:
             advice = advise_name(str(name), names) or "the query declares none"

@@ -21,7 +21,7 @@ _SHAPE = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-_UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
+_UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _INTEGER_DIGITS_MAX = 20
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)

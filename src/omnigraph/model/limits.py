@@ -9,6 +9,9 @@ SOURCE_CHARACTERS_MAX = 2 * 1024 * 1024
 NESTING_MAX = 100
 """Deepest bracket nesting: people stop at five, and the compiler recurses."""
 
+BLOCK_NESTING_MAX = 16
+"""Deepest nesting of `not` and `optional` blocks: each level is looked through by those around."""
+
 NAME_CHARACTERS_MAX = 255
 """Longest name of anything: names become columns and are hashed with each property."""
 

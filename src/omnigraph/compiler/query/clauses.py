@@ -47,17 +47,18 @@ from omnigraph.compiler.query.syntax import (
     Variable,
     binding_variables,
     direct_variables,
-    variables_in,
 )
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.limits import BLOCK_NESTING_MAX
 from omnigraph.model.source import Span
 from omnigraph.model.types import are_comparable
 
 
 def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
     """The clauses of one block, resolved; their variables are added to the scope."""
-    names = (name for clause in clauses for name in binding_variables(clause))
-    scope.announced.update(dict.fromkeys(names))
+    for clause in clauses:
+        scope.announced.update(dict.fromkeys(binding_variables(clause)))
+        scope.mentioned.update(dict.fromkeys(direct_variables(clause)))
     resolved = (_check_clause(clause, scope) for clause in clauses)
     return tuple(clause for clause in resolved if clause is not None)
 
@@ -98,11 +99,15 @@ def _check_block(
             scope.broken |= direct
         return None
     inner = scope.enter()
+    if inner.depth > BLOCK_NESTING_MAX:
+        problem = f"blocks are nested more than {BLOCK_NESTING_MAX} deep"
+        scope.diagnostics.error("P4", problem, block.span, "ask in several queries")
+        return None
     clauses = check_clauses(block.clauses, inner)
-    mentioned = dict.fromkeys(variables_in(block.clauses))
-    outer = tuple(name for name in mentioned if name in scope.variables)
+    scope.mentioned |= inner.mentioned
+    outer = tuple(name for name in inner.mentioned if name in scope.variables)
     if isinstance(block, Negation):
-        scope.hide(dict.fromkeys(mentioned, block.span))
+        scope.hide(dict.fromkeys(inner.mentioned, block.span))
         return ResolvedNegation(outer, clauses)
     for name, bound in inner.variables.maps[0].items():
         scope.bind_optional(name, bound.type)

@@ -46,6 +46,8 @@ class Scope:
     """What a `not` block of this very clause list used for itself, and where that block stands."""
     announced: ChainMap[str, None] = field(default_factory=ChainMap)
     """What some clause in reach binds, perhaps one that is still to come."""
+    mentioned: dict[str, None] = field(default_factory=dict)
+    """What the clauses of this list mention, those of inner blocks included, in that order."""
     broken: set[str] = field(default_factory=set)
     """What a refused clause or parameter would have meant; what follows from it is no fault."""
 
@@ -55,9 +57,15 @@ class Scope:
             self,
             variables=self.variables.new_child(),
             announced=self.announced.new_child(),
+            mentioned={},
             optional_here=set(),
             hidden={},
         )
+
+    @property
+    def depth(self) -> int:
+        """How many blocks stand around."""
+        return len(self.variables.maps) - 1
 
     def is_bound(self, name: str) -> bool:
         """Whether an earlier clause binds a variable, or would have."""
