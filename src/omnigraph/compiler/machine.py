@@ -139,17 +139,13 @@ class Machine:
             scan = self._scan_for(frozenset(self._tables.actions[states[-1]]))
             self._scan_by_state[states[-1]] = scan
         found = scan(text, position)
-        if found is None:
-            return self._any_token(text, position)
-        kind = found.lastgroup
-        assert kind is not None
-        return Token(kind, found[kind], *found.span(kind))
+        return self._any_token(text, position) if found is None else _token_of(found)
 
     def _any_token(self, text: str, position: int) -> Token:
         """Whatever stands here, although it cannot: a terminal of another state, or a character."""
         found = self._scan_for(frozenset(self._tables.terminals))(text, position)
-        if found is not None and found.lastgroup is not None:
-            return Token(found.lastgroup, found[found.lastgroup], *found.span(found.lastgroup))
+        if found is not None:
+            return _token_of(found)
         skipped = re.compile(self._tables.ignored).match(text, position)
         start = position if skipped is None else skipped.end()
         return Token("", text[start : start + 1], start, start + 1)
@@ -185,6 +181,14 @@ class Machine:
             if states[-1] == self._tables.end and terminal == END:
                 return True
         return False
+
+
+def _token_of(found: re.Match[str]) -> Token:
+    """The terminal whose group matched; patterns have no groups but those of the terminals."""
+    kind, number = found.lastgroup, found.lastindex
+    assert kind is not None
+    assert number is not None
+    return Token(kind, found[number], *found.span(number))
 
 
 def _make(production: Production, values: Sequence[object], builder: object) -> object:

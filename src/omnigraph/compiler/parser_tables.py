@@ -6,6 +6,8 @@ which lark 1.3 keeps a finished parser, which a test of the machine against lark
 
 from __future__ import annotations
 
+import re
+
 from lark import Lark
 from lark.grammar import Rule, Symbol, Terminal
 from lark.lexer import PatternStr, TerminalDef
@@ -70,6 +72,9 @@ def _order_terminals(parser: Lark) -> dict[str, str]:
 
 
 def _require_distinct(terminals: list[TerminalDef]) -> None:
+    # The machine tells terminals apart by the group that matched.
+    patterns = [re.compile(each.pattern.to_regexp()) for each in terminals]
+    assert not any(pattern.groups for pattern in patterns), "write groups as (?:…)"
     # Lark would read such a sign as the word it spells; the machine would not.
     signs = [each for each in terminals if isinstance(each.pattern, PatternStr)]
     assert all(not each.pattern.value.isalnum() for each in signs), "write words as patterns"
