@@ -36,14 +36,18 @@ class Diagnostics:
         self, code: str, message: str, span: Span, name: str, candidates: Iterable[str]
     ) -> None:
         """Report a name that means nothing, with the near one or the names there are."""
-        # A search per fault is affordable only while the fault is going to be shown.
-        advice = advise_name(name, candidates) if self.error_count < DIAGNOSTICS_MAX else None
+        advice = None if self.is_full else advise_name(name, candidates)
         self.error(code, message, span, advice)
 
     def warn(self, code: str, message: str, span: Span, advice: str) -> None:
         """Report something legal that is probably not what the writer meant."""
         if len(self._warnings) < DIAGNOSTICS_MAX:
             self._warnings.append(Diagnostic(code, message, Severity.WARNING, span, advice))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further error would not be shown, so that no advice need be searched for it."""
+        return self.error_count >= DIAGNOSTICS_MAX
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:

@@ -6,7 +6,6 @@ declared. Anything else is an `InvalidValueError` that names the parameter.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
@@ -16,7 +15,7 @@ from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Parameter, Value
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.temporal import parse_datetime
-from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector
+from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector, fits_f32
 
 _INTEGER_DIGITS_MAX = 20
 _SAFE_INTEGER_MAX = 2**53 - 1
@@ -165,10 +164,10 @@ def _read_float(value: object, scalar: Scalar) -> float:
         raise ValueError(f"a number is needed, not {_name_of(value)}")
     try:
         number = float(value)
-        if scalar is Scalar.F32:
-            struct.pack("<f", number)
     except OverflowError as error:
         raise ValueError(f"the number is too large for {scalar}") from error
+    if scalar is Scalar.F32 and not fits_f32(number):
+        raise ValueError(f"the number is too large for {scalar}")
     return number
 
 

@@ -176,6 +176,10 @@ class Catalog:
         """The edge type a query means: by exact name, else whatever the case of its letters."""
         return self.edges.get(spelling) or self.edge_by_folded_name.get(fold_edge_name(spelling))
 
+    def implementers(self, interface: str) -> list[str]:
+        """The node types that implement an interface, by name."""
+        return [node.name for node in self.nodes.values() if interface in node.implements]
+
     def incident_edges(self, node_type: str) -> Iterator[EdgeType]:
         """The edge types that start or end at a node type, by name."""
         return (e for e in self.edges.values() if node_type in (e.source, e.target))

@@ -5,6 +5,7 @@ Knows nothing of Arrow, Lance or text beyond the spelling of a type.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -110,6 +111,16 @@ I64 = PropertyType(Scalar.I64)
 F64 = PropertyType(Scalar.F64)
 DATE = PropertyType(Scalar.DATE)
 DATETIME = PropertyType(Scalar.DATETIME)
+
+
+def fits_f32(number: float) -> bool:
+    """Whether a number is in the range of `F32`; one that is not would become infinite."""
+    try:
+        # Without a byte order Python casts as C does, and never overflows.
+        struct.pack("<f", number)
+    except OverflowError:
+        return False
+    return True
 
 
 def are_comparable(one: PropertyType, other: PropertyType) -> bool:

@@ -136,7 +136,7 @@ def _find_node_type(name: Name, scope: Scope) -> NodeType | None:
         return found
     if name.text in catalog.interfaces:
         problem = f"`{name.text}` is an interface and has no nodes of its own"
-        implementers = [n.name for n in catalog.nodes.values() if name.text in n.implements]
+        implementers = catalog.implementers(name.text)
         advice = f"ask for {', '.join(implementers)}" if implementers else None
         scope.diagnostics.error("T1", problem, name.span, advice)
     elif name.text in catalog.edges:

@@ -29,7 +29,7 @@ from omnigraph.compiler.query.operands import (
     type_of,
 )
 from omnigraph.compiler.query.scope import Scope
-from omnigraph.compiler.query.search import TEXT_FUNCTIONS, check_text_match
+from omnigraph.compiler.query.search import RANKINGS, TEXT_FUNCTIONS, check_text_match
 from omnigraph.compiler.query.syntax import BooleanOperator, Call, Expression, Junction, Literal
 from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType, are_comparable
@@ -69,7 +69,7 @@ def check_condition(written: syntax.Condition, scope: Scope, sides: Sides) -> Co
 def _check_call(call: Call, scope: Scope) -> Condition | None:
     if call.function.text in TEXT_FUNCTIONS:
         return check_text_match(call, scope, is_negated=False)
-    if call.function.text in {"bm25", "nearest", "rrf"}:
+    if call.function.text in RANKINGS:
         problem = f"{call.function.text}() ranks rows; it is no condition"
         scope.diagnostics.error("T7", problem, call.span, "write it in `order { … }`")
     else:

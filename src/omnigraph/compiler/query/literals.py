@@ -6,7 +6,6 @@ Everything that a text and a schema decide alone is decided here, before any row
 from __future__ import annotations
 
 import re
-import struct
 from datetime import date, datetime
 
 from omnigraph.compiler.diagnostics import Diagnostics
@@ -28,6 +27,7 @@ from omnigraph.model.types import (
     PropertyType,
     Scalar,
     Vector,
+    fits_f32,
 )
 
 TEMPORAL_FUNCTIONS = frozenset({"date", "datetime"})
@@ -125,12 +125,8 @@ def _vector_misfit(value: Value, vector: Vector) -> str | None:
 
 
 def _float_misfit(value: Value, element: Scalar | Vector) -> str | None:
-    if element is not Scalar.F32:
-        return None
-    try:
-        # Without a byte order Python casts as C does, and what is too large becomes infinity.
-        struct.pack("<f", value)
-    except OverflowError:
+    assert isinstance(value, int | float)
+    if element is Scalar.F32 and not fits_f32(value):
         return f"{value} is too large for {element}"
     return None
 

@@ -72,7 +72,7 @@ def _find_type(name: Name, scope: Scope) -> NodeType | EdgeType | None:
     found = catalog.nodes.get(name.text) or catalog.edges.get(name.text)
     if found is None and name.text in catalog.interfaces:
         problem = f"`{name.text}` is an interface and has no nodes of its own"
-        implementers = [n.name for n in catalog.nodes.values() if name.text in n.implements]
+        implementers = catalog.implementers(name.text)
         advice = f"name a node type: {', '.join(implementers)}" if implementers else None
         scope.diagnostics.error("T10", problem, name.span, advice)
     elif found is None:

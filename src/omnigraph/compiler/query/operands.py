@@ -34,7 +34,6 @@ from omnigraph.compiler.query.syntax import (
     Variable,
 )
 from omnigraph.model.catalog import EdgeType
-from omnigraph.model.limits import DIAGNOSTICS_MAX
 from omnigraph.model.names import find_near_name
 from omnigraph.model.types import DATETIME, STRING, PropertyType
 
@@ -220,8 +219,7 @@ def advise_bare_word(word: Name, scope: Scope) -> str | None:
     """What was meant by a word without a dollar, if something in reach is called so."""
     if word.text in scope.variables or word.text in scope.parameters:
         return f"variables start with a dollar: `${word.text}`"
-    # A search per fault is affordable only while the fault is going to be shown.
-    if scope.diagnostics.error_count >= DIAGNOSTICS_MAX:
+    if scope.diagnostics.is_full:
         return None
     for name, bound in scope.variables.items():
         if word.text in bound.type.properties:

@@ -14,7 +14,6 @@ from itertools import chain
 from omnigraph.compiler.diagnostics import Diagnostics, advise_name
 from omnigraph.compiler.query.syntax import Variable
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.limits import DIAGNOSTICS_MAX
 from omnigraph.model.names import find_near_name
 from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType
@@ -127,8 +126,7 @@ class Scope:
 
     def advise_near(self, name: str, candidates: Iterable[str], *, is_value: bool) -> str | None:
         """The variable that was meant; else, where a value is needed, how to declare it."""
-        # A search per fault is affordable only while the fault is going to be shown.
-        if self.diagnostics.error_count >= DIAGNOSTICS_MAX:
+        if self.diagnostics.is_full:
             return None
         names = [f"${each}" for each in candidates]
         if is_value and find_near_name(f"${name}", names) is None:
