@@ -16,7 +16,7 @@ from tests.support.queries import (
     query,
     read_schema,
     refused,
-    require_outcome,
+    require_outcomes,
 )
 from tests.support.schemas import CREW
 from tests.support.schemas import compile_text as compile_schema_text
@@ -151,8 +151,7 @@ EXTENSIONS = [
 
 @pytest.mark.parametrize("each", READING + EXTENSIONS, ids=number_of)
 def test_a_text_is_read_as_the_language_says(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 def test_a_query_that_the_text_does_not_hold_is_not_found() -> None:  # K08

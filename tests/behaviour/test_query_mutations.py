@@ -15,6 +15,7 @@ from tests.support.queries import (
     read_schema,
     refused,
     require_outcome,
+    require_outcomes,
 )
 
 CREW = read_schema("crew")
@@ -304,14 +305,12 @@ CONSTRAINTS = [
 
 @pytest.mark.parametrize("each", MUTATIONS, ids=number_of)
 def test_a_mutation_names_what_it_writes_or_is_refused(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 @pytest.mark.parametrize("each", CONSTRAINTS, ids=number_of)
 def test_only_what_no_row_can_change_is_refused_before_writing(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 def test_a_query_knows_whether_it_reads_or_writes() -> None:

@@ -10,7 +10,7 @@ from tests.support.queries import (
     query,
     read_schema,
     refused,
-    require_outcome,
+    require_outcomes,
 )
 
 CREW = read_schema("crew")
@@ -388,17 +388,14 @@ NEGATIONS = [
 
 @pytest.mark.parametrize("each", BINDINGS_AND_FILTERS, ids=number_of)
 def test_a_binding_or_filter_is_typed_or_refused(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 @pytest.mark.parametrize("each", TRAVERSALS, ids=number_of)
 def test_a_traversal_gets_its_direction_or_is_refused(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 @pytest.mark.parametrize("each", NEGATIONS, ids=number_of)
 def test_a_negation_is_correlated_or_refused(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)

@@ -10,7 +10,7 @@ from tests.support.queries import (
     query,
     read_schema,
     refused,
-    require_outcome,
+    require_outcomes,
 )
 
 CREW = read_schema("crew")
@@ -314,17 +314,14 @@ SEARCHES = [
 
 @pytest.mark.parametrize("each", ORDER_AND_AGGREGATES, ids=number_of)
 def test_rows_are_ordered_and_grouped_by_what_is_returned(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 @pytest.mark.parametrize("each", COLUMNS, ids=number_of)
 def test_a_column_has_a_name_and_a_type_before_any_row_is_read(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)
 
 
 @pytest.mark.parametrize("each", SEARCHES, ids=number_of)
 def test_a_search_is_typed_or_refused(each: Case) -> None:
-    for text, expected in each.outcomes:
-        require_outcome(each.schema, text, expected)
+    require_outcomes(each)

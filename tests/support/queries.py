@@ -78,6 +78,12 @@ def compile_text(schema: str, text: str) -> CompiledQuery:
     return compile_query(Source("case.gq", text), _compile_schema(schema), name=None)
 
 
+def require_outcomes(each: Case) -> None:
+    """Fail unless every text of a case has its outcome."""
+    for text, expected in each.outcomes:
+        require_outcome(each.schema, text, expected)
+
+
 def require_outcome(schema: str, text: str, expected: Compiles | Refused) -> None:
     """Fail unless a query becomes what is expected of it."""
     match expected:
