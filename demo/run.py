@@ -1,8 +1,14 @@
 """`make demo`: what OmniGraph does so far, shown on a small team and on generated sources."""
 
+import sys
 from pathlib import Path
 from time import perf_counter
 
+# A script finds only its own directory.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from demo.graph import show_graph
+from demo.telling import read, say, title
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
 from omnigraph.compiler.ir_text import render_ir
 from omnigraph.compiler.lint import lint_queries
@@ -14,7 +20,6 @@ from omnigraph.errors import CompileError, InvalidValueError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source
 
-TEAM = Path(__file__).parent / "team"
 GENERATED_TYPES = 200
 GENERATED_QUERIES = 400
 
@@ -27,6 +32,7 @@ def main() -> None:
     show_plan_of_a_query(catalog)
     show_parameters(catalog)
     show_migration(catalog)
+    show_graph()
     show_generated()
 
 
@@ -88,7 +94,7 @@ def show_migration(catalog: Catalog) -> None:
 
 
 def show_generated() -> None:
-    title(f"7. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
+    title(f"12. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
     started = perf_counter()
     catalog = compile_schema(Source("generated.pg", generated_schema()))
     say(f"The schema compiled in {(perf_counter() - started) * 1000:.0f} ms.")
@@ -121,18 +127,6 @@ def generated_queries() -> str:
         }}"""
         for n in range(GENERATED_QUERIES)
     )
-
-
-def read(name: str) -> Source:
-    return Source(name, (TEAM / name).read_text(encoding="utf-8"))
-
-
-def title(text: str) -> None:
-    print(f"\n{text}\n{'-' * len(text)}")
-
-
-def say(text: str) -> None:
-    print(f"  {text}")
 
 
 if __name__ == "__main__":

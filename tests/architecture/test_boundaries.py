@@ -4,7 +4,11 @@ The layers themselves are the import-linter contract in pyproject.toml.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from lance import LanceDataset, LanceFragment, MergeInsertBuilder
+from lance.dataset import Branches, DatasetOptimizer, Tags
+from lance.optimize import Compaction
 
 from tests.support.source_tree import (
     Module,
@@ -30,12 +34,77 @@ ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 # What users, the build hook or the engine to come import, and nothing of ours does yet.
 PUBLIC_MODULES = frozenset(
     {
+        "omnigraph.api",
         "omnigraph.errors",
         "omnigraph.compiler.ir_text",
-        "omnigraph.compiler.parameters",
         "omnigraph.compiler.parser_tables",
     }
 )
+
+# These modules hold open tables; any other may name what stands in a port, and opens nothing.
+HOLDS_TABLES = "omnigraph.storage.lance_"
+NAMED_IN_PORTS = frozenset({"Transaction"})
+
+# Of everything that can be done with a table, what we do. Whatever else there is in pylance, or
+# comes with its next version, may commit on its own, and is refused until it is looked at.
+TABLE_MEMBERS = frozenset(
+    name
+    for holder in (
+        LanceDataset,
+        LanceFragment,
+        MergeInsertBuilder,
+        DatasetOptimizer,
+        Branches,
+        Tags,
+        Compaction,
+    )
+    for name in dir(holder)
+    if not name.startswith("_")
+)
+MAKES_NO_VERSION = frozenset(
+    {
+        "branches",
+        "checkout_latest",
+        "count_rows",
+        "create_index_uncommitted",
+        "data_files",
+        "delete_rows",
+        "deletion_file",
+        "describe_indices",
+        "filter",
+        "fragment_id",
+        "get_fragment",
+        "get_fragments",
+        "get_version",
+        "join",
+        "list",
+        "merge_existing_index_segments",
+        "metadata",
+        "physical_rows",
+        "read_transaction",
+        "scanner",
+        "schema",
+        "session",
+        "slice",
+        "take",
+        "to_batches",
+        "to_table",
+        "uri",
+        "version",
+    }
+)
+MAKES_A_VERSION: Mapping[str, frozenset[str]] = {
+    "omnigraph.storage.lance_commits": frozenset(
+        {
+            "commit",
+            "execute",
+            "plan",
+        }
+    ),
+    "omnigraph.storage.lance_branches": frozenset({"create_branch", "delete", "drop"}),
+}
+LANCE_FUNCTIONS = frozenset({"blob_field", "dataset", "write_fragments"})
+WAYS_AROUND = frozenset({"eval", "exec", "getattr", "vars", "__import__", "import_module"})
 
 
 def test_lark_is_needed_only_to_build_the_package() -> None:
@@ -107,6 +176,96 @@ def test_every_module_is_used_by_another() -> None:
     ]
 
     require_none(unused, rule="a module that nothing imports is dead or belongs to the tests")
+
+
+def test_only_the_table_store_knows_lance() -> None:
+    knowing = [
+        f"{module.path}: {name}"
+        for module in product_modules()
+        if not module.name.startswith(HOLDS_TABLES)
+        for name in _names_of_lance(module)
+        if not (module.name == "omnigraph.storage.ports" and name in NAMED_IN_PORTS)
+    ]
+
+    require_none(knowing, rule="Lance is behind the ports; nothing above opens a table")
+
+
+def test_a_version_is_made_in_one_place_only() -> None:
+    making = [
+        f"{module.place(node)}: {node.attr}"
+        for module in _modules_with_tables()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr in TABLE_MEMBERS
+        if node.attr not in MAKES_NO_VERSION | MAKES_A_VERSION.get(module.name, frozenset())
+    ]
+
+    require_none(making, rule="nothing is committed inline: writes are staged and applied")
+
+
+def test_what_is_said_to_make_versions_is_used() -> None:
+    used = {
+        (module.name, node.attr)
+        for module in _modules_with_tables()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+    }
+    listed = {(module, name) for module, names in MAKES_A_VERSION.items() for name in names}
+
+    require_none(map(str, listed - used), rule="an exception that nothing needs is taken back")
+
+
+def test_no_function_of_lance_writes_a_table_whole() -> None:
+    whole = [
+        f"{module.path}: {name}"
+        for module in _modules_with_tables()
+        for name in _names_of_lance(module)
+        if name[0].islower() and name not in LANCE_FUNCTIONS
+    ]
+
+    require_none(whole, rule="of Lance's functions only those are used that commit nothing")
+
+
+def test_lance_is_not_reached_by_a_name_made_at_run_time() -> None:
+    around = [
+        module.place(node)
+        for module in _modules_with_tables()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        if (node.id if isinstance(node, ast.Name) else node.attr) in WAYS_AROUND
+    ]
+    spelled = [
+        f"{module.path}: {name}"
+        for module in product_modules()
+        for name in _names_in_strings(module)
+        if name == "lance" or name.startswith("lance.")
+    ]
+
+    require_none([*around, *spelled], rule="what is done with tables can be read off the source")
+
+
+def _modules_with_tables() -> tuple[Module, ...]:
+    found = tuple(module for module in product_modules() if module.name.startswith(HOLDS_TABLES))
+    assert found, "the table store is somewhere else now"
+    return found
+
+
+def _names_of_lance(module: Module) -> Iterator[str]:
+    """What a module takes from Lance, by import or by `lance.name`."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Import(names=aliases):
+                for alias in aliases:
+                    if alias.name.partition(".")[0] == "lance":
+                        # As `lance` only: under another name its functions would not be seen.
+                        yield "Lance" if alias.name == "lance" and not alias.asname else "renamed"
+            case ast.ImportFrom(module=origin, names=aliases, level=0) if (
+                origin and origin.partition(".")[0] == "lance"
+            ):
+                yield from (alias.name for alias in aliases)
+            case ast.Attribute(value=ast.Name(id="lance"), attr=name):
+                yield name
+            case _:
+                pass
 
 
 def _imported_libraries(module: Module) -> frozenset[str]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import PurePosixPath
+from typing import TypeGuard
 
 from tests.support.source_tree import ROOT, product_modules, read_document, require_none, text_files
 
@@ -105,6 +106,12 @@ def _names_defined_in(path: str) -> frozenset[str]:
     if not (ROOT / path).is_file():
         return frozenset()
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return frozenset(
+    # A state machine's test is the name that its test case is given.
+    given = {name.id for node in tree.body for name in ast.walk(node) if _is_given(name)}
+    return frozenset(given) | {
         node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    )
+    }
+
+
+def _is_given(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)

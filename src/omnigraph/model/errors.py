@@ -3,21 +3,42 @@
 ::
 
     GraphError                     .code .outcome
-    └── RequestError               UNCHANGED: the request must change
-        ├── CompileError             .diagnostics .source
-        ├── InvalidValueError        .type .value
-        ├── NotFoundError            .kind .name
-        └── UnreadableError          .path .reason
+    ├── RequestError               UNCHANGED: the request must change
+    │   ├── CompileError             .diagnostics .source
+    │   ├── InvalidNameError         .kind .name
+    │   ├── InvalidValueError        .subject .type .value
+    │   ├── LimitExceededError       .resource .limit .found
+    │   ├── ForbiddenError           .actor .action
+    │   ├── NotFoundError            .kind .name
+    │   ├── AlreadyExistsError       .kind .name
+    │   ├── UnreadableError          .path .reason
+    │   ├── IntegrityError           .violations .count
+    │   ├── KeyConflictError         .type .id
+    │   ├── MergeConflictError       .conflicts
+    │   └── UnsupportedChangeError   .steps
+    ├── MovedError                 MOVED: the graph moved first; nothing was written
+    │   ├── ExpectedVersionMismatchError  .table_key .expected .actual
+    │   ├── ReadSetChangedError      .member .expected .actual
+    │   ├── SchemaChangedError       .reason
+    │   ├── DriftError               .type .expected .actual
+    │   └── PreconditionFailedError  .expected .actual
+    ├── UncertainError             UNCERTAIN: something may have been written; recover first
+    │   ├── RecoveryRequiredError    .operation_id
+    │   └── UnexpectedBaseError      .table .expected .found
+    ├── UnavailableError           UNCHANGED: the storage did not answer
+    └── CorruptError               BROKEN: what is stored breaks a rule; stop
 
 Callers decide by type, `code` and `outcome`, never by the text of a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from omnigraph.model.limits import VIOLATIONS_SHOWN_MAX
 from omnigraph.model.source import Diagnostic, Source, render_diagnostic
 
 
@@ -28,6 +49,31 @@ class Outcome(StrEnum):
     MOVED = "moved"
     UNCERTAIN = "uncertain"
     BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One row that breaks one rule about data; `property` is None where a rule spans several."""
+
+    type: str
+    id: str
+    rule: str
+    property: str | None
+    value: object
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """One row that both sides of a merge changed, with its three images (None: absent)."""
+
+    type: str
+    id: str
+    kind: str
+    message: str
+    base: Mapping[str, object] | None
+    source: Mapping[str, object] | None
+    target: Mapping[str, object] | None
 
 
 class GraphError(Exception):
@@ -51,6 +97,14 @@ class CompileError(RequestError):
         super().__init__("\n".join(render_diagnostic(each, source) for each in diagnostics))
         self.diagnostics = tuple(diagnostics)
         self.source = source
+
+
+class InvalidNameError(RequestError):
+    """A name that the rule for its kind does not allow."""
+
+    def __init__(self, *, kind: str, name: str, rule: str) -> None:
+        super().__init__(f"{name!r} is no {kind} name: {rule}")
+        self.kind, self.name = kind, name
 
 
 class InvalidValueError(RequestError):
@@ -77,3 +131,185 @@ class UnreadableError(RequestError):
     def __init__(self, *, path: str, reason: str) -> None:
         super().__init__(f"cannot read '{path}': {reason}")
         self.path, self.reason = path, reason
+
+
+class LimitExceededError(RequestError):
+    """The request is larger than a bound allows."""
+
+    code = "resource_limit"
+
+    def __init__(self, *, resource: str, limit: int, found: int) -> None:
+        super().__init__(f"{resource} is {found:,}; at most {limit:,} is allowed")
+        self.resource, self.limit, self.found = resource, limit, found
+
+
+class ForbiddenError(RequestError):
+    """The actor may not do this; policy or the way the graph was opened says so."""
+
+    code = "forbidden"
+
+    def __init__(self, *, actor: str | None, action: str, reason: str) -> None:
+        super().__init__(f"{actor or 'this caller'} may not {action}: {reason}")
+        self.actor, self.action = actor, action
+
+
+class AlreadyExistsError(RequestError):
+    """Something that the request would create is already there."""
+
+    code = "conflict"
+
+    def __init__(self, *, kind: str, name: str, advice: str) -> None:
+        super().__init__(f"{kind} '{name}' already exists{advice and f'; {advice}'}")
+        self.kind, self.name = kind, name
+
+
+class IntegrityError(RequestError):
+    """Rows of the request break rules of the schema; `violations` holds them, up to a bound.
+
+    `count` is how many there are in all.
+    """
+
+    def __init__(self, *, violations: Sequence[Violation], count: int) -> None:
+        shown = [each.message for each in violations[:VIOLATIONS_SHOWN_MAX]]
+        if count > len(shown):
+            shown.append(f"and {count - len(shown)} more")
+        super().__init__("; ".join(shown) + "; the graph is unchanged")
+        self.violations, self.count = tuple(violations), count
+
+
+class KeyConflictError(RequestError):
+    """An append names an id that is already there."""
+
+    code = "key_conflict"
+
+    def __init__(self, *, type: str, id: str) -> None:
+        super().__init__(f"{type} '{id}' already exists; to replace it, load with mode \"merge\"")
+        self.type, self.id = type, id
+
+
+class MergeConflictError(RequestError):
+    """Both sides of a merge changed the same rows; a person decides."""
+
+    code = "conflict"
+
+    def __init__(self, *, conflicts: Sequence[Conflict]) -> None:
+        shown = [each.message for each in conflicts[:VIOLATIONS_SHOWN_MAX]]
+        if len(conflicts) > len(shown):
+            shown.append(f"and {len(conflicts) - len(shown)} more")
+        super().__init__("; ".join(shown) + "; the target branch is unchanged")
+        self.conflicts = tuple(conflicts)
+
+
+class UnsupportedChangeError(RequestError):
+    """A schema cannot be applied because some of its changes are not supported."""
+
+    def __init__(self, *, steps: Sequence[Mapping[str, object]], reasons: Sequence[str]) -> None:
+        super().__init__("; ".join(reasons) + "; the schema is unchanged")
+        self.steps = tuple(steps)
+
+
+class MovedError(GraphError):
+    """Somebody else was first. Nothing was written; prepare again and retry."""
+
+    code = "conflict"
+    outcome = Outcome.MOVED
+
+
+class ExpectedVersionMismatchError(MovedError):
+    """A type that the write changes has moved since the write was prepared."""
+
+    def __init__(self, *, table_key: str, expected: int, actual: int) -> None:
+        super().__init__(
+            f"stale view of '{table_key}': prepared at version {expected}, now at {actual}; "
+            "nothing was written; refresh and retry"
+        )
+        self.table_key, self.expected, self.actual = table_key, expected, actual
+
+
+class ReadSetChangedError(MovedError):
+    """Something that the write relied on has changed since the write was prepared."""
+
+    def __init__(self, *, member: str, expected: str, actual: str) -> None:
+        super().__init__(
+            f"{member} moved from {expected} to {actual}; nothing was written; refresh and retry"
+        )
+        self.member, self.expected, self.actual = member, expected, actual
+
+
+class SchemaChangedError(MovedError):
+    """The stored schema is not the one this graph was opened with."""
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"{reason}; nothing was written")
+        self.reason = reason
+
+
+class DriftError(MovedError):
+    """A type's table is ahead of what the graph's history names, and no write explains it."""
+
+    def __init__(self, *, type: str, expected: int, actual: int, advice: str) -> None:
+        super().__init__(
+            f"the table of {type} is at version {actual}, but history names {expected}: "
+            f"something outside OmniGraph wrote to it; nothing was written; {advice}"
+        )
+        self.type, self.expected, self.actual = type, expected, actual
+
+
+class PreconditionFailedError(MovedError):
+    """The branch is not at the commit that the caller named."""
+
+    code = "precondition_failed"
+
+    def __init__(self, *, expected: str, actual: str) -> None:
+        super().__init__(
+            f"the branch is at commit {actual}, not at {expected}; nothing was written"
+        )
+        self.expected, self.actual = expected, actual
+
+
+class UncertainError(GraphError):
+    """Something may have been written. Recover first; a retry could write it twice."""
+
+    code = "recovery_required"
+    outcome = Outcome.UNCERTAIN
+
+
+class RecoveryRequiredError(UncertainError):
+    """A write stopped between its first durable effect and its publish."""
+
+    def __init__(self, *, operation_id: str) -> None:
+        super().__init__(
+            f"write {operation_id} stopped half-way; readers see none of it; "
+            "the next write or `open` finishes or undoes it"
+        )
+        self.operation_id = operation_id
+
+
+class UnexpectedBaseError(UncertainError):
+    """A staged write landed on a version that it was not prepared for."""
+
+    def __init__(self, *, table: str, expected: int, found: int) -> None:
+        super().__init__(f"a write to '{table}' landed at version {found}, not at {expected}")
+        self.table, self.expected, self.found = table, expected, found
+
+
+class UnavailableError(GraphError):
+    """The storage did not answer, or refused: disk full, no permission, no network."""
+
+    code = "unavailable"
+    outcome = Outcome.UNCHANGED
+
+    def __init__(self, *, action: str, reason: str) -> None:
+        super().__init__(f"cannot {action}: {reason}")
+        self.action, self.reason = action, reason
+
+
+class CorruptError(GraphError):
+    """What is stored breaks a rule that every write keeps. Stop, and do not write."""
+
+    code = "internal"
+    outcome = Outcome.BROKEN
+
+    def __init__(self, *, subject: str, problem: str) -> None:
+        super().__init__(f"{subject}: {problem}")
+        self.subject, self.problem = subject, problem

@@ -12,6 +12,9 @@ NESTING_MAX = 100
 BLOCK_NESTING_MAX = 16
 """Deepest nesting of `not` and `optional` blocks: each level is looked through by those around."""
 
+CONDITION_NESTING_MAX = 12
+"""Deepest nesting of `or` inside `and` of a condition: Lance reads fourteen levels of brackets."""
+
 NAME_CHARACTERS_MAX = 255
 """Longest name of anything: names become columns and are hashed with each property."""
 
@@ -35,3 +38,84 @@ PATTERN_REPETITION_MAX = 1_000
 
 PATTERN_CHARACTERS_MAX = 1_000
 """Longest `@check` pattern: people stop at a hundred, and every write compiles it."""
+
+VIOLATIONS_MAX = 100
+"""Most violations that one refused write carries: a pattern, not a whole file."""
+
+VIOLATIONS_SHOWN_MAX = 5
+"""Most violations or conflicts spelled out in a message; the error holds the others."""
+
+VALUE_CHARACTERS_SHOWN_MAX = 120
+"""Most of a text that the message of a violation quotes: one recognises it by less."""
+
+BRANCH_NAME_CHARACTERS_MAX = 200
+"""Longest branch name: it becomes a directory below every table that the branch writes."""
+
+PUBLISHER_RETRY_BUDGET = 5
+"""How often a publish is tried again after another writer of the branch was first."""
+
+PREPARE_ATTEMPTS_MAX = 8
+"""How often a write that loses no meaning by it is prepared again on a newer state."""
+
+MANIFEST_FRAGMENTS_MAX = 32
+"""Fragments of `__manifest` before the publisher joins them: opening a graph reads all of them."""
+
+OPEN_TABLES_MAX = 64
+"""Most open table handles of one graph: each holds a version's description in memory."""
+
+KNOWN_IDS_MAX = 250_000
+"""Largest table whose ids a graph keeps in memory to answer "is this id there" without a scan."""
+
+PROBED_VALUES_MAX = 1_000
+"""Most values looked up by a pushed-down filter; for more, one scan of the column is cheaper."""
+
+PROPERTY_BYTES_MAX = 256 * 1024 * 1024
+"""Largest text or blob of one property: a row is held in memory whole, several times over."""
+
+WRITE_LOCK_TIMEOUT_S = 60.0
+"""Longest wait for other writers of a type: one holds its lock for a second or two at most."""
+
+OBJECT_LOCK_TIMEOUT_S = 10.0
+"""Longest wait for another writer of control files: one holds the lock for a rename."""
+
+LOCK_PROBE_INTERVAL_S = 0.01
+"""Longest pause between two looks at a lock that another process holds: a commit takes as long."""
+
+OBJECT_RETRIES_MAX = 5
+"""How often a request to S3 is sent again: with doubling pauses that is three seconds."""
+
+OBJECT_RETRY_TIMEOUT_S = 30
+"""Longest time over which a request to S3 is repeated: people take a longer one for a hang."""
+
+MEMORY_DISK_BYTES_MIN = 1024 * 1024 * 1024
+"""Smallest /dev/shm that `memory://` graphs use: containers often have 64 MiB, a load's worth."""
+
+FOREIGN_REASON_CHARACTERS_MAX = 300
+"""Most of a foreign error's text that a message shows; the error's cause holds all of it."""
+
+COMPILED_QUERIES_MAX = 256
+"""Most compiled queries that an open graph keeps: agents repeat dozens, not thousands."""
+
+FRAGMENT_ROWS_MAX = 1024 * 1024
+"""Most rows of one data file: few enough to rewrite in seconds, enough to scan at full speed."""
+
+TABLE_METADATA_BYTES_MAX = 256 * 1024 * 1024
+"""Most memory of an open graph for descriptions of its tables' versions and files."""
+
+TABLE_INDEX_BYTES_MAX = 1024 * 1024 * 1024
+"""Most memory of an open graph for pages of its indexes."""
+
+BLOB_BATCH_ROWS_MAX = 64
+"""Most rows of a batch that holds blobs: a blob may have megabytes, and a batch is held whole."""
+
+SETTLED_FOLDERS_MAX = 10_000
+"""Most folders remembered as durable: three a table and three a branch of one."""
+
+LOAD_BLOCK_BYTES = 2 * 1024 * 1024
+"""How much NDJSON becomes columns at a time: enough for columns to pay, little as objects."""
+
+RECORD_BYTES_MAX = 1024 * 1024 * 1024
+"""Longest NDJSON record: Arrow counts the bytes of a column of texts in 31 bits."""
+
+ARROW_PIECE_BYTES_MAX = 1024 * 1024 * 1024
+"""Most bytes of given Arrow rows that are converted at a time, for the same reason."""

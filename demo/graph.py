@@ -1,0 +1,112 @@
+"""The part of the demo that stores things: a graph is created, loaded, changed, looked back at."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+
+import omnigraph
+from demo.telling import read, say, title
+from omnigraph.errors import GraphError
+
+FINDINGS = 50_000
+TOPICS = ("batteries", "solar", "wind")
+
+PUBLISH = """
+query publish($title: String, $topic: String, $confidence: F64) {
+  insert Finding { title: $title, text: "to be written", confidence: $confidence, found_at: now() }
+  insert Reports { from: $title, to: $topic }
+}
+"""
+
+
+def show_graph() -> None:
+    """Run every scene that needs storage, in a directory of its own."""
+    with TemporaryDirectory() as folder:
+        graph = show_creation(Path(folder) / "team")
+        show_load(graph)
+        show_mutation(graph)
+        show_refusals(graph)
+        show_history(graph)
+
+
+def show_creation(path: Path) -> omnigraph.Graph:
+    title("7. The schema becomes a graph: one Lance table a type, one manifest over all")
+    graph = omnigraph.init(str(path), read("schema.pg").text)
+    for table_key, table in graph.tables().items():
+        say(f"{table_key:13} version {table.version}, {table.row_count} rows, {table.path[-22:]}")
+    return graph
+
+
+def show_load(graph: omnigraph.Graph) -> None:
+    title(f"8. {FINDINGS:,} findings and their edges come in as one commit, every rule checked")
+    graph.load(StringIO("\n".join(_lines())), mode="append", actor="librarian")
+    findings = _findings()
+    started = perf_counter()
+    loaded = graph.load(findings, mode="append", actor="importer")
+    seconds = perf_counter() - started
+    rows = sum(loaded.nodes_loaded.values()) + sum(loaded.edges_loaded.values())
+    say(f"{loaded.nodes_loaded} nodes, {loaded.edges_loaded} edges: commit {loaded.commit_id}")
+    say(f"{rows:,} rows in {seconds:.2f} s, {rows / seconds:,.0f} a second.")
+
+
+def show_mutation(graph: omnigraph.Graph) -> None:
+    title("9. A mutation: several statements, one commit")
+    wanted = {"title": "Sodium works", "topic": "batteries", "confidence": 0.9}
+    started = perf_counter()
+    done = graph.mutate(PUBLISH, wanted, actor="ann")
+    say(f"{done} in {(perf_counter() - started) * 1000:.0f} ms")
+
+
+def show_refusals(graph: omnigraph.Graph) -> None:
+    title("10. What breaks a rule changes nothing, and says all that is wrong")
+    attempts: list[dict[str, object]] = [
+        {"title": "Perpetual motion", "topic": "magic", "confidence": 7.0},
+        {"title": "Perpetual motion", "topic": "solar", "confidence": "high"},
+    ]
+    for wanted in attempts:
+        try:
+            graph.mutate(PUBLISH, wanted)
+        except GraphError as error:
+            say(f"{type(error).__name__} ({error.outcome}): {error}")
+    first = graph.commits()[0].id
+    try:
+        graph.mutate('query q() { delete Topic where name = "wind" }', if_commit=first)
+    except GraphError as error:
+        say(f"{type(error).__name__} ({error.outcome}): {error}")
+
+
+def show_history(graph: omnigraph.Graph) -> None:
+    title("11. Every change is a commit, and every commit can be read again")
+    for commit in graph.commits():
+        topics = sum(1 for _ in graph.export(commit=commit.id, types=["Topic"]))
+        say(f"{commit.id}  {commit.actor or '-':9}  {topics} topics then")
+
+
+def _lines() -> Iterator[str]:
+    yield '{"type":"Person","data":{"name":"Ann","role":"lead","joined":"2020-02-01"}}'
+    for name in TOPICS:
+        yield f'{{"type":"Topic","data":{{"name":"{name}","summary":"All about {name}"}}}}'
+        yield f'{{"edge":"Follows","from":"Ann","to":"{name}","data":{{"since":"2024-01-01"}}}}'
+
+
+def _findings() -> dict[str, pa.Table]:
+    numbers = np.arange(FINDINGS)
+    titles = pa.array([f"Finding {number}" for number in numbers])
+    moment = pa.scalar(datetime(2026, 5, 1, tzinfo=UTC), pa.timestamp("ms", "UTC"))
+    return {
+        "Finding": pa.table(
+            {
+                "title": titles,
+                "text": pa.array([f"Measured {number} times" for number in numbers]),
+                "confidence": numbers / FINDINGS,
+                "found_at": pa.array([moment] * FINDINGS),
+            }
+        ),
+        "Reports": pa.table({"src": titles, "dst": np.array(TOPICS)[numbers % len(TOPICS)]}),
+    }

@@ -1,0 +1,47 @@
+"""Lazy forks: the first write of a branch to a table gives the branch a line of its own.
+
+The caller holds the write locks of every table it will touch, from before the fork until after
+the publish. A line that the manifest does not name is what a dead writer left: it is removed and
+forked afresh, so a branch never shows rows that were never published on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omnigraph.engine.state.manifest import ManifestState
+from omnigraph.engine.state.snapshot import Entry
+from omnigraph.model.errors import ExpectedVersionMismatchError
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.ports import TableRef, TableStore
+
+
+def needs_fork(entry: Entry, branch: BranchName) -> bool:
+    """Whether a write on a branch would touch a line that belongs to another."""
+    return branch not in (MAIN, entry.branch)
+
+
+def fork(
+    entry: Entry,
+    *,
+    branch: BranchName,
+    state: ManifestState,
+    tables: TableStore,
+    failpoints: Failpoints,
+) -> Entry:
+    """The entry on the branch's own line, which starts at the version that the entry names.
+
+    `state` is the branch's manifest as it is now, under the locks.
+    """
+    current = state.snapshot.get(entry.table_key)
+    if current != entry:
+        raise ExpectedVersionMismatchError(
+            table_key=entry.table_key, expected=entry.version, actual=current.version
+        )
+    failpoints.maybe_fail(Failpoint.FORK_BEFORE_CLASSIFY)
+    if branch in tables.branches(entry.path):
+        failpoints.maybe_fail(Failpoint.FORK_BEFORE_RECLAIM)
+        tables.delete_branch(TableRef(entry.path, branch))
+    tables.fork(entry.at, branch=branch)
+    return replace(entry, branch=branch)

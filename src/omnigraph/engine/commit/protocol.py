@@ -1,0 +1,319 @@
+"""The write path: how a prepared write becomes true, all of it or none.
+
+Stage files; take the locks; look whether anything the write relied on has moved; arm a sidecar;
+apply one version a table; publish once; disarm. Up to *arm* an error means that nothing happened,
+after it that something must be recovered. Mutations, loads, merges and schema changes all come
+through here and differ only in the write they prepare.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from omnigraph.engine.commit.changes import PreparedWrite
+from omnigraph.engine.commit.forks import fork, needs_fork
+from omnigraph.engine.commit.publish import Intent, publish, require_expected, require_head
+from omnigraph.engine.commit.sidecar import (
+    RECOVERY_PREFIX,
+    Pin,
+    Sidecar,
+    WriterKind,
+    arm,
+    decode_sidecar,
+    disarm,
+)
+from omnigraph.engine.commit.staging import StagedTable, stage
+from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.known_ids import KnownIds
+from omnigraph.engine.state.manifest import MANIFEST_PATH, Update
+from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.model.errors import (
+    CorruptError,
+    DriftError,
+    ExpectedVersionMismatchError,
+    GraphError,
+    MovedError,
+    ReadSetChangedError,
+    RecoveryRequiredError,
+)
+from omnigraph.model.names import MAIN
+from omnigraph.model.runtime import Runtime
+from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.locks import LockKey, WriteLocks
+from omnigraph.storage.ports import Listing, Stores, TableVersion
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """Who writes, by which operation, and at which commit the caller wants the branch to be."""
+
+    actor: str | None
+    kind: WriterKind
+    expected_head: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """Everything a write needs; one for each open graph."""
+
+    authority: Authority
+    stores: Stores
+    locks: WriteLocks
+    known_ids: KnownIds
+    runtime: Runtime
+    failpoints: Failpoints
+
+    def commit(self, write: PreparedWrite, *, basis: Basis, authorship: Authorship) -> Commit:
+        """Make a prepared write true on the basis's branch.
+
+        `MovedError` means that nothing was written and the write may be prepared again,
+        `UncertainError` that it must be recovered first.
+        """
+        entries = {key: basis.snapshot.get(key) for key in write.changes}
+        inherited = [each for each in entries.values() if needs_fork(each, basis.branch)]
+        # A crash up to *arm* leaves files, and perhaps a line of a table, that nobody refers to.
+        staged = () if inherited else stage(write, entries=entries, tables=self.stores.tables)
+        with self.locks.hold(self._lock_keys(write, basis, authorship)):
+            self._require_unmoved(write, basis, authorship)
+            if inherited:
+                entries |= {each.table_key: self._fork(each, basis) for each in inherited}
+                staged = stage(write, entries=entries, tables=self.stores.tables)
+            return self._make_true(staged, write=write, basis=basis, authorship=authorship)
+
+    def _lock_keys(
+        self, write: PreparedWrite, basis: Basis, authorship: Authorship
+    ) -> frozenset[LockKey]:
+        keys = write.read_set | write.changes.keys()
+        if authorship.expected_head is not None:
+            # Nobody else may publish on the branch between the look at its head and our publish.
+            keys |= basis.snapshot.entries.keys()
+        return frozenset(LockKey(key, _lance_branch(basis)) for key in keys)
+
+    def _fork(self, entry: Entry, basis: Basis) -> Entry:
+        return fork(
+            entry,
+            branch=basis.branch,
+            state=self.authority.newest_known(basis.state),
+            tables=self.stores.tables,
+            failpoints=self.failpoints,
+        )
+
+    # The look, under the locks, at everything the write relied on
+
+    def _require_unmoved(self, write: PreparedWrite, basis: Basis, authorship: Authorship) -> None:
+        root = self.stores.objects.list("")
+        contract = self.authority.require_contract(root)
+        if contract.schema_hash != basis.contract.schema_hash:
+            raise ReadSetChangedError(
+                member="the schema",
+                expected=basis.contract.schema_hash,
+                actual=contract.schema_hash,
+            )
+        relied_on = [basis.snapshot.get(key) for key in sorted(_relied_on(write))]
+        is_inherited = any(needs_fork(entry, basis.branch) for entry in relied_on)
+        if is_inherited or authorship.expected_head is not None:
+            # The newest version of another branch's line says nothing about this branch.
+            state = self.authority.state(basis.branch)
+            require_head(authorship.expected_head, state)
+            require_expected({entry.table_key: entry.version for entry in relied_on}, state)
+        sidecars = self._read_sidecars(root)
+        for entry in relied_on:
+            if not needs_fork(entry, basis.branch):
+                self._require_head_is_pin(entry, write, basis, sidecars)
+
+    def _require_head_is_pin(
+        self,
+        entry: Entry,
+        write: PreparedWrite,
+        basis: Basis,
+        sidecars: tuple[Sidecar, ...],
+    ) -> None:
+        newest = self.stores.tables.find_head(entry.at.ref)
+        if newest == entry.version:
+            return
+        if newest is None or newest < entry.version:
+            raise CorruptError(
+                subject=f"the table of {type_name_of(entry.table_key)}",
+                problem=f"history names its version {entry.version}, but it ends at {newest}; "
+                f"restore {entry.path} from a copy",
+            )
+        pin = self.authority.state(basis.branch).version_of(entry.table_key)
+        if pin != entry.version:
+            raise _moved(entry, pin, write)
+        for sidecar in sidecars:
+            if any(_is_pinned(entry, each) for each in sidecar.pins):
+                raise RecoveryRequiredError(operation_id=sidecar.operation_id)
+        raise DriftError(
+            type=type_name_of(entry.table_key),
+            expected=entry.version,
+            actual=newest,
+            advice="`omnigraph repair` shows what it was and adopts or refuses it",
+        )
+
+    def _read_sidecars(self, root: Listing) -> tuple[Sidecar, ...]:
+        if RECOVERY_PREFIX not in root.prefixes:
+            return ()
+        names = sorted(self.stores.objects.list(RECOVERY_PREFIX).token_by_name)
+        paths = [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
+        found = [(path, self.stores.objects.find(path)) for path in paths]
+        return tuple(decode_sidecar(each.content, path=path) for path, each in found if each)
+
+    # The durable part
+
+    def _make_true(
+        self,
+        staged: tuple[StagedTable, ...],
+        *,
+        write: PreparedWrite,
+        basis: Basis,
+        authorship: Authorship,
+    ) -> Commit:
+        sidecar = self._plan_sidecar(staged, write, basis, authorship)
+        self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_WRITE)
+        arm(sidecar, objects=self.stores.objects)
+        landed = self._apply_all(staged, sidecar)
+        try:
+            self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+            intent = self._plan_intent(landed, sidecar, authorship)
+            # The compare-and-swap decides; taking turns only spares writers lost attempts.
+            with self.locks.hold([LockKey(MANIFEST_PATH, _lance_branch(basis))]):
+                state = publish(
+                    intent,
+                    onto=self.authority.newest_known(basis.state),
+                    authority=self.authority,
+                    tables=self.stores.tables,
+                    failpoints=self.failpoints,
+                )
+        except GraphError as error:
+            raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
+        # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
+        self._disarm(sidecar)
+        self._follow(staged, landed)
+        return state.head
+
+    def _plan_sidecar(
+        self,
+        staged: tuple[StagedTable, ...],
+        write: PreparedWrite,
+        basis: Basis,
+        authorship: Authorship,
+    ) -> Sidecar:
+        return Sidecar(
+            operation_id=self.runtime.new_id(),
+            started_at=self.runtime.now(),
+            branch=basis.branch,
+            actor=authorship.actor,
+            writer_kind=authorship.kind,
+            commit_id=self.runtime.new_id(),
+            schema_hash=basis.contract.schema_hash,
+            pins=tuple(_plan_pin(each) for each in staged),
+            relied_on={key: basis.snapshot.get(key).version for key in sorted(_relied_on(write))},
+        )
+
+    def _apply_all(
+        self, staged: tuple[StagedTable, ...], sidecar: Sidecar
+    ) -> Mapping[str, tuple[StagedTable, TableVersion]]:
+        landed: dict[str, tuple[StagedTable, TableVersion]] = {}
+        for each in staged:
+            try:
+                landed[each.entry.table_key] = (each, self.stores.tables.apply(each.write))
+            except MovedError:
+                if landed:
+                    raise RecoveryRequiredError(operation_id=sidecar.operation_id) from None
+                # Refused before anything moved, so there is nothing to recover.
+                disarm(sidecar.operation_id, objects=self.stores.objects)
+                raise
+            except GraphError as error:
+                raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
+        return landed
+
+    def _plan_intent(
+        self,
+        landed: Mapping[str, tuple[StagedTable, TableVersion]],
+        sidecar: Sidecar,
+        authorship: Authorship,
+    ) -> Intent:
+        return Intent(
+            changes=tuple(
+                Update(_landed_entry(each, at), self.stores.tables.describe(at))
+                for each, at in landed.values()
+            ),
+            expected=sidecar.relied_on,
+            expected_head=authorship.expected_head,
+            commit_id=sidecar.commit_id,
+            created_at=self.runtime.now(),
+            actor=authorship.actor,
+            merged_parent_id=None,
+            schema_hash=sidecar.schema_hash,
+        )
+
+    def _disarm(self, sidecar: Sidecar) -> None:
+        try:
+            self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_DELETE)
+            disarm(sidecar.operation_id, objects=self.stores.objects)
+        except GraphError as error:
+            # The write is true whatever becomes of its record; the next write consumes it.
+            _LOG.warning("the record of write %s stays: %s", sidecar.operation_id, error)
+
+    def _follow(
+        self,
+        staged: tuple[StagedTable, ...],
+        landed: Mapping[str, tuple[StagedTable, TableVersion]],
+    ) -> None:
+        for each in staged:
+            at = landed[each.entry.table_key][1]
+            if each.change.is_overwrite:
+                self.known_ids.forget(at.ref)
+            elif self.known_ids.is_known(each.entry.at):
+                self.known_ids.follow(
+                    each.entry.at,
+                    at,
+                    added=each.change.put["id"].to_pylist(),
+                    removed=each.change.removed.to_pylist(),
+                )
+
+
+def _relied_on(write: PreparedWrite) -> frozenset[str]:
+    return write.read_set | write.changes.keys()
+
+
+def _lance_branch(basis: Basis) -> str | None:
+    return None if basis.branch == MAIN else basis.branch
+
+
+def _moved(entry: Entry, pin: int, write: PreparedWrite) -> MovedError:
+    if entry.table_key in write.changes:
+        return ExpectedVersionMismatchError(
+            table_key=entry.table_key, expected=entry.version, actual=pin
+        )
+    return ReadSetChangedError(
+        member=type_name_of(entry.table_key),
+        expected=f"version {entry.version}",
+        actual=f"version {pin}",
+    )
+
+
+def _is_pinned(entry: Entry, pin: Pin) -> bool:
+    return (pin.table_key, pin.table_branch) == (entry.table_key, entry.branch)
+
+
+def _plan_pin(staged: StagedTable) -> Pin:
+    entry = staged.entry
+    return Pin(
+        table_key=entry.table_key,
+        table_path=entry.path,
+        table_branch=entry.branch,
+        expected_version=entry.version,
+        post_commit_version=entry.version + 1,
+        transaction_uuid=staged.write.uuid,
+        row_count=staged.row_count,
+    )
+
+
+def _landed_entry(staged: StagedTable, at: TableVersion) -> Entry:
+    return replace(staged.entry, version=at.version, row_count=staged.row_count)

@@ -1,0 +1,231 @@
+"""The publisher: the only writer of `__manifest`, and the moment at which a write becomes true.
+
+One version of the manifest names the new version of every changed table together with the commit.
+It replaces the row of the branch's head, so of two publishers of a branch exactly one lands; the
+other looks again, checks again what it relies on, and takes the winner for its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import (
+    Change,
+    ManifestState,
+    Register,
+    Tombstone,
+    Update,
+    encode_manifest,
+    head_id,
+    object_id_of,
+    reduce_manifest,
+)
+from omnigraph.model.errors import (
+    CorruptError,
+    ExpectedVersionMismatchError,
+    MovedError,
+    PreconditionFailedError,
+    ReadSetChangedError,
+)
+from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGET
+from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.ports import TableStore
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a publish makes true, and what must still be so when it does.
+
+    `expected` names the version of every table that the write changes or relied on, and
+    `expected_head` the commit that the caller insists on, if any. The commit's id and time are
+    minted once; only its parent is looked up anew on every attempt.
+    """
+
+    changes: tuple[Change, ...]
+    expected: Mapping[str, int]
+    expected_head: str | None
+    commit_id: str
+    created_at: datetime
+    actor: str | None
+    merged_parent_id: str | None
+    schema_hash: str
+
+
+def publish(
+    intent: Intent,
+    *,
+    onto: ManifestState,
+    authority: Authority,
+    tables: TableStore,
+    failpoints: Failpoints,
+) -> ManifestState:
+    """Make an intent true on a branch, or raise; `onto` is the state it was last known in.
+
+    `ExpectedVersionMismatchError` is never retried: what the write relied on is gone.
+    """
+    state = onto
+    for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
+        if attempt:
+            state = authority.state(onto.branch)
+        try:
+            failpoints.maybe_fail(Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION)
+        except MovedError:
+            continue
+        require_head(intent.expected_head, state)
+        require_expected(intent.expected, state)
+        changes = plan_changes(intent.changes, state)
+        failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND)
+        published = _publish_once(changes, commit_of(intent, state), state, tables)
+        if published is not None:
+            authority.remember(published)
+            return _compact(published, authority, tables)
+    raise ReadSetChangedError(
+        member=f"branch '{onto.branch}'", expected=onto.head.id, actual=state.head.id
+    )
+
+
+def require_expected(expected: Mapping[str, int], state: ManifestState) -> None:
+    """Raise unless every table is at the version that the write expects."""
+    for table_key, version in expected.items():
+        actual = state.version_of(table_key)
+        if actual != version:
+            raise ExpectedVersionMismatchError(table_key=table_key, expected=version, actual=actual)
+
+
+def require_head(expected: str | None, state: ManifestState) -> None:
+    """Raise unless the branch is at the commit that the caller named, if one was."""
+    if expected is not None and state.head.id != expected:
+        raise PreconditionFailedError(expected=expected, actual=state.head.id)
+
+
+def commit_of(intent: Intent, state: ManifestState) -> Commit:
+    """The commit that an intent becomes when it lands on a state."""
+    return Commit(
+        id=intent.commit_id,
+        branch=state.branch,
+        parent_id=state.head.id,
+        merged_parent_id=intent.merged_parent_id,
+        actor=intent.actor,
+        created_at=intent.created_at,
+        manifest_version=state.at.version + 1,
+        schema_hash=intent.schema_hash,
+    )
+
+
+def plan_changes(changes: tuple[Change, ...], state: ManifestState) -> tuple[Change, ...]:
+    """The changes in the order in which they are written, each proven to fit the state."""
+    registered = dict(state.path_by_table)
+    ordered = sorted(changes, key=lambda change: not isinstance(change, Register))
+    seen: set[tuple[str, int]] = set()
+    for change in ordered:
+        match change:
+            case Register(table_key, path):
+                if registered.setdefault(table_key, path) != path:
+                    raise ReadSetChangedError(
+                        member=f"the place of '{table_key}'",
+                        expected=path,
+                        actual=registered[table_key],
+                    )
+            case Update(entry):
+                _require_registered(entry.table_key, registered)
+                if (entry.table_key, entry.version) in seen:
+                    raise CorruptError(
+                        subject=f"'{entry.table_key}'",
+                        problem=f"version {entry.version} is published twice in one commit",
+                    )
+                seen.add((entry.table_key, entry.version))
+                _require_new_version(change, state)
+            case Tombstone(table_key, version):
+                _require_registered(table_key, registered)
+                if state.tombstones.get(table_key, 0) >= version:
+                    raise CorruptError(
+                        subject=f"'{table_key}'", problem=f"it is already gone at version {version}"
+                    )
+    return tuple(ordered)
+
+
+def _require_registered(table_key: str, registered: Mapping[str, str]) -> None:
+    if table_key not in registered:
+        raise CorruptError(
+            subject=f"'{table_key}'", problem="a version of it is published, but it has no place"
+        )
+
+
+def _require_new_version(update: Update, state: ManifestState) -> None:
+    entry = update.entry
+    known = state.latest.get(entry.table_key)
+    if known is None or known.version < entry.version:
+        return
+    # The same version under another branch hands the table over to that branch's own line.
+    is_handoff = (
+        known.version == entry.version
+        and known.row_count == entry.row_count
+        and known.branch != entry.branch
+    )
+    if not is_handoff:
+        raise CorruptError(
+            subject=f"'{entry.table_key}'",
+            problem=f"version {entry.version} is published, but {known.version} already is",
+        )
+
+
+def _publish_once(
+    changes: tuple[Change, ...], commit: Commit, state: ManifestState, tables: TableStore
+) -> ManifestState | None:
+    rows = encode_manifest(changes, commit, after=state.head)
+    replacing = _replaced_ids(changes, state)
+    staged = tables.stage_replacement(rows, replacing=replacing, onto=state.at)
+    try:
+        landed = tables.apply(staged)
+    except ExpectedVersionMismatchError:
+        return None
+    return reduce_manifest(rows, at=landed, branch=state.branch, onto=state)
+
+
+def _replaced_ids(changes: tuple[Change, ...], state: ManifestState) -> list[str]:
+    """The rows that are there already: the head's, and those that say something known anew."""
+    known = [object_id_of(change) for change in changes if _is_known(change, state)]
+    return [head_id(state.head.branch), *known]
+
+
+def _is_known(change: Change, state: ManifestState) -> bool:
+    match change:
+        case Register(table_key):
+            return table_key in state.path_by_table
+        case Update(entry):
+            known = state.latest.get(entry.table_key)
+            return known is not None and known.version == entry.version
+        case Tombstone():
+            return False
+
+
+def _compact(state: ManifestState, authority: Authority, tables: TableStore) -> ManifestState:
+    """Keep publishing as cheap after a million commits as after ten.
+
+    Only layout: a writer that gets in between wins, and the next publish tries again.
+    """
+    counts = tables.fragment_row_counts(state.at)
+    if len(counts) <= MANIFEST_FRAGMENTS_MAX:
+        return state
+    compacted = tables.compact(state.at, rows_per_fragment=choose_tier(counts))
+    if compacted is None:
+        return state
+    state = replace(state, at=compacted)
+    authority.remember(state)
+    return state
+
+
+def choose_tier(row_counts: tuple[int, ...]) -> int:
+    """The size below which fragments are joined, so that each row is rewritten few times over.
+
+    Fragments grow in tiers, each sixteen times the last: joining always everything would rewrite
+    the whole history every few commits.
+    """
+    tier = 1024
+    while sum(count >= tier for count in row_counts) > MANIFEST_FRAGMENTS_MAX // 2:
+        tier *= 16
+    return tier

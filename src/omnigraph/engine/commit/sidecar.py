@@ -1,0 +1,171 @@
+"""Sidecars: the durable record of a write under way, in `__recovery/`.
+
+Written before the first table moves and deleted after the publish, so whoever finds one knows
+what was meant: which versions, by which transactions, as which commit. Encoding and decoding are
+exact inverses; a file from a newer version is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import orjson
+
+from omnigraph.model.errors import CorruptError
+from omnigraph.storage.ports import ObjectStore
+
+RECOVERY_PREFIX = "__recovery"
+SIDECAR_VERSION = 2
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class WriterKind(StrEnum):
+    """Who wrote a sidecar."""
+
+    MUTATION = "Mutation"
+    LOAD = "Load"
+    SCHEMA_APPLY = "SchemaApply"
+    BRANCH_MERGE = "BranchMerge"
+    ENSURE_INDICES = "EnsureIndices"
+    OPTIMIZE = "Optimize"
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One table that the write moves: from where, to where, by which transaction."""
+
+    table_key: str
+    table_path: str
+    table_branch: str | None
+    expected_version: int
+    post_commit_version: int
+    transaction_uuid: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecar:
+    """A write under way."""
+
+    operation_id: str
+    started_at: datetime
+    branch: str
+    actor: str | None
+    writer_kind: WriterKind
+    commit_id: str
+    schema_hash: str
+    pins: tuple[Pin, ...]
+    relied_on: Mapping[str, int]
+
+
+def sidecar_path(operation_id: str) -> str:
+    """Where the sidecar of an operation is."""
+    return f"{RECOVERY_PREFIX}/{operation_id}.json"
+
+
+def arm(sidecar: Sidecar, *, objects: ObjectStore) -> None:
+    """Record a write before its first effect; from here a crash leaves evidence."""
+    objects.put(sidecar_path(sidecar.operation_id), encode_sidecar(sidecar))
+
+
+def disarm(operation_id: str, *, objects: ObjectStore) -> None:
+    """Remove the record of a write that is finished."""
+    objects.delete(sidecar_path(operation_id))
+
+
+def encode_sidecar(sidecar: Sidecar) -> bytes:
+    """The file of a sidecar."""
+    document: dict[str, object] = {
+        "schema_version": SIDECAR_VERSION,
+        "operation_id": sidecar.operation_id,
+        "started_at": str((sidecar.started_at - _EPOCH) // timedelta(microseconds=1)),
+        "branch": sidecar.branch,
+        "actor_id": sidecar.actor,
+        "writer_kind": sidecar.writer_kind,
+        "commit_id": sidecar.commit_id,
+        "schema_hash": sidecar.schema_hash,
+        "tables": [_encode_pin(pin) for pin in sidecar.pins],
+        "relied_on": dict(sidecar.relied_on),
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
+    """The sidecar of a file, or `CorruptError`; the file is left where it is."""
+    try:
+        document: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise _corrupt(path, "it is no JSON") from error
+    match document:
+        case {"schema_version": int(version)} if version != SIDECAR_VERSION:
+            raise _corrupt(
+                path, f"it has format {version}, this version of OmniGraph reads {SIDECAR_VERSION}"
+            )
+        case {
+            "operation_id": str(operation_id),
+            "started_at": str(started_at),
+            "branch": str(branch),
+            "actor_id": str() | None as actor,
+            "writer_kind": str(kind),
+            "commit_id": str(commit_id),
+            "schema_hash": str(schema_hash),
+            "tables": [*pins],
+            "relied_on": dict(relied_on),
+        } if kind in set(WriterKind) and started_at.isdigit():
+            return Sidecar(
+                operation_id=operation_id,
+                started_at=_EPOCH + timedelta(microseconds=int(started_at)),
+                branch=branch,
+                actor=actor,
+                writer_kind=WriterKind(kind),
+                commit_id=commit_id,
+                schema_hash=schema_hash,
+                pins=tuple(_decode_pin(pin, path) for pin in pins),
+                relied_on={str(key): int(version) for key, version in relied_on.items()},
+            )
+        case _:
+            raise _corrupt(path, "a field is missing or has another type")
+
+
+def _encode_pin(pin: Pin) -> dict[str, object]:
+    return {
+        "table_key": pin.table_key,
+        "table_path": pin.table_path,
+        "table_branch": pin.table_branch,
+        "expected_version": pin.expected_version,
+        "post_commit_pin": pin.post_commit_version,
+        "transaction_uuid": pin.transaction_uuid,
+        "row_count": pin.row_count,
+    }
+
+
+def _decode_pin(encoded: object, path: str) -> Pin:
+    match encoded:
+        case {
+            "table_key": str(table_key),
+            "table_path": str(table_path),
+            "table_branch": str() | None as table_branch,
+            "expected_version": int(expected_version),
+            "post_commit_pin": int(post_commit_version),
+            "transaction_uuid": str(transaction_uuid),
+            "row_count": int(row_count),
+        }:
+            return Pin(
+                table_key=table_key,
+                table_path=table_path,
+                table_branch=table_branch,
+                expected_version=expected_version,
+                post_commit_version=post_commit_version,
+                transaction_uuid=transaction_uuid,
+                row_count=row_count,
+            )
+        case _:
+            raise _corrupt(path, "a table's fields are missing or have another type")
+
+
+def _corrupt(path: str, problem: str) -> CorruptError:
+    return CorruptError(subject=f"the record of a write, {path}", problem=problem)

@@ -1,0 +1,58 @@
+"""Trying a write: capture a basis, prepare, commit; and once more when somebody else was first.
+
+Only a write that keeps its meaning on a newer state is prepared again (inserts and merges), each
+time from a fresh basis and at most a bounded number of times. An update, delete or overwrite was
+decided on rows that have changed since, so its caller hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from omnigraph.engine.commit.changes import PreparedWrite
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.publish import require_head
+from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.history import Commit
+from omnigraph.model.errors import ExpectedVersionMismatchError, ReadSetChangedError
+from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
+from omnigraph.model.names import BranchName
+
+
+class Prepared(Protocol):
+    """Anything that carries a prepared write."""
+
+    @property
+    def write(self) -> PreparedWrite:
+        """What is to be committed."""
+
+
+P = TypeVar("P", bound=Prepared)
+
+
+def write_on(
+    branch: BranchName,
+    *,
+    prepare: Callable[[Basis, SnapshotRows], P],
+    authorship: Authorship,
+    path: WritePath,
+) -> tuple[P, Commit | None]:
+    """What was prepared, and the commit it became: none if it changes nothing."""
+    attempts_left = PREPARE_ATTEMPTS_MAX
+    while True:
+        attempts_left -= 1
+        basis = path.authority.capture(branch)
+        require_head(authorship.expected_head, basis.state)
+        committed = SnapshotRows(
+            basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids
+        )
+        prepared = prepare(basis, committed)
+        if not prepared.write.changes:
+            return prepared, None
+        try:
+            return prepared, path.commit(prepared.write, basis=basis, authorship=authorship)
+        except (ExpectedVersionMismatchError, ReadSetChangedError):
+            if prepared.write.is_strict or not attempts_left:
+                raise

@@ -1,0 +1,129 @@
+"""Creating a graph: schema files, one empty table a type, and the manifest that makes them one.
+
+The schema's text is claimed first and the manifest is written last: a place with a manifest is a
+graph. A creation that fails takes its schema files back, so that the next one starts afresh;
+empty tables that it leaves are reused.
+"""
+
+from __future__ import annotations
+
+from omnigraph.compiler.schema.canonical import hash_schema
+from omnigraph.engine.state.contract import FILES, SOURCE_FILE, encode_contract
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import (
+    MANIFEST_PATH,
+    STATE_COLUMNS,
+    TABLE_CONFIG,
+    Change,
+    Register,
+    Update,
+    encode_manifest,
+    manifest_ref,
+)
+from omnigraph.engine.state.snapshot import Entry, table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.errors import AlreadyExistsError, GraphError
+from omnigraph.model.names import MAIN, fnv1a_64
+from omnigraph.model.runtime import Runtime
+from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.ports import Stores, TableRef, TableStore, TableVersion
+
+_TREES = ("nodes", "edges", MANIFEST_PATH, "__recovery")
+
+
+def create_graph(
+    *,
+    uri: str,
+    source: str,
+    catalog: Catalog,
+    stores: Stores,
+    runtime: Runtime,
+    failpoints: Failpoints,
+) -> None:
+    """Create an empty graph; `AlreadyExistsError` if there is one, or something of one."""
+    objects, tables = stores.objects, stores.tables
+    files = encode_contract(source, catalog)
+    listed = objects.list("")
+    if any(name in listed.token_by_name for name in FILES):
+        raise _exists(uri)
+    _require_no_history(uri, tables)
+    if not objects.put_if_absent(SOURCE_FILE, files[SOURCE_FILE]):
+        raise _exists(uri)
+    try:
+        failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_PG_WRITTEN)
+        for name in FILES[1:]:
+            objects.put(name, files[name])
+        failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN)
+        entries = [_create_table(each, stores) for each in _types_of(catalog)]
+        genesis = _genesis(hash_schema(catalog), runtime)
+        _create_manifest(entries, genesis, stores)
+        failpoints.maybe_fail(Failpoint.INIT_AFTER_COORDINATOR_INIT)
+    except GraphError:
+        for name in FILES:
+            objects.delete(name)
+        raise
+
+
+def delete_graph(stores: Stores) -> None:
+    """Remove every trace of a graph, rows included."""
+    # The schema's files go last: until then the place still says what it was.
+    for tree in _TREES:
+        stores.objects.delete_prefix(tree)
+    for name in FILES:
+        stores.objects.delete(name)
+
+
+def _require_no_history(uri: str, tables: TableStore) -> None:
+    ref = manifest_ref(MAIN)
+    version = tables.find_head(ref)
+    if version is None:
+        return
+    commits = tables.scan(
+        TableVersion(ref, version), columns=STATE_COLUMNS, predicate="object_type = 'graph_commit'"
+    )
+    if commits.num_rows > 1:
+        raise _exists(uri)
+
+
+def _create_table(declared: NodeType | EdgeType, stores: Stores) -> Entry:
+    path = f"{declared.kind}s/{fnv1a_64(declared.name):016x}"
+    if stores.tables.find_head(TableRef(path, None)) is not None:
+        # What a creation that failed has left; no history names it, so nobody reads it.
+        stores.objects.delete_prefix(path)
+    at = stores.tables.create(path, table_schema(declared).empty_table(), config={})
+    return Entry(table_key_of(declared), path, at.version, None, 0)
+
+
+def _create_manifest(entries: list[Entry], genesis: Commit, stores: Stores) -> None:
+    changes: list[Change] = [Register(entry.table_key, entry.path) for entry in entries]
+    changes += [Update(entry, stores.tables.describe(entry.at)) for entry in entries]
+    if stores.tables.find_head(manifest_ref(MAIN)) is not None:
+        stores.objects.delete_prefix(MANIFEST_PATH)
+    rows = encode_manifest(changes, genesis, after=None)
+    stores.tables.create(MANIFEST_PATH, rows, config=TABLE_CONFIG)
+
+
+def _genesis(schema_hash: str, runtime: Runtime) -> Commit:
+    return Commit(
+        id=runtime.new_id(),
+        branch=MAIN,
+        parent_id=None,
+        merged_parent_id=None,
+        actor=None,
+        created_at=runtime.now(),
+        manifest_version=1,
+        schema_hash=schema_hash,
+    )
+
+
+def _types_of(catalog: Catalog) -> list[NodeType | EdgeType]:
+    return sorted([*catalog.nodes.values(), *catalog.edges.values()], key=table_key_of)
+
+
+def _exists(uri: str) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        kind="graph",
+        name=uri,
+        advice="`omnigraph.open` opens it; `force=True` deletes it and starts over",
+    )

@@ -1,0 +1,84 @@
+"""The rows of a snapshot, looked up for checks and mutations, and a record of what was asked.
+
+Whatever is asked about joins the read set: a write that relied on the answer must be prepared
+again when that type has moved. Look-ups of few values are pushed down to Lance, where an index
+answers them; for many, one scan of the column is cheaper than the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+
+from omnigraph.engine.state.known_ids import KnownIds
+from omnigraph.engine.state.snapshot import Entry, Snapshot
+from omnigraph.model.limits import KNOWN_IDS_MAX, PROBED_VALUES_MAX
+from omnigraph.storage.lance_literals import render_in
+from omnigraph.storage.ports import TableStore
+
+
+class SnapshotRows:
+    """Committed rows as one write sees them; implements `CommittedRows`."""
+
+    def __init__(self, snapshot: Snapshot, *, tables: TableStore, known_ids: KnownIds) -> None:
+        self._snapshot = snapshot
+        self._tables = tables
+        self._known_ids = known_ids
+        self._asked: set[str] = set()
+
+    @property
+    def read_set(self) -> frozenset[str]:
+        """The types that were asked about."""
+        return frozenset(self._asked)
+
+    def count(self, table_key: str) -> int:
+        """How many rows a type has."""
+        entry = self._entry(table_key)
+        return entry.row_count if entry else 0
+
+    def find_ids(self, table_key: str, ids: pa.Array) -> pa.Array:
+        """Those of the ids that are there, each once."""
+        entry = self._entry(table_key)
+        if entry is None or not entry.row_count or not len(ids):
+            return pa.array([], pa.string())
+        if len(ids) <= PROBED_VALUES_MAX and entry.row_count <= KNOWN_IDS_MAX:
+            known = self._find_known(entry, ids.to_pylist())
+            if known is not None:
+                return pa.array(sorted(known), pa.string())
+        found = self.find_rows(table_key, "id", ids, columns=["id"])["id"]
+        return found.combine_chunks()
+
+    def find_rows(
+        self, table_key: str, column: str, values: pa.Array, *, columns: Sequence[str]
+    ) -> pa.Table:
+        """The rows whose column holds one of the values."""
+        values = pc.unique(values)
+        if len(values) <= PROBED_VALUES_MAX:
+            return self.select(table_key, predicate=render_in(column, values), columns=columns)
+        rows = self.scan(table_key, columns=list(dict.fromkeys([*columns, column])))
+        return rows.filter(pc.is_in(rows[column], value_set=values)).select(columns)
+
+    def select(self, table_key: str, *, predicate: str | None, columns: Sequence[str]) -> pa.Table:
+        """The rows that a predicate holds for."""
+        entry = self._entry(table_key)
+        if entry is None:
+            return pa.table({name: pa.array([], pa.string()) for name in columns})
+        return self._tables.scan(entry.at, columns=columns, predicate=predicate)
+
+    def scan(self, table_key: str, *, columns: Sequence[str]) -> pa.Table:
+        """Every row of a type."""
+        return self.select(table_key, predicate=None, columns=columns)
+
+    def _entry(self, table_key: str) -> Entry | None:
+        self._asked.add(table_key)
+        return self._snapshot.entries.get(table_key)
+
+    def _find_known(self, entry: Entry, ids: list[str]) -> set[str] | None:
+        known = self._known_ids.find(entry.at, ids)
+        if known is None and self._known_ids.is_worth_learning(entry.at):
+            every = self._tables.scan(entry.at, columns=["id"], predicate=None)
+            self._known_ids.learn(entry.at, every["id"].to_pylist())
+            known = self._known_ids.find(entry.at, ids)
+        return known

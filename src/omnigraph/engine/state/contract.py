@@ -1,0 +1,153 @@
+"""The schema contract: three files at the root that must tell the same story.
+
+`_schema.pg` is the accepted text, `_schema.ir.json` its canonical form, `__schema_state.json` the
+hash of both. A text that means something else than the other two was edited by hand: nobody
+knows then which one the rows obey, so nothing is read or written through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.compiler.schema.canonical import (
+    FORMAT_VERSION,
+    decode_schema,
+    document_of,
+    hash_schema,
+)
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import CompileError, CorruptError, NotFoundError, SchemaChangedError
+from omnigraph.model.source import Source
+from omnigraph.storage.ports import Listing, ObjectStore
+
+SOURCE_FILE = "_schema.pg"
+CATALOG_FILE = "_schema.ir.json"
+STATE_FILE = "__schema_state.json"
+FILES = (SOURCE_FILE, CATALOG_FILE, STATE_FILE)
+
+_STATE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """The accepted schema, and the tokens of the files it was read from."""
+
+    source: str
+    catalog: Catalog
+    schema_hash: str
+    token_by_file: Mapping[str, str]
+
+    def is_as_listed(self, root: Listing) -> bool:
+        """Whether the files are still the ones that were read."""
+        return all(
+            root.token_by_name.get(name) == token for name, token in self.token_by_file.items()
+        )
+
+
+def encode_contract(source: str, catalog: Catalog) -> dict[str, bytes]:
+    """The files of a contract, by name, in the order in which they are written."""
+    state = {
+        "format_version": _STATE_FORMAT,
+        "schema_ir_hash": hash_schema(catalog),
+        "schema_identity_version": FORMAT_VERSION,
+    }
+    return {
+        SOURCE_FILE: source.encode(),
+        CATALOG_FILE: orjson.dumps(document_of(catalog), option=orjson.OPT_INDENT_2),
+        STATE_FILE: orjson.dumps(state),
+    }
+
+
+def read_contract(objects: ObjectStore, *, uri: str) -> Contract:
+    """The contract of a graph, proven to agree with itself."""
+    stored = {name: objects.find(name) for name in FILES}
+    source = stored[SOURCE_FILE]
+    if source is None:
+        raise NotFoundError(kind="graph", name=uri, advice="`omnigraph.init` creates one")
+    catalog_file, state_file = stored[CATALOG_FILE], stored[STATE_FILE]
+    if catalog_file is None or state_file is None:
+        missing = CATALOG_FILE if catalog_file is None else STATE_FILE
+        raise SchemaChangedError(
+            reason=f"the schema's files are incomplete: {missing} is missing; restore it from a "
+            "copy, or delete the other generated one too and open the graph for writing"
+        )
+    catalog = _decode_catalog(catalog_file.content)
+    schema_hash = hash_schema(catalog)
+    if _decode_state(state_file.content) != schema_hash:
+        raise SchemaChangedError(
+            reason=f"{CATALOG_FILE} no longer matches the accepted compiled schema; restore the "
+            f"copy that {STATE_FILE} was written with"
+        )
+    text = _decode_text(source.content)
+    _require_meaning(text, schema_hash)
+    tokens = {name: each.token for name, each in stored.items() if each is not None}
+    return Contract(text, catalog, schema_hash, tokens)
+
+
+def is_bare(objects: ObjectStore) -> bool:
+    """Whether only the text is there, without the two files made from it."""
+    return (
+        objects.find(SOURCE_FILE) is not None
+        and objects.find(CATALOG_FILE) is None
+        and objects.find(STATE_FILE) is None
+    )
+
+
+def write_derived_files(objects: ObjectStore) -> None:
+    """Make the two generated files from the text, for a graph that has lost both."""
+    source = objects.find(SOURCE_FILE)
+    assert source is not None
+    text = _decode_text(source.content)
+    files = encode_contract(text, _compile(text))
+    for name in (CATALOG_FILE, STATE_FILE):
+        objects.put(name, files[name])
+
+
+def _require_meaning(text: str, schema_hash: str) -> None:
+    try:
+        meaning = hash_schema(_compile(text))
+    except CompileError as error:
+        raise SchemaChangedError(
+            reason=f"{SOURCE_FILE} was edited and does not compile; {_UNDO}"
+        ) from error
+    if meaning != schema_hash:
+        raise SchemaChangedError(
+            reason=f"{SOURCE_FILE} no longer matches the accepted compiled schema; {_UNDO}"
+        )
+
+
+_UNDO = "undo the edit, and change a schema with `apply_schema`"
+
+
+def _compile(text: str) -> Catalog:
+    return compile_schema(Source(SOURCE_FILE, text))
+
+
+def _decode_text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise SchemaChangedError(reason=f"{SOURCE_FILE} is no UTF-8 text; {_UNDO}") from error
+
+
+def _decode_catalog(content: bytes) -> Catalog:
+    try:
+        return decode_schema(content.decode())
+    except ValueError as error:
+        raise CorruptError(
+            subject=CATALOG_FILE, problem=f"it is no stored schema: {error}"
+        ) from error
+
+
+def _decode_state(content: bytes) -> object:
+    try:
+        state: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise CorruptError(subject=STATE_FILE, problem="it is no JSON") from error
+    if not isinstance(state, dict) or state.get("format_version") != _STATE_FORMAT:
+        raise CorruptError(subject=STATE_FILE, problem="it has no format that this version reads")
+    return state.get("schema_ir_hash")

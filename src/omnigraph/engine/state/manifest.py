@@ -1,0 +1,324 @@
+"""The manifest: its rows, and the state that they mean.
+
+One reduction turns rows into state, whether they were scanned or have just been published, so the
+state a writer remembers equals the state that anybody reads. Rows of kinds that this version does
+not know are passed over; rows of known kinds that lack what they must have are `CorruptError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+
+import orjson
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+
+from omnigraph.engine.state.history import Commit, decode_commit, encode_commit, encode_head
+from omnigraph.engine.state.snapshot import Entry, Snapshot
+from omnigraph.model.errors import CorruptError
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.storage.ports import TableRef, TableVersion, VersionFile
+
+MANIFEST_PATH = "__manifest"
+STAMP = "omnigraph:internal_schema_version"
+STAMP_VERSION = 4
+TABLE_CONFIG = {"table_version_management": "true"}
+
+TABLE, TABLE_VERSION, TABLE_TOMBSTONE = "table", "table_version", "table_tombstone"
+GRAPH_COMMIT, GRAPH_HEAD = "graph_commit", "graph_head"
+
+MANIFEST_SCHEMA = pa.schema(
+    [
+        # The annotation arms Lance's conflict filter: of two writers of one id, one is refused.
+        pa.field(
+            "object_id",
+            pa.string(),
+            nullable=False,
+            metadata={"lance-schema:unenforced-primary-key": "true"},
+        ),
+        pa.field("object_type", pa.string(), nullable=False),
+        pa.field("location", pa.string()),
+        pa.field("metadata", pa.string()),
+        pa.field("base_objects", pa.list_(pa.field("item", pa.string()))),
+        pa.field("table_key", pa.string(), nullable=False),
+        pa.field("table_version", pa.uint64()),
+        pa.field("table_branch", pa.string()),
+        pa.field("row_count", pa.uint64()),
+    ],
+    metadata={STAMP: str(STAMP_VERSION)},
+)
+
+# Fewer rows than this are looked at one by one: cheaper than a dozen vectorised steps.
+_ROWS_LOOPED_MAX = 500
+
+STATE_COLUMNS = tuple(name for name in MANIFEST_SCHEMA.names if name != "base_objects")
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A type's table exists, at a path."""
+
+    table_key: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A version of a type's table is the true one."""
+
+    entry: Entry
+    file: VersionFile
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A type's table is gone; later versions of it would be visible again."""
+
+    table_key: str
+    version: int
+
+
+Change = Register | Update | Tombstone
+
+
+@dataclass(frozen=True)
+class ManifestState:
+    """What one version of one branch of the manifest says.
+
+    `latest` holds the newest entry of every table, also of one that a tombstone hides.
+    """
+
+    branch: BranchName
+    at: TableVersion
+    path_by_table: Mapping[str, str]
+    latest: Mapping[str, Entry]
+    tombstones: Mapping[str, int]
+    head: Commit
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The tables that are visible, by key."""
+        visible = {
+            key: entry
+            for key, entry in sorted(self.latest.items())
+            if self.tombstones.get(key, -1) < entry.version
+        }
+        return Snapshot(self.branch, self.at.version, MappingProxyType(visible))
+
+    def version_of(self, table_key: str) -> int:
+        """The version that a writer of a table must expect: the pin, the tombstone, or 0."""
+        entry = self.snapshot.entries.get(table_key)
+        return entry.version if entry else self.tombstones.get(table_key, 0)
+
+
+def manifest_ref(branch: BranchName) -> TableRef:
+    """The line of versions that a branch's manifest is."""
+    return TableRef(MANIFEST_PATH, None if branch == MAIN else branch)
+
+
+def object_id_of(change: Change) -> str:
+    """The id of the row that a change becomes."""
+    match change:
+        case Register(table_key):
+            return table_key
+        case Update(entry):
+            return f"{entry.table_key}${entry.version:020}"
+        case Tombstone(table_key, version):
+            return f"{table_key}$tombstone${version:020}"
+
+
+def head_id(branch: str) -> str:
+    """The id of the row that says which commit a branch is at."""
+    return f"{GRAPH_HEAD}:{branch}"
+
+
+def encode_manifest(changes: Iterable[Change], commit: Commit, *, after: Commit | None) -> pa.Table:
+    """The rows that make changes and their commit true, those of the changes first.
+
+    `after` is the head that the commit follows. Its row is the one that a publish replaces; on a
+    branch that has none of its own yet it is another branch's, which stays as it was.
+    """
+    rows = [_encode_change(change) for change in changes]
+    rows.append(
+        {
+            "object_id": commit.id,
+            "object_type": GRAPH_COMMIT,
+            "metadata": encode_commit(commit),
+            "table_key": "",
+            "table_version": commit.manifest_version,
+            "table_branch": None if commit.branch == MAIN else commit.branch,
+        }
+    )
+    heads = [commit] if after is None or after.branch == commit.branch else [after, commit]
+    rows += [
+        {
+            "object_id": head_id(head.branch),
+            "object_type": GRAPH_HEAD,
+            "metadata": encode_head(head),
+            "table_key": "",
+        }
+        for head in heads
+    ]
+    return pa.Table.from_pylist(rows, schema=MANIFEST_SCHEMA)
+
+
+def reduce_manifest(
+    rows: pa.Table, *, at: TableVersion, branch: BranchName, onto: ManifestState | None
+) -> ManifestState:
+    """The state after rows; `onto` is what was known before them.
+
+    Rows may be known already: a row replaces what is known of its table, version or commit.
+    """
+    paths = dict(onto.path_by_table) if onto else {}
+    latest = dict(onto.latest) if onto else {}
+    tombstones = dict(onto.tombstones) if onto else {}
+    head = onto.head if onto else None
+    relevant = _prune(rows) if rows.num_rows > _ROWS_LOOPED_MAX else rows
+    for row in relevant.to_pylist():
+        match row["object_type"]:
+            case "table":
+                paths[row["table_key"]] = _require_path(row)
+            case "table_version":
+                entry = _decode_entry(row)
+                known = latest.get(entry.table_key)
+                if known is None or entry.version >= known.version:
+                    latest[entry.table_key] = entry
+            case "table_tombstone":
+                key, version = row["table_key"], _require_number(row, "table_version")
+                tombstones[key] = max(version, tombstones.get(key, 0))
+            case "graph_commit":
+                commit = decode_commit(
+                    commit_id=row["object_id"],
+                    metadata=row["metadata"],
+                    manifest_version=row["table_version"],
+                    branch=row["table_branch"],
+                )
+                head = commit if head is None or commit.age > head.age else head
+            case _:
+                continue
+    if head is None:
+        raise CorruptError(subject="the manifest", problem="it holds no commit")
+    return ManifestState(
+        branch=branch,
+        at=at,
+        path_by_table=MappingProxyType(paths),
+        latest=MappingProxyType({k: _locate(entry, paths) for k, entry in latest.items()}),
+        tombstones=MappingProxyType(tombstones),
+        head=head,
+    )
+
+
+def decode_commits(rows: pa.Table) -> tuple[Commit, ...]:
+    """The commits among rows, oldest first."""
+    found = [
+        decode_commit(
+            commit_id=row["object_id"],
+            metadata=row["metadata"],
+            manifest_version=row["table_version"],
+            branch=row["table_branch"],
+        )
+        for row in rows.to_pylist()
+        if row["object_type"] == GRAPH_COMMIT
+    ]
+    return tuple(sorted(found, key=lambda commit: commit.age))
+
+
+def _encode_change(change: Change) -> dict[str, object]:
+    match change:
+        case Register(table_key, path):
+            return {
+                "object_id": object_id_of(change),
+                "object_type": TABLE,
+                "location": path,
+                "table_key": table_key,
+            }
+        case Update(entry, file):
+            return {
+                "object_id": object_id_of(change),
+                "object_type": TABLE_VERSION,
+                "metadata": _encode_version_file(file),
+                "table_key": entry.table_key,
+                "table_version": entry.version,
+                "table_branch": entry.branch,
+                "row_count": entry.row_count,
+            }
+        case Tombstone(table_key, version):
+            return {
+                "object_id": object_id_of(change),
+                "object_type": TABLE_TOMBSTONE,
+                "table_key": table_key,
+                "table_version": version,
+            }
+
+
+def _encode_version_file(file: VersionFile) -> str:
+    fields: dict[str, object] = {"manifest_path": file.path, "naming_scheme": "V2"}
+    if file.size is not None:
+        fields["manifest_size"] = file.size
+    return orjson.dumps(fields).decode()
+
+
+def _prune(rows: pa.Table) -> pa.Table:
+    """Drop versions and commits that newer rows make irrelevant, without a loop over history.
+
+    A row that lacks its version cannot be compared, and is kept to be refused.
+    """
+    kinds, numbers = rows["object_type"], rows["table_version"]
+    is_version, is_commit = pc.equal(kinds, TABLE_VERSION), pc.equal(kinds, GRAPH_COMMIT)
+    versions = rows.filter(is_version)
+    newest = versions.group_by("table_key").aggregate([("table_version", "max")])
+    newest_of_table = newest["table_version_max"].take(
+        pc.index_in(rows["table_key"], newest["table_key"].combine_chunks())
+    )
+    newest_commit = pc.max(rows.filter(is_commit)["table_version"])
+    is_old = pc.or_(
+        pc.and_(is_version, pc.less(numbers, newest_of_table)),
+        pc.and_(is_commit, pc.less(numbers, newest_commit)),
+    )
+    return rows.filter(pc.invert(pc.fill_null(is_old, fill_value=False)))
+
+
+def _decode_entry(row: Mapping[str, object]) -> Entry:
+    branch = row["table_branch"]
+    if row["metadata"] is None:
+        raise CorruptError(
+            subject=f"row '{row['object_id']}' of the manifest", problem="its metadata is null"
+        )
+    return Entry(
+        table_key=str(row["table_key"]),
+        path="",
+        version=_require_number(row, "table_version"),
+        branch=None if branch is None else str(branch),
+        row_count=_require_number(row, "row_count"),
+    )
+
+
+def _locate(entry: Entry, paths: Mapping[str, str]) -> Entry:
+    path = paths.get(entry.table_key)
+    if path is None:
+        raise CorruptError(
+            subject=f"'{entry.table_key}' in the manifest",
+            problem="it has a version, but no row says where it is",
+        )
+    return entry if entry.path == path else replace(entry, path=path)
+
+
+def _require_number(row: Mapping[str, object], column: str) -> int:
+    value = row[column]
+    if not isinstance(value, int):
+        raise CorruptError(
+            subject=f"row '{row['object_id']}' of the manifest", problem=f"its {column} is null"
+        )
+    return value
+
+
+def _require_path(row: Mapping[str, object]) -> str:
+    value = row["location"]
+    if not isinstance(value, str):
+        raise CorruptError(
+            subject=f"row '{row['object_id']}' of the manifest", problem="its location is null"
+        )
+    return value

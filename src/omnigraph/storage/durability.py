@@ -1,0 +1,78 @@
+"""Flushing files to the disk: what a version consists of survives the loss of power.
+
+Lance flushes nothing itself. A file is durable when its content, its name in its folder and the
+names of the folders above it are. Does not know what the files hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from omnigraph.model.limits import SETTLED_FOLDERS_MAX
+
+Flush = Callable[[Path], None]
+
+
+class Durability:
+    """Makes files below one folder durable, by a function that flushes one file or folder."""
+
+    def __init__(self, root: Path, *, flush: Flush) -> None:
+        self._root = root
+        self._flush = flush
+        # By their inodes too: another process may have made a folder anew.
+        self._settled: set[tuple[Path, int]] = set()
+
+    def secure(self, files: Iterable[str]) -> None:
+        """Flush files, given by their paths below the root, and every folder that names them."""
+        given = (path for file in files for path in _with_blobs(self._root / file))
+        written = tuple(dict.fromkeys(given))
+        for path in written:
+            self._flush(path)
+        folders = dict.fromkeys(path.parent for path in written)
+        # Folders are made once and then stay: their own names are flushed once, too.
+        above = dict.fromkeys(above for folder in folders for above in self._chain(folder))
+        found = [(folder, folder.stat().st_ino) for folder in above]
+        unsettled = [each for each in found if each not in self._settled]
+        for folder in dict.fromkeys([*folders, *(folder.parent for folder, _ in unsettled)]):
+            self._flush(folder)
+        if len(self._settled) + len(unsettled) > SETTLED_FOLDERS_MAX:
+            self._settled.clear()
+        self._settled.update(unsettled)
+
+    def secure_tree(self, folder: str) -> None:
+        """Flush every file below a folder that was made just now."""
+        top = self._root / folder
+        # The disk may have given it the inodes of one that was removed.
+        self._settled = {each for each in self._settled if not each[0].is_relative_to(top)}
+        files = (path for path in top.rglob("*") if path.is_file())
+        self.secure(str(path.relative_to(self._root)) for path in files)
+
+    def secure_folder(self, folder: str) -> None:
+        """Flush the names in a folder, if it is there: after something was removed from it."""
+        path = self._root / folder
+        if path.is_dir():
+            self._flush(path)
+
+    def _chain(self, folder: Path) -> Iterator[Path]:
+        while folder != self._root:
+            yield folder
+            folder = folder.parent
+
+
+def flush_path(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _with_blobs(file: Path) -> Iterator[Path]:
+    """A file, and the blobs too large for it, which lie in a folder of its name."""
+    yield file
+    beside = file.with_suffix("")
+    if file.suffix == ".lance" and beside.is_dir():
+        yield from (path for path in beside.rglob("*") if path.is_file())

@@ -1,0 +1,152 @@
+"""Named places in the write path at which a test can make it fail or stand still.
+
+Promises that an inactive one costs a look at an empty mapping. Failpoints are an argument, so a
+test reaches only the graph that it gave them to, and an activation ends with its block. Cutting
+*every* effect is not their job: that is done below the code, at the ports.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.model.errors import GraphError, ReadSetChangedError, UnavailableError
+
+
+class Failpoint(StrEnum):
+    """Every name there is."""
+
+    INIT_AFTER_SCHEMA_PG_WRITTEN = "init.after_schema_pg_written"
+    INIT_AFTER_SCHEMA_CONTRACT_WRITTEN = "init.after_schema_contract_written"
+    INIT_AFTER_COORDINATOR_INIT = "init.after_coordinator_init"
+
+    MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE = "mutation.delete_node_pre_primary_delete"
+    MUTATION_POST_FINALIZE_PRE_PUBLISHER = "mutation.post_finalize_pre_publisher"
+
+    PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION = "publish.load_state_retryable_contention"
+    GRAPH_PUBLISH_BEFORE_COMMIT_APPEND = "graph_publish.before_commit_append"
+    GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT = "graph_publish.after_manifest_commit"
+
+    RECOVERY_SIDECAR_LIST = "recovery.sidecar_list"
+    RECOVERY_SIDECAR_WRITE = "recovery.sidecar_write"
+    RECOVERY_SIDECAR_CONFIRM = "recovery.sidecar_confirm"
+    RECOVERY_SIDECAR_DELETE = "recovery.sidecar_delete"
+    RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH = "recovery.before_roll_forward_publish"
+    RECOVERY_RECORD_AUDIT = "recovery.record_audit"
+    RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND = "recovery.orphan_discard_audit_append"
+
+    FORK_BEFORE_CLASSIFY = "fork.before_classify"
+    FORK_BEFORE_RECLAIM = "fork.before_reclaim"
+    CLASSIFY_FRESH_READ = "classify.fresh_read"
+    BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE = "branch_create.after_manifest_branch_create"
+
+
+class Step(StrEnum):
+    """What one arrival at a failpoint does."""
+
+    PASS = "pass"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the first arrivals do, one step each, and what all later ones do."""
+
+    steps: tuple[Step, ...]
+    then: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """The first arrival stands still until it is released; all later ones pass.
+
+    `timeout_s` bounds the wait of either side for the other.
+    """
+
+    timeout_s: float
+
+
+Action = Script | Park
+
+FAIL_ALWAYS = Script((), Step.FAIL)
+
+
+def fail_times(count: int) -> Script:
+    """Fail that many arrivals, then pass."""
+    return Script((Step.FAIL,) * count, Step.PASS)
+
+
+class Activation:
+    """One failpoint under way: how often it was reached, and the parked arrival if there is one."""
+
+    def __init__(self, name: Failpoint, action: Action) -> None:
+        self._name = name
+        self._action = action
+        self._counting = threading.Lock()
+        self._arrivals = 0
+        self._has_arrived = threading.Event()
+        self._is_released = threading.Event()
+
+    @property
+    def arrivals(self) -> int:
+        """How often the failpoint was reached since it was activated."""
+        return self._arrivals
+
+    def wait_for_arrival(self) -> None:
+        """Return once the first arrival stands there; `TimeoutError` if none comes."""
+        assert isinstance(self._action, Park)
+        if not self._has_arrived.wait(self._action.timeout_s):
+            raise TimeoutError(f"nothing reached the failpoint {self._name}")
+
+    def release(self) -> None:
+        """Let the parked arrival go on."""
+        self._is_released.set()
+
+    def arrive(self) -> None:
+        """Do what this arrival does: go on, fail, or wait."""
+        with self._counting:
+            number = self._arrivals
+            self._arrivals += 1
+        match self._action:
+            case Script(steps, then):
+                if (steps[number] if number < len(steps) else then) is Step.FAIL:
+                    raise _injected_error(self._name)
+            case Park(timeout_s):
+                self._has_arrived.set()
+                if number == 0 and not self._is_released.wait(timeout_s):
+                    raise _injected_error(self._name)
+
+
+class Failpoints:
+    """The failpoints of one graph; none is active until a test activates it."""
+
+    def __init__(self) -> None:
+        self._active: dict[Failpoint, Activation] = {}
+
+    def maybe_fail(self, name: Failpoint) -> None:
+        """Raise, or wait, if a test wants it here."""
+        if self._active and (activation := self._active.get(name)) is not None:
+            activation.arrive()
+
+    @contextmanager
+    def activate(self, name: Failpoint, action: Action) -> Iterator[Activation]:
+        """Make a failpoint act for the length of the block; who is parked then goes on."""
+        assert name not in self._active, f"{name} is active already"
+        activation = Activation(Failpoint(name), action)
+        self._active[name] = activation
+        try:
+            yield activation
+        finally:
+            del self._active[name]
+            activation.release()
+
+
+def _injected_error(name: Failpoint) -> GraphError:
+    reason = f"injected failpoint triggered: {name}"
+    if name is Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION:
+        # Stands for another writer who was first, which is no failure of the storage.
+        return ReadSetChangedError(member=f"({reason}) the head", expected="one", actual="another")
+    return UnavailableError(action="go on", reason=reason)

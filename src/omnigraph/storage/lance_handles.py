@@ -1,0 +1,190 @@
+"""Open tables, kept warm: reading a version or asking for the newest one opens nothing twice.
+
+A kept handle is never moved: Lance moves handles in place, and refuses two threads that do so at
+once, so whatever moves one works on a copy. Promises that the newest version is asked of the
+storage each time, and that a branch which was deleted and made anew is not taken for its
+predecessor. Knows nothing of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from copy import copy
+from pathlib import Path
+from threading import Lock
+
+import lance
+from lance import LanceDataset
+from lance import Session as LanceSession  # type: ignore[attr-defined]  # not in its __all__
+
+from omnigraph.model.errors import CorruptError
+from omnigraph.model.limits import (
+    OBJECT_RETRIES_MAX,
+    OBJECT_RETRY_TIMEOUT_S,
+    OPEN_TABLES_MAX,
+    TABLE_INDEX_BYTES_MAX,
+    TABLE_METADATA_BYTES_MAX,
+)
+from omnigraph.storage.lance_errors import FOREIGN, Failure, classify, missing_version, translate
+from omnigraph.storage.ports import TableRef, TableVersion
+
+_ABSENT = frozenset({Failure.MISSING_TABLE, Failure.MISSING_VERSION})
+
+
+class LanceHandles:
+    """The open tables of one graph."""
+
+    def __init__(self, root: str, *, storage_options: Mapping[str, str], is_local: bool) -> None:
+        self._root = root
+        self._is_local = is_local
+        self.storage_options = None if is_local else _bounded(storage_options)
+        self.session = LanceSession(
+            index_cache_size_bytes=TABLE_INDEX_BYTES_MAX,
+            metadata_cache_size_bytes=TABLE_METADATA_BYTES_MAX,
+        )
+        self._lock = Lock()
+        self._kept: OrderedDict[TableVersion, LanceDataset] = OrderedDict()
+
+    def uri(self, ref: TableRef) -> str:
+        """Where Lance opens a table or a branch of one."""
+        return f"{self._root}/{folder_of(ref)}"
+
+    def get(self, at: TableVersion) -> LanceDataset:
+        """One version of a table, not to be moved.
+
+        A version that is not there is a `NotFoundError`; no table at all is a `CorruptError`.
+        """
+        with self._lock:
+            kept = self._kept.get(at)
+            if kept is not None:
+                self._kept.move_to_end(at)
+                return kept
+        found = self._open(at.ref, version=at.version)
+        if found is None:
+            raise self._missing(at)
+        return self.keep(at.ref, found)
+
+    def find_newest(self, ref: TableRef) -> LanceDataset | None:
+        """The newest version, asked of the storage; None if there is no such table or branch."""
+        warm = self._find_warm(ref)
+        if warm is None:
+            found = self._open(ref, version=None)
+            return None if found is None else self.keep(ref, found)
+        if ref.branch is None and self._is_local and self._has_not_moved(ref, warm.version):
+            return warm
+        newest = copy(warm)
+        if not self._exists(ref, newest.checkout_latest):
+            self.forget(lambda kept: kept == ref)
+            return None
+        if ref.branch is not None and not self._continues(ref, warm, newest):
+            # Other tables of that branch were replaced with it.
+            self.forget(lambda kept: kept.branch == ref.branch)
+        return self.keep(ref, newest)
+
+    def get_newest(self, ref: TableRef) -> LanceDataset:
+        """The newest version of a table that must be there."""
+        newest = self.find_newest(ref)
+        if newest is None:
+            raise CorruptError(subject=f"'{ref.path}'", problem=str(Failure.MISSING_TABLE))
+        return newest
+
+    def keep(self, ref: TableRef, table: LanceDataset) -> LanceDataset:
+        """Keep a table open at its version, which nobody moves from now on."""
+        at = TableVersion(ref, table.version)
+        with self._lock:
+            self._kept[at] = table
+            self._kept.move_to_end(at)
+            while len(self._kept) > OPEN_TABLES_MAX:
+                self._kept.popitem(last=False)
+        return table
+
+    def forget(self, is_gone: Callable[[TableRef], bool]) -> None:
+        """Close the tables that are gone, or may be others of the same name from now on."""
+        with self._lock:
+            for at in [at for at in self._kept if is_gone(at.ref)]:
+                del self._kept[at]
+
+    def _find_warm(self, ref: TableRef) -> LanceDataset | None:
+        with self._lock:
+            versions = [at for at in self._kept if at.ref == ref]
+            newest = max(versions, key=lambda at: at.version, default=None)
+            return None if newest is None else self._kept[newest]
+
+    def _open(self, ref: TableRef, *, version: int | None) -> LanceDataset | None:
+        opened: list[LanceDataset] = []
+
+        def open_table() -> None:
+            opened.append(
+                lance.dataset(
+                    self.uri(ref),
+                    version=version,
+                    storage_options=self.storage_options,
+                    session=self.session,
+                )
+            )
+
+        return opened[0] if self._exists(ref, open_table) else None
+
+    def _exists(self, ref: TableRef, look: Callable[[], None]) -> bool:
+        try:
+            look()
+        except FOREIGN as error:
+            if classify(error) in _ABSENT:
+                return False
+            raise translate(error, table=ref.path, action=f"open '{ref.path}'") from error
+        return True
+
+    def _missing(self, at: TableVersion) -> Exception:
+        if at.ref.branch is None and self.find_newest(at.ref) is None:
+            return CorruptError(subject=f"'{at.ref.path}'", problem=str(Failure.MISSING_TABLE))
+        return missing_version(describe_version(at))
+
+    def _has_not_moved(self, ref: TableRef, version: int) -> bool:
+        # Listing a folder grows with history, and Lance's own commit looks no further than this:
+        # at its hint, and whether the version after it is there. In doubt we list.
+        folder = Path(self.uri(ref))
+        try:
+            hint = json.loads((folder / "_versions/latest_version_hint.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        next_file = folder / version_file(version + 1)
+        return hint == {"version": version} and not next_file.exists()
+
+    def _continues(self, ref: TableRef, warm: LanceDataset, newest: LanceDataset) -> bool:
+        # A branch made anew under the same name may have the same version numbers.
+        if newest.version < warm.version:
+            return False
+        if newest.version == warm.version:
+            return _written_at(newest) == _written_at(warm)
+        known = self._open(ref, version=warm.version)
+        return known is not None and _written_at(known) == _written_at(warm)
+
+
+def folder_of(ref: TableRef) -> str:
+    """Where a table or a branch of one lies below the root."""
+    return ref.path if ref.branch is None else f"{ref.path}/tree/{ref.branch}"
+
+
+def version_file(version: int) -> str:
+    """Where Lance describes a version, below the table: backwards, so that the newest is first."""
+    return f"_versions/{2**64 - 1 - version:020}.manifest"
+
+
+def describe_version(at: TableVersion) -> str:
+    """A version as messages name it."""
+    return f"{folder_of(at.ref)}@{at.version}"
+
+
+def _written_at(table: LanceDataset) -> object:
+    return table.get_version()["timestamp"]
+
+
+def _bounded(storage_options: Mapping[str, str]) -> dict[str, str]:
+    # By itself Lance would try for three minutes.
+    return {
+        "client_max_retries": str(OBJECT_RETRIES_MAX),
+        "client_retry_timeout": str(OBJECT_RETRY_TIMEOUT_S),
+        **storage_options,
+    }

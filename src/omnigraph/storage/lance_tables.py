@@ -1,0 +1,196 @@
+"""Tables on Lance: the `TableStore` of a graph on a local disk or on S3.
+
+Puts the parts together: handles kept open, scans, staged writes, commits and branches. What Lance
+raises leaves in our words. Knows nothing of graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+from lance import LanceDataset
+
+from omnigraph.model.errors import CorruptError, NotFoundError
+from omnigraph.storage import (
+    lance_branches,
+    lance_history,
+    lance_indexes,
+    lance_scans,
+    lance_staging,
+)
+from omnigraph.storage.durability import Durability, flush_path
+from omnigraph.storage.lance_blobs import as_bytes, blobs_among
+from omnigraph.storage.lance_commits import LanceCommits
+from omnigraph.storage.lance_errors import lance_errors, missing_version
+from omnigraph.storage.lance_handles import (
+    LanceHandles,
+    describe_version,
+    folder_of,
+    version_file,
+)
+from omnigraph.storage.ports import (
+    StagedWrite,
+    TableRef,
+    TableVersion,
+    TransactionRecord,
+    VersionFile,
+)
+
+
+class LanceTables:
+    """The tables below one root."""
+
+    def __init__(
+        self, root: str, *, storage_options: Mapping[str, str], is_local: bool, is_durable: bool
+    ) -> None:
+        self._root = root
+        self._is_local = is_local
+        self._handles = LanceHandles(root, storage_options=storage_options, is_local=is_local)
+        # An object store acknowledges what is durable, so only disks need flushing.
+        self._disk = Durability(Path(root), flush=flush_path) if is_local and is_durable else None
+        self._commits = LanceCommits(self._handles, disk=self._disk)
+
+    # Reads
+
+    def find_head(self, ref: TableRef) -> int | None:
+        newest = self._handles.find_newest(ref)
+        return None if newest is None else newest.version
+
+    def schema(self, at: TableVersion) -> pa.Schema:
+        stored = self._handles.get(at).schema
+        return as_bytes(stored, blobs_among(stored.names, stored))
+
+    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+        with self._reading(at) as table:
+            return lance_scans.scan(table, columns=columns, predicate=predicate)
+
+    def scan_batches(
+        self,
+        at: TableVersion,
+        *,
+        columns: Sequence[str],
+        predicate: str | None,
+        order_by: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        with self._reading(at) as table:
+            yield from lance_scans.scan_batches(
+                table, columns=columns, predicate=predicate, order_by=order_by
+            )
+
+    def scan_new(
+        self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
+    ) -> pa.Table:
+        known = None if since is None else self._find(since)
+        with self._reading(at) as table:
+            if known is None:
+                return lance_scans.scan(table, columns=columns, predicate=None)
+            return lance_scans.scan_new(table, since=known, columns=columns)
+
+    def count(self, at: TableVersion, *, predicate: str | None) -> int:
+        with self._reading(at) as table:
+            return table.count_rows(predicate)
+
+    def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
+        fragments = self._handles.get(at).get_fragments()
+        return tuple(fragment.metadata.num_rows for fragment in fragments)
+
+    def describe(self, at: TableVersion) -> VersionFile:
+        path = f"{folder_of(at.ref)}/{version_file(at.version)}"
+        if not self._is_local:
+            return VersionFile(path, None)
+        with lance_errors(table=describe_version(at), action=f"look at '{path}'"):
+            return VersionFile(path, (Path(self._root) / path).stat().st_size)
+
+    def find_transaction(self, at: TableVersion) -> TransactionRecord | None:
+        return lance_history.find_transaction(self._handles, at)
+
+    def branches(self, path: str) -> frozenset[str]:
+        return lance_branches.list_branches(self._handles, path)
+
+    # Staging
+
+    def stage_append(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_staging.stage_append(table, rows, onto=onto)
+
+    def stage_append_stream(self, rows: pa.RecordBatchReader, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_staging.stage_append(table, rows, onto=onto)
+
+    def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_staging.stage_merge(table, rows, onto=onto)
+
+    def stage_overwrite(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_staging.stage_overwrite(table, rows, onto=onto)
+
+    def stage_delete(self, ids: pa.Array, *, onto: TableVersion) -> StagedWrite | None:
+        with self._staging(onto) as table:
+            return lance_staging.stage_delete(table, ids, onto=onto)
+
+    def stage_replacement(
+        self, rows: pa.Table, *, replacing: Sequence[str], onto: TableVersion
+    ) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_staging.stage_replacement(table, rows, replacing=replacing, onto=onto)
+
+    def stage_btree_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_indexes.stage_btree(table, column, onto=onto)
+
+    def stage_inverted_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_indexes.stage_inverted(table, column, onto=onto)
+
+    def stage_vector_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_indexes.stage_vector(table, column, onto=onto)
+
+    # Durable effects
+
+    def create(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
+        return self._commits.create_table(path, rows, config=config)
+
+    def apply(self, staged: StagedWrite) -> TableVersion:
+        return self._commits.apply(staged)
+
+    def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
+        return self._commits.compact(at, rows_per_fragment=rows_per_fragment)
+
+    def restore(self, at: TableVersion) -> TableVersion:
+        return self._commits.restore_version(at)
+
+    def fork(self, at: TableVersion, *, branch: str) -> TableRef:
+        return lance_branches.fork(self._handles, at, branch, disk=self._disk)
+
+    def delete_branch(self, ref: TableRef) -> None:
+        lance_branches.delete_branch(self._handles, ref, disk=self._disk)
+
+    @contextmanager
+    def _reading(self, at: TableVersion) -> Iterator[LanceDataset]:
+        table = self._handles.get(at)
+        name = describe_version(at)
+        try:
+            with lance_errors(table=name, action=f"read '{name}'"):
+                yield table
+        except CorruptError as error:
+            if at.ref.branch is not None and self._handles.find_newest(at.ref) is None:
+                raise missing_version(name) from error
+            raise
+
+    @contextmanager
+    def _staging(self, onto: TableVersion) -> Iterator[LanceDataset]:
+        table = self._handles.get(onto)
+        name = describe_version(onto)
+        with lance_errors(table=name, action=f"write files for '{name}'"):
+            yield table
+
+    def _find(self, at: TableVersion) -> LanceDataset | None:
+        try:
+            return self._handles.get(at)
+        except NotFoundError:
+            return None

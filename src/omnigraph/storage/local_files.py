@@ -1,0 +1,258 @@
+"""Control objects as files of a local disk: whole, conditional, and durable when that is asked.
+
+A name shows the old content or the new, never a part, whenever the process or the machine stops:
+files are written under a reserved name, flushed, and renamed or linked into place. obstore does
+the same without the flush, and has no put-if-match on disks, so files are written here.
+
+A token is a file's inode, time and size. Every write makes a new inode and stamps it with a clock
+of nanoseconds, so two contents that ever shared a name have different tokens, and asking for one
+reads no content. What compares and replaces holds a lock of the root's: processes on one machine
+exclude each other, and so do those that share a disk on which `flock` works.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+from secrets import randbelow
+
+from omnigraph.model.limits import LOCK_PROBE_INTERVAL_S, OBJECT_LOCK_TIMEOUT_S
+from omnigraph.storage.object_errors import is_reserved, require_object_path, storage_errors
+from omnigraph.storage.ports import Listing, StoredObject
+
+LOCKS_FOLDER = "__locks"
+"""Lock files are here; they hold nothing, so no listing shows them."""
+
+_OBJECTS_LOCK = "objects.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class FileLock:
+    """A locked file: the opening that holds the lock, and the process that took it."""
+
+    descriptor: int
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    path: Path
+    token: str
+
+
+class LocalObjects:
+    """The objects below one folder, which need not exist before the first write."""
+
+    def __init__(self, root: Path, *, is_durable: bool) -> None:
+        self._root = root
+        self._locks = root / LOCKS_FOLDER
+        self._is_durable = is_durable
+
+    def find(self, path: str) -> StoredObject | None:
+        target = self._target(path)
+        with storage_errors(f"read {target}"):
+            try:
+                with target.open("rb") as file:
+                    # The open file, not the name: another write may have taken the name since.
+                    return StoredObject(file.read(), _token(os.fstat(file.fileno())))
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
+
+    def list(self, prefix: str) -> Listing:
+        folder = self._target(prefix) if prefix else self._root
+        tokens: dict[str, str] = {}
+        prefixes: set[str] = set()
+        locks = str(self._locks)
+        with storage_errors(f"list {folder}"):
+            for entry in _entries(folder):
+                if entry.is_dir():
+                    if entry.path != locks and _holds_objects(entry.path):
+                        prefixes.add(entry.name)
+                else:
+                    # It may go away while we look.
+                    with suppress(FileNotFoundError):
+                        tokens[entry.name] = _token(entry.stat())
+        return Listing(tokens, frozenset(prefixes))
+
+    def put(self, path: str, content: bytes) -> str:
+        target = self._target(path)
+        with storage_errors(f"write {target}"), self._staged(content, target) as staged:
+            with self._turn():
+                staged.path.rename(target)
+            self._flush(target.parent)
+            return staged.token
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        target = self._target(path)
+        with storage_errors(f"write {target}"), self._staged(content, target) as staged:
+            try:
+                # A link never replaces, so it needs no turn.
+                target.hardlink_to(staged.path)
+            except FileExistsError:
+                return False
+            self._flush(target.parent)
+            return True
+
+    def put_if_match(self, path: str, content: bytes, *, token: str) -> str | None:
+        target = self._target(path)
+        with storage_errors(f"write {target}"):
+            # Most that lose find out here, before anything is written.
+            if _find_token(target) != token:
+                return None
+            with self._staged(content, target) as staged:
+                with self._turn():
+                    if _find_token(target) != token:
+                        return None
+                    staged.path.rename(target)
+                self._flush(target.parent)
+                return staged.token
+
+    def delete(self, path: str) -> None:
+        target = self._target(path)
+        with storage_errors(f"delete {target}"):
+            if _find_token(target) is None:
+                return
+            # Not flushed: whatever power brings back, whoever deleted it can delete again.
+            with self._turn():
+                target.unlink(missing_ok=True)
+
+    def delete_prefix(self, prefix: str) -> None:
+        folder = self._target(prefix)
+        with storage_errors(f"delete {folder}"):
+            was_there = False
+            while folder.is_dir():
+                was_there = True
+                # Another process may be deleting the same; then there is less to do next time.
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(folder)
+            if was_there:
+                self._flush(folder.parent)
+
+    def _target(self, path: str) -> Path:
+        require_object_path(path)
+        return self._root / path
+
+    @contextmanager
+    def _staged(self, content: bytes, target: Path) -> Iterator[_Staged]:
+        # A crash before the name is taken leaves a file that no listing shows.
+        path = target.with_name(f"#{randbelow(10**18)}")
+        try:
+            with self._create(path) as file:
+                file.write(content)
+                file.flush()
+                now = time.time_ns()
+                # Many kernels stamp in milliseconds only, and inodes are used again at once.
+                os.utime(file.fileno(), ns=(now, now))
+                if self._is_durable:
+                    os.fsync(file.fileno())
+                staged = _Staged(path, _token(os.fstat(file.fileno())))
+            yield staged
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _create(self, path: Path) -> BufferedWriter:
+        try:
+            return path.open("xb")
+        except FileNotFoundError:
+            self._make_folder(path.parent)
+            return path.open("xb")
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.parent.exists():
+            self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        self._flush(folder.parent)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        lock = lock_file(self._locks / _OBJECTS_LOCK, timeout_s=OBJECT_LOCK_TIMEOUT_S)
+        try:
+            yield
+        finally:
+            unlock_file(lock)
+
+    def _flush(self, folder: Path) -> None:
+        # A name is durable when its folder is.
+        if not self._is_durable:
+            return
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def lock_file(path: Path, *, timeout_s: float) -> FileLock:
+    """Lock a file, made if need be, against every other opening of it.
+
+    `BlockingIOError` if somebody else keeps it all the time. The lock belongs to the opening, so
+    threads exclude each other too, and it ends with its process however that ends. A fork inherits
+    the opening: if the parent is killed, the lock ends when the child does.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _wait_for_lock(descriptor, timeout_s)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return FileLock(descriptor, os.getpid())
+
+
+def unlock_file(lock: FileLock) -> None:
+    """Let a locked file go, at once even if a fork inherited it."""
+    try:
+        # A fork that leaves the block it was made in must not unlock what its parent holds.
+        if lock.process_id == os.getpid():
+            fcntl.flock(lock.descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(lock.descriptor)
+
+
+def _wait_for_lock(descriptor: int, timeout_s: float) -> None:
+    # A waiting flock cannot be given a bound, so we look again and again.
+    end = time.monotonic() + timeout_s
+    pause = LOCK_PROBE_INTERVAL_S / 32
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+        else:
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, LOCK_PROBE_INTERVAL_S)
+
+
+def _entries(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (entry for entry in entries if not is_reserved(entry.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _holds_objects(folder: str) -> bool:
+    # A prefix is there when something is below it; emptied folders stay behind.
+    return any(not entry.is_dir() or _holds_objects(entry.path) for entry in _entries(folder))
+
+
+def _find_token(target: Path) -> str | None:
+    try:
+        status = target.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return _token(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _token(status: os.stat_result) -> str:
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"

@@ -1,0 +1,172 @@
+"""Control objects in an S3 bucket, and the choice between a bucket and a disk.
+
+Promises what `ObjectStore` says with one request a call (a listing or a removal of thousands takes
+one a thousand). Tokens are entity tags: two equal contents may have the same one, so who must tell
+them apart writes a counter into the content. S3 acknowledges only what is durable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    PreconditionError,
+    UnknownConfigurationKeyError,
+)
+from obstore.store import S3Store
+
+from omnigraph.model.errors import InvalidValueError, UnavailableError
+from omnigraph.model.limits import OBJECT_RETRIES_MAX, OBJECT_RETRY_TIMEOUT_S
+from omnigraph.storage.local_files import LocalObjects
+from omnigraph.storage.locations import Location
+from omnigraph.storage.object_errors import (
+    find_code,
+    is_reserved,
+    require_object_path,
+    storage_errors,
+)
+from omnigraph.storage.ports import Listing, ObjectStore, StoredObject
+
+# Options that Lance takes beside those of obstore; retries are set here, for control objects.
+_OPTIONS_OF_LANCE = frozenset(
+    {"client_max_retries", "client_retry_timeout", "download_retry_count", "request_timeout"}
+)
+
+
+def open_objects(location: Location, *, is_durable: bool) -> ObjectStore:
+    """The control objects of a graph; nothing is asked of the storage yet.
+
+    `is_durable` asks a local disk to flush what it is given before a call returns.
+    """
+    if location.bucket is None:
+        return LocalObjects(Path(location.root), is_durable=is_durable)
+    store = _open_bucket(location.bucket, location.prefix, location.storage_options)
+    return ObstoreObjects(store, uri=location.uri)
+
+
+class ObstoreObjects:
+    """The objects below one prefix of a bucket."""
+
+    def __init__(self, store: S3Store, *, uri: str) -> None:
+        self._store = store
+        self._uri = uri
+
+    def find(self, path: str) -> StoredObject | None:
+        require_object_path(path)
+        action = self._action("read", path)
+        with storage_errors(action):
+            try:
+                found = self._store.get(path)
+                content = bytes(found.bytes())
+            except FileNotFoundError as error:
+                _require_bucket(error)
+                return None
+            return StoredObject(content, _require_token(found.meta["e_tag"], action))
+
+    def list(self, prefix: str) -> Listing:
+        if prefix:
+            require_object_path(prefix)
+        action = self._action("list", prefix)
+        with storage_errors(action):
+            found = self._store.list_with_delimiter(prefix or None)
+        tokens = {
+            _last_part(each["path"]): _require_token(each["e_tag"], action)
+            for each in found["objects"]
+        }
+        return Listing(
+            {name: token for name, token in tokens.items() if not is_reserved(name)},
+            frozenset(_last_part(each) for each in found["common_prefixes"]),
+        )
+
+    def put(self, path: str, content: bytes) -> str:
+        require_object_path(path)
+        action = self._action("write", path)
+        with storage_errors(action):
+            written = self._store.put(path, content, mode="overwrite", use_multipart=False)
+            return _require_token(written["e_tag"], action)
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        require_object_path(path)
+        with storage_errors(self._action("write", path)):
+            try:
+                self._store.put(path, content, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def put_if_match(self, path: str, content: bytes, *, token: str) -> str | None:
+        require_object_path(path)
+        action = self._action("write", path)
+        with storage_errors(action):
+            try:
+                written = self._store.put(path, content, mode={"e_tag": token}, use_multipart=False)
+            except PreconditionError as error:
+                _require_bucket(error)
+                return None
+            return _require_token(written["e_tag"], action)
+
+    def delete(self, path: str) -> None:
+        require_object_path(path)
+        with storage_errors(self._action("delete", path)):
+            try:
+                self._store.delete(path)
+            except FileNotFoundError as error:
+                _require_bucket(error)
+
+    def delete_prefix(self, prefix: str) -> None:
+        require_object_path(prefix)
+        with storage_errors(self._action("delete", prefix)):
+            for page in self._store.list(prefix):
+                self._store.delete([found["path"] for found in page])
+
+    def _action(self, verb: str, path: str) -> str:
+        return f"{verb} {self._uri}/{path}"
+
+
+def _open_bucket(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store:
+    config = {name: value for name, value in options.items() if name not in _OPTIONS_OF_LANCE}
+    try:
+        return S3Store(
+            bucket,
+            prefix=prefix or None,
+            config=config,  # type: ignore[arg-type]  # it takes the names that Lance takes as well
+            retry_config={
+                "max_retries": OBJECT_RETRIES_MAX,
+                "retry_timeout": timedelta(seconds=OBJECT_RETRY_TIMEOUT_S),
+            },
+        )
+    except UnknownConfigurationKeyError as error:
+        name = re.search(r"'([^']*)'", str(error))
+        subject = f"storage option '{name[1]}'" if name else "storage options"
+        raise _bad_option(subject, "S3 has no such option") from error
+    except GenericError as error:
+        raise _bad_option("storage options", str(error).partition("\n")[0]) from error
+
+
+def _bad_option(subject: str, problem: str) -> InvalidValueError:
+    # Without the value: it may be a secret.
+    return InvalidValueError(subject=subject, expected="S3 option", value=None, problem=problem)
+
+
+def _require_bucket(error: FileNotFoundError | BaseError) -> None:
+    # A missing bucket and a missing object are one error to obstore.
+    if find_code(error) == "NoSuchBucket":
+        raise error
+
+
+def _require_token(e_tag: str | None, action: str) -> str:
+    if e_tag is None:
+        raise UnavailableError(
+            action=action, reason="the storage gives no entity tags, which conditional writes need"
+        )
+    return e_tag
+
+
+def _last_part(path: str) -> str:
+    return path.rpartition("/")[2]

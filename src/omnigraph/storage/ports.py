@@ -1,0 +1,248 @@
+"""The two ports through which everything durable happens: tables and objects.
+
+Every method says whether it has a durable effect; those that have one are the ones a fault test
+cuts, fails or delays. Paths are relative to the graph's root, with `/`. Errors are already ours:
+nothing above this module sees an exception of Lance or obstore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+from lance import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """A line of versions: a table's path below the root, and the branch of it (None: its own)."""
+
+    path: str
+    branch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One immutable version of a table."""
+
+    ref: TableRef
+    version: int
+
+
+class StagedKind(StrEnum):
+    """What applying a staged write will do."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+    DELETE = "delete"
+    REPLACEMENT = "replacement"
+    INDEX = "index"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """Files that nobody refers to, and the transaction that would make them a version.
+
+    `rows_added` and `rows_removed` are what the table's row count gains and loses by it. `files`
+    are paths below the table, for those who must make them durable.
+    """
+
+    base: TableVersion
+    kind: StagedKind
+    transaction: Transaction
+    rows_added: int
+    rows_removed: int
+    files: tuple[str, ...]
+
+    @property
+    def uuid(self) -> str:
+        """What proves, long after a crash, that a version is this write."""
+        return str(self.transaction.uuid)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """The file in which Lance describes one version; the size is None where asking costs."""
+
+    path: str
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """What Lance remembers of the transaction that made a version."""
+
+    uuid: str
+    read_version: int
+    operation: str
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object's bytes, and the token that `put_if_match` compares."""
+
+    content: bytes
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One level below a prefix: its objects by name with their tokens, and deeper prefixes."""
+
+    token_by_name: Mapping[str, str]
+    prefixes: frozenset[str]
+
+
+class ObjectStore(Protocol):
+    """Small control files: the schema, sidecars, claims."""
+
+    def find(self, path: str) -> StoredObject | None:
+        """The object, or None if there is none."""
+
+    def list(self, prefix: str) -> Listing:
+        """One level of names below a prefix; nothing there is an empty listing."""
+
+    def put(self, path: str, content: bytes) -> str:
+        """Durable effect: write the object whole, replacing what was there; its new token."""
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        """Durable effect: write the object unless there is one; whether it was written."""
+
+    def put_if_match(self, path: str, content: bytes, *, token: str) -> str | None:
+        """Durable effect: replace the object that has this token; None if it has another."""
+
+    def delete(self, path: str) -> None:
+        """Durable effect: remove the object; a missing one is fine.
+
+        Loss of power right after may bring it back, so only what is harmless is deleted.
+        """
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Durable effect: remove everything below a prefix; nothing there is fine."""
+
+
+class TableStore(Protocol):
+    """Lance tables, opened at exact versions and changed only by staged writes."""
+
+    # Reads
+
+    def find_head(self, ref: TableRef) -> int | None:
+        """The newest version, asked of the storage; None if there is no such table or branch."""
+
+    def schema(self, at: TableVersion) -> pa.Schema:
+        """The columns of a version."""
+
+    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+        """The rows of a version that a predicate holds for, in one table; blobs as bytes.
+
+        `NotFoundError` means that the version was cleaned up or that its branch is gone.
+        """
+
+    def scan_batches(
+        self,
+        at: TableVersion,
+        *,
+        columns: Sequence[str],
+        predicate: str | None,
+        order_by: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        """The same, a batch at a time, ascending by columns (nulls last) if any are named."""
+
+    def scan_new(
+        self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
+    ) -> pa.Table:
+        """At least the rows that came after `since`, by reading only files it does not have."""
+
+    def count(self, at: TableVersion, *, predicate: str | None) -> int:
+        """How many rows of a version a predicate holds for."""
+
+    def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
+        """The rows of each fragment, in order."""
+
+    def describe(self, at: TableVersion) -> VersionFile:
+        """Where Lance keeps the description of a version; costs no request."""
+
+    def find_transaction(self, at: TableVersion) -> TransactionRecord | None:
+        """What made a version; None if Lance no longer knows."""
+
+    def branches(self, path: str) -> frozenset[str]:
+        """The branches of a table."""
+
+    # Staging: files that nobody refers to
+
+    def stage_append(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+        """Rows to add. There must be some."""
+
+    def stage_append_stream(self, rows: pa.RecordBatchReader, *, onto: TableVersion) -> StagedWrite:
+        """The same from a stream that is never held whole."""
+
+    def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+        """Rows that replace those with the same `id` and are added otherwise; ids are distinct."""
+
+    def stage_overwrite(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+        """Rows, perhaps none, that replace all there are; the table gets their columns."""
+
+    def stage_delete(self, ids: pa.Array, *, onto: TableVersion) -> StagedWrite | None:
+        """Remove the rows with these ids; None, and so no version, if there is none of them."""
+
+    def stage_replacement(
+        self, rows: pa.Table, *, replacing: Sequence[str], onto: TableVersion
+    ) -> StagedWrite:
+        """Rows of the manifest; those that exist under the `object_id`s in `replacing` go.
+
+        Of two such writes onto one version that replace the same row, one is refused by `apply`:
+        whoever always replaces one common row has a compare-and-swap.
+        """
+
+    def stage_btree_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+        """A scalar index of a column, replacing the one it has."""
+
+    def stage_inverted_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+        """A full-text index of a column, replacing the one it has."""
+
+    def stage_vector_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+        """A vector index of a column, replacing the one it has."""
+
+    # Durable effects
+
+    def create(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
+        """Durable effect: create a table; `AlreadyExistsError` if there is one.
+
+        It is born whole at version 1; a configuration is then set by version 2.
+        """
+
+    def apply(self, staged: StagedWrite) -> TableVersion:
+        """Durable effect: advance a table by exactly one version.
+
+        `ExpectedVersionMismatchError` means that nothing landed, `UnexpectedBaseError` that the
+        write landed on a version nobody prepared it for.
+        """
+
+    def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
+        """Durable effect: join fragments smaller than that; None if another writer was first.
+
+        Content stays the same, and so does the version if there is nothing to join. Only for
+        tables whose versions nobody pins.
+        """
+
+    def fork(self, at: TableVersion, *, branch: str) -> TableRef:
+        """Durable effect: start a branch of the table at a version; it must not exist."""
+
+    def delete_branch(self, ref: TableRef) -> None:
+        """Durable effect: remove a branch of the table and its files; a missing one is fine."""
+
+    def restore(self, at: TableVersion) -> TableVersion:
+        """Durable effect: make the content of an old version the newest again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Both ports of one graph."""
+
+    objects: ObjectStore
+    tables: TableStore

@@ -1,0 +1,25 @@
+"""The guides run as they stand, from top to bottom."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.source_tree import ROOT
+
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
+def test_a_guide_runs_from_top_to_bottom(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = PYTHON.findall(guide.read_text(encoding="utf-8"))
+    monkeypatch.chdir(tmp_path)
+
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(guide), "exec"), names)
+
+    assert blocks

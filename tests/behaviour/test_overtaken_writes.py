@@ -1,0 +1,241 @@
+"""What becomes of a write when another one lands between its preparation and its commit.
+
+The other one is let in at an exact moment: when the write, prepared on what it captured, asks for
+the id of a new row.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.engine.graph import make_settings, open_graph
+from omnigraph.errors import ExpectedVersionMismatchError, IntegrityError, MovedError, Outcome
+from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
+from omnigraph.model.runtime import SystemRuntime
+from tests.support.graphs import (
+    Contents,
+    build_graph,
+    contents,
+    ends,
+    head_versions,
+    node,
+    pins,
+    require_linear,
+    rows,
+    sidecars,
+    social_graph,
+    unchanged,
+    values,
+)
+from tests.support.queries import query
+from tests.support.writes import Write, load, mutate
+
+
+class InterruptedRuntime:
+    """The machine's clock and ids, and something that happens whenever a new id is asked for."""
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self._system = SystemRuntime()
+        self._interrupt = interrupt
+        self._is_interrupting = False
+        self.interruptions = 0
+
+    def now(self) -> datetime:
+        """This moment, in UTC."""
+        return self._system.now()
+
+    def new_id(self) -> str:
+        """A new id, after the interruption."""
+        self._let_in()
+        return self._system.new_id()
+
+    def new_ids(self, count: int) -> list[str]:
+        """New ids, after the interruption."""
+        self._let_in()
+        return self._system.new_ids(count)
+
+    def _let_in(self) -> None:
+        if not self._is_interrupting:
+            self._is_interrupting = True
+            self.interruptions += 1
+            self._interrupt()
+            self._is_interrupting = False
+
+
+def open_interrupted(root: Path, other: Write, *, times: int) -> tuple[Graph, InterruptedRuntime]:
+    """A graph into whose writes another writer steps, so many times."""
+    stranger = omnigraph.open(str(root), durability="relaxed")
+
+    def interrupt() -> None:
+        if runtime.interruptions <= times:
+            other(stranger)
+
+    runtime = InterruptedRuntime(interrupt)
+    settings = make_settings(str(root), storage_options=None, durability="relaxed")
+    graph = open_graph(replace(settings, runtime=runtime), actor=None, is_read_only=False)
+    return graph, runtime
+
+
+def require_whole(graph: Graph, root: Path) -> None:
+    """Fail unless the graph keeps the rules of the write path."""
+    require_linear(graph.commits())
+    assert head_versions(root) == pins(graph)
+    assert sidecars(root) == []
+
+
+def test_an_edge_whose_end_is_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
+    build_graph(
+        tmp_path,
+        "node Person { name: String @key } edge Knows: Person -> Person",
+        node("Person", name="a"),
+        node("Person", name="b"),
+    )
+    graph, _ = open_interrupted(tmp_path, mutate('delete Person where name = "b"'), times=1)
+
+    with pytest.raises(IntegrityError, match="'b' not found in Person"):
+        graph.mutate(query('insert Knows { from: "a", to: "b" }'))
+
+    assert contents(graph) == {"Person": {"a": {"name": "a"}}}
+    require_whole(graph, tmp_path)
+
+
+def test_an_edge_whose_end_is_replaced_away_meanwhile_is_refused(tmp_path: Path) -> None:
+    build_graph(
+        tmp_path,
+        "node Person { name: String @key } edge Knows: Person -> Person",
+        node("Person", name="a"),
+        node("Person", name="b"),
+    )
+    graph, _ = open_interrupted(tmp_path, load(node("Person", name="a"), mode="overwrite"), times=1)
+
+    with pytest.raises(IntegrityError, match="'b' not found in Person"):
+        graph.mutate(query('insert Knows { from: "a", to: "b" }'))
+
+    require_whole(graph, tmp_path)
+
+
+def test_an_edge_past_a_maximum_that_is_reached_meanwhile_is_refused(tmp_path: Path) -> None:
+    build_graph(
+        tmp_path,
+        "node U { n: String @key } edge Sits: U -> U @card(0..1)",
+        node("U", n="a"),
+        node("U", n="b"),
+    )
+    graph, _ = open_interrupted(tmp_path, mutate('insert Sits { from: "a", to: "a" }'), times=1)
+
+    with pytest.raises(IntegrityError, match="has 2 edges"):
+        graph.mutate(query('insert Sits { from: "a", to: "b" }'))
+
+    assert ends(graph, "Sits") == [("a", "a")]
+    require_whole(graph, tmp_path)
+
+
+def test_a_value_that_is_taken_meanwhile_is_refused(tmp_path: Path) -> None:
+    build_graph(tmp_path, "node Note { text: String @unique }")
+    graph, _ = open_interrupted(tmp_path, mutate('insert Note { text: "t" }'), times=1)
+
+    with pytest.raises(IntegrityError, match="@unique violation"):
+        graph.mutate(query('insert Note { text: "t" }'))
+
+    assert [row["text"] for row in rows(graph, "Note").values()] == ["t"]
+    require_whole(graph, tmp_path)
+
+
+def test_an_insert_that_is_overtaken_is_prepared_again(tmp_path: Path) -> None:
+    social_graph(tmp_path)
+    other = mutate('insert Knows { from: "Diana", to: "Alice" }')
+    graph, runtime = open_interrupted(tmp_path, other, times=3)
+
+    result = graph.mutate(query('insert Knows { from: "Diana", to: "Bob" }'))
+
+    assert result.affected_edges == 1
+    added = [pair for pair in ends(graph, "Knows") if pair[0] == "Diana"]
+    assert added == [*[("Diana", "Alice")] * 3, ("Diana", "Bob")]
+    assert runtime.interruptions >= 4
+    require_whole(graph, tmp_path)
+
+
+def test_an_insert_that_is_always_overtaken_gives_up_and_has_not_happened(tmp_path: Path) -> None:
+    social_graph(tmp_path)
+    other = mutate('insert Knows { from: "Diana", to: "Alice" }')
+    graph, runtime = open_interrupted(tmp_path, other, times=1_000)
+
+    with pytest.raises(MovedError) as overtaken:
+        graph.mutate(query('insert Knows { from: "Diana", to: "Bob" }'))
+
+    assert overtaken.value.outcome is Outcome.MOVED
+    assert runtime.interruptions == PREPARE_ATTEMPTS_MAX
+    assert ("Diana", "Bob") not in ends(graph, "Knows")
+    require_whole(graph, tmp_path)
+
+
+def test_b02_an_update_of_rows_that_moved_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    social_graph(tmp_path)
+    other = mutate('update Person set { age: 99 } where name = "Alice"')
+    graph, runtime = open_interrupted(tmp_path, other, times=1)
+    before = pins(graph)["node:Person"]
+
+    with pytest.raises(ExpectedVersionMismatchError, match="refresh and retry") as moved:
+        graph.mutate(
+            query(
+                "update Person set { age: 1 } where age < 50"
+                ' insert Knows { from: "Diana", to: "Alice" }'
+            )
+        )
+
+    error = moved.value
+    assert (error.table_key, error.expected, error.actual) == ("node:Person", before, before + 1)
+    assert runtime.interruptions == 1
+    assert values(graph, "Person", "age") == {"Alice": 99, "Bob": 25, "Charlie": 35, "Diana": 28}
+    assert ("Diana", "Alice") not in ends(graph, "Knows")
+    require_whole(graph, tmp_path)
+
+
+def test_a_write_that_nothing_it_relies_on_overtakes_lands_behind_the_other(
+    tmp_path: Path,
+) -> None:
+    social_graph(tmp_path)
+    other = mutate('insert Company { name: "Initech" }')
+    graph, _ = open_interrupted(tmp_path, other, times=1)
+
+    graph.mutate(query('insert Knows { from: "Diana", to: "Bob" }'))
+
+    assert "Initech" in rows(graph, "Company")
+    assert ("Diana", "Bob") in ends(graph, "Knows")
+    require_whole(graph, tmp_path)
+
+
+def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_path: Path) -> None:
+    social_graph(tmp_path)
+    other = mutate('insert Company { name: "Initech" }')
+    graph, _ = open_interrupted(tmp_path, other, times=1)
+    seen: Contents = contents(graph)
+
+    with pytest.raises(MovedError) as refused:
+        graph.mutate(query('insert Knows { from: "Diana", to: "Bob" }'), if_commit=graph.head())
+
+    assert refused.value.code == "precondition_failed"
+    assert rows(graph, "Knows") == seen["Knows"]
+    require_whole(graph, tmp_path)
+
+
+def test_a_write_whose_schema_is_edited_meanwhile_is_refused(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+    original = (tmp_path / "_schema.pg").read_text(encoding="utf-8")
+
+    def edit(_: Graph) -> None:
+        (tmp_path / "_schema.pg").write_text(original + "node Extra {}", encoding="utf-8")
+
+    interrupted, _ = open_interrupted(tmp_path, edit, times=1)
+    with pytest.raises(MovedError, match="no longer matches"):
+        interrupted.mutate(query('insert Knows { from: "Diana", to: "Bob" }'))
+    (tmp_path / "_schema.pg").write_text(original, encoding="utf-8")
+
+    with unchanged(graph):
+        assert ("Diana", "Bob") not in ends(graph, "Knows")
+    require_whole(graph, tmp_path)
