@@ -43,7 +43,7 @@ check: setup ## Format, lint, types, layers, quick tests: before every commit, u
 
 .PHONY: test
 test: setup ## Every test
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo
 demo: setup ## Show the main job end to end on generated data

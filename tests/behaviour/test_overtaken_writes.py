@@ -29,7 +29,6 @@ from tests.support.graphs import (
     rows,
     sidecars,
     social_graph,
-    unchanged,
     values,
 )
 from tests.support.queries import query
@@ -221,21 +220,4 @@ def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_pa
 
     assert refused.value.code == "precondition_failed"
     assert rows(graph, "Knows") == seen["Knows"]
-    require_whole(graph, tmp_path)
-
-
-def test_a_write_whose_schema_is_edited_meanwhile_is_refused(tmp_path: Path) -> None:
-    graph = social_graph(tmp_path)
-    original = (tmp_path / "_schema.pg").read_text(encoding="utf-8")
-
-    def edit(_: Graph) -> None:
-        (tmp_path / "_schema.pg").write_text(original + "node Extra {}", encoding="utf-8")
-
-    interrupted, _ = open_interrupted(tmp_path, edit, times=1)
-    with pytest.raises(MovedError, match="no longer matches"):
-        interrupted.mutate(query('insert Knows { from: "Diana", to: "Bob" }'))
-    (tmp_path / "_schema.pg").write_text(original, encoding="utf-8")
-
-    with unchanged(graph):
-        assert ("Diana", "Bob") not in ends(graph, "Knows")
     require_whole(graph, tmp_path)

@@ -28,6 +28,7 @@ WRITES = """
 import os
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 from omnigraph.storage.ports import TableVersion
@@ -60,7 +61,7 @@ step("fork")
 branch = store.fork(at, branch="team/feature")
 append(store, TableVersion(branch, at.version), dan=4)
 step("restore")
-store.restore(TableVersion(MAIN, 1))
+store.restore(TableVersion(MAIN, 1), uuid=str(uuid4()))
 step("end")
 """
 

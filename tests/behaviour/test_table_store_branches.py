@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
@@ -87,7 +88,11 @@ def test_every_kind_of_write_works_on_a_branch(place: Place) -> None:
     assert ages(store, compacted) == ages(place.open(), compacted) == {"cyd": 3, "ann": 9, "dan": 4}
     at = store.apply(store.stage_overwrite(people(eve=5), onto=compacted))
     assert ages(store, at) == {"eve": 5}
-    assert ages(store, store.restore(TableVersion(at.ref, 2))) == {"ann": 1, "bob": 2, "cyd": 3}
+    assert ages(store, store.restore(TableVersion(at.ref, 2), uuid=str(uuid4()))) == {
+        "ann": 1,
+        "bob": 2,
+        "cyd": 3,
+    }
 
 
 def test_files_staged_on_a_branch_are_named_from_the_table(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
@@ -136,7 +137,7 @@ def test_a_restored_version_is_the_newest_again(place: Place) -> None:
     first = create_people(store, ann=1)
     append(store, first, bob=2)
 
-    landed = store.restore(first)
+    landed = store.restore(first, uuid=str(uuid4()))
 
     assert landed == TableVersion(MAIN, 3)
     assert ages(store, landed) == ages(place.open(), landed) == {"ann": 1}
@@ -147,7 +148,7 @@ def test_a_version_that_is_not_there_cannot_be_restored(place: Place) -> None:
     create_people(store, ann=1)
 
     with pytest.raises(NotFoundError):
-        store.restore(TableVersion(MAIN, 7))
+        store.restore(TableVersion(MAIN, 7), uuid=str(uuid4()))
 
     assert store.find_head(MAIN) == 1
 

@@ -13,7 +13,9 @@ from typing import Self
 
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
+from omnigraph.engine.commit.audit import Recovery, list_recoveries
 from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
 from omnigraph.engine.ops.attempts import write_on
@@ -110,6 +112,8 @@ def open_graph(settings: Settings, *, actor: str | None, is_read_only: bool) -> 
             )
         write_derived_files(stores.objects)
     graph.head()
+    if not is_read_only:
+        graph.refresh()
     return graph
 
 
@@ -141,10 +145,20 @@ class Graph:
         self._authority = Authority(
             uri=settings.location.uri, objects=stores.objects, tables=stores.tables
         )
+        locks = open_write_locks(settings.location, timeout_s=WRITE_LOCK_TIMEOUT_S)
+        recoverer = Recoverer(
+            authority=self._authority,
+            stores=stores,
+            locks=locks,
+            free_locks=open_write_locks(settings.location, timeout_s=0.0),
+            runtime=settings.runtime,
+            failpoints=settings.failpoints,
+        )
         self._writes = WritePath(
             authority=self._authority,
             stores=stores,
-            locks=open_write_locks(settings.location, timeout_s=WRITE_LOCK_TIMEOUT_S),
+            recoverer=recoverer,
+            locks=locks,
             known_ids=KnownIds(),
             runtime=settings.runtime,
             failpoints=settings.failpoints,
@@ -317,6 +331,18 @@ class Graph:
             )
             for entry in self._pin(parse_branch_name(branch)).snapshot
         }
+
+    # Upkeep
+
+    def refresh(self) -> None:
+        """Finish or undo what dead writers left, and look at the graph anew."""
+        self._require_writable("refresh")
+        self._writes.capture(MAIN)
+
+    def recoveries(self) -> list[Recovery]:
+        """What was found half-way done and how it was ended, oldest first."""
+        self._require_open()
+        return list(list_recoveries(self._stores.tables))
 
     # What the calls above share
 

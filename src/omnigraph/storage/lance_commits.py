@@ -70,12 +70,12 @@ class LanceCommits:
         # A crash here leaves files nobody refers to.
         return self._advance(base, staged.transaction)
 
-    def restore_version(self, at: TableVersion) -> TableVersion:
+    def restore_version(self, at: TableVersion, *, uuid: str) -> TableVersion:
         """Make an old version the newest."""
         self._handles.get(at)
         head = TableVersion(at.ref, self._handles.get_newest(at.ref).version)
         operation = LanceOperation.Restore(at.version)
-        return self._advance(head, _transaction(head.version, operation))
+        return self._advance(head, Transaction(head.version, operation, uuid, {}))
 
     def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
         """Join fragments smaller than that; None if another writer was first."""

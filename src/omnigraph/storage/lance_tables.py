@@ -161,8 +161,8 @@ class LanceTables:
     def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
         return self._commits.compact(at, rows_per_fragment=rows_per_fragment)
 
-    def restore(self, at: TableVersion) -> TableVersion:
-        return self._commits.restore_version(at)
+    def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
+        return self._commits.restore_version(at, uuid=uuid)
 
     def fork(self, at: TableVersion, *, branch: str) -> TableRef:
         return lance_branches.fork(self._handles, at, branch, disk=self._disk)

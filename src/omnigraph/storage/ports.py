@@ -236,8 +236,11 @@ class TableStore(Protocol):
     def delete_branch(self, ref: TableRef) -> None:
         """Durable effect: remove a branch of the table and its files; a missing one is fine."""
 
-    def restore(self, at: TableVersion) -> TableVersion:
-        """Durable effect: make the content of an old version the newest again."""
+    def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
+        """Durable effect: make the content of an old version the newest again.
+
+        The uuid is the transaction's, by which whoever comes after a crash knows it again.
+        """
 
 
 @dataclass(frozen=True, slots=True)

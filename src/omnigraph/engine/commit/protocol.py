@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.forks import fork, needs_fork
 from omnigraph.engine.commit.publish import Intent, publish, require_expected, require_head
+from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import (
     RECOVERY_PREFIX,
     Pin,
@@ -39,11 +40,11 @@ from omnigraph.model.errors import (
     ReadSetChangedError,
     RecoveryRequiredError,
 )
-from omnigraph.model.names import MAIN
+from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import LockKey, WriteLocks
-from omnigraph.storage.ports import Listing, Stores, TableVersion
+from omnigraph.storage.ports import Stores, TableVersion
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,10 +64,18 @@ class WritePath:
 
     authority: Authority
     stores: Stores
+    recoverer: Recoverer
     locks: WriteLocks
     known_ids: KnownIds
     runtime: Runtime
     failpoints: Failpoints
+
+    def capture(self, branch: BranchName) -> Basis:
+        """The present of a branch, after what died before has been recovered."""
+        root = self.stores.objects.list("")
+        self.recoverer.heal(root)
+        self.authority.require_contract(root)
+        return self.authority.capture(branch)
 
     def commit(self, write: PreparedWrite, *, basis: Basis, authorship: Authorship) -> Commit:
         """Make a prepared write true on the basis's branch.
@@ -106,14 +115,6 @@ class WritePath:
     # The look, under the locks, at everything the write relied on
 
     def _require_unmoved(self, write: PreparedWrite, basis: Basis, authorship: Authorship) -> None:
-        root = self.stores.objects.list("")
-        contract = self.authority.require_contract(root)
-        if contract.schema_hash != basis.contract.schema_hash:
-            raise ReadSetChangedError(
-                member="the schema",
-                expected=basis.contract.schema_hash,
-                actual=contract.schema_hash,
-            )
         relied_on = [basis.snapshot.get(key) for key in sorted(_relied_on(write))]
         is_inherited = any(needs_fork(entry, basis.branch) for entry in relied_on)
         if is_inherited or authorship.expected_head is not None:
@@ -121,18 +122,11 @@ class WritePath:
             state = self.authority.state(basis.branch)
             require_head(authorship.expected_head, state)
             require_expected({entry.table_key: entry.version for entry in relied_on}, state)
-        sidecars = self._read_sidecars(root)
         for entry in relied_on:
             if not needs_fork(entry, basis.branch):
-                self._require_head_is_pin(entry, write, basis, sidecars)
+                self._require_head_is_pin(entry, write, basis)
 
-    def _require_head_is_pin(
-        self,
-        entry: Entry,
-        write: PreparedWrite,
-        basis: Basis,
-        sidecars: tuple[Sidecar, ...],
-    ) -> None:
+    def _require_head_is_pin(self, entry: Entry, write: PreparedWrite, basis: Basis) -> None:
         newest = self.stores.tables.find_head(entry.at.ref)
         if newest == entry.version:
             return
@@ -145,9 +139,12 @@ class WritePath:
         pin = self.authority.state(basis.branch).version_of(entry.table_key)
         if pin != entry.version:
             raise _moved(entry, pin, write)
-        for sidecar in sidecars:
-            if any(_is_pinned(entry, each) for each in sidecar.pins):
-                raise RecoveryRequiredError(operation_id=sidecar.operation_id)
+        if self._is_covered(entry):
+            raise ReadSetChangedError(
+                member=type_name_of(entry.table_key),
+                expected=f"version {entry.version}",
+                actual=f"version {newest}, of a write that stopped half-way",
+            )
         raise DriftError(
             type=type_name_of(entry.table_key),
             expected=entry.version,
@@ -155,13 +152,13 @@ class WritePath:
             advice="`omnigraph repair` shows what it was and adopts or refuses it",
         )
 
-    def _read_sidecars(self, root: Listing) -> tuple[Sidecar, ...]:
-        if RECOVERY_PREFIX not in root.prefixes:
-            return ()
-        names = sorted(self.stores.objects.list(RECOVERY_PREFIX).token_by_name)
+    def _is_covered(self, entry: Entry) -> bool:
+        """Whether a sidecar explains why a table is ahead."""
+        names = self.stores.objects.list(RECOVERY_PREFIX).token_by_name
         paths = [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
         found = [(path, self.stores.objects.find(path)) for path in paths]
-        return tuple(decode_sidecar(each.content, path=path) for path, each in found if each)
+        sidecars = [decode_sidecar(each.content, path=path) for path, each in found if each]
+        return any(_is_pinned(entry, pin) for sidecar in sidecars for pin in sidecar.pins)
 
     # The durable part
 

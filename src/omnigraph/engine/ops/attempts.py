@@ -43,7 +43,7 @@ def write_on(
     attempts_left = PREPARE_ATTEMPTS_MAX
     while True:
         attempts_left -= 1
-        basis = path.authority.capture(branch)
+        basis = path.capture(branch)
         require_head(authorship.expected_head, basis.state)
         committed = SnapshotRows(
             basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids

@@ -149,13 +149,19 @@ class Authority:
 
     def find_commit(self, commit_id: str) -> Commit | None:
         """The commit of an id, on whatever branch it is."""
-        predicate = render_in("object_id", pa.array([commit_id]))
         for branch in self.branches():
-            at = self.state(branch).at
-            rows = self._tables.scan(at, columns=STATE_COLUMNS, predicate=predicate)
-            for commit in decode_commits(rows):
+            for commit in self._commits_of(self.state(branch), commit_id):
                 return commit
         return None
+
+    def has_commit(self, state: ManifestState, commit_id: str) -> bool:
+        """Whether a commit is part of a branch's history."""
+        return bool(self._commits_of(state, commit_id))
+
+    def _commits_of(self, state: ManifestState, commit_id: str) -> tuple[Commit, ...]:
+        predicate = render_in("object_id", pa.array([commit_id]))
+        rows = self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
+        return decode_commits(rows)
 
     def _contract_of(self, state: ManifestState) -> Contract:
         known = self._contract

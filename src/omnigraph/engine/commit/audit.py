@@ -1,0 +1,129 @@
+"""The audit of recoveries: one row for each write that was finished, undone or discarded.
+
+A Lance table beside the others, made by the first recovery; nothing reads it to decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import orjson
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+
+from omnigraph.storage.lance_literals import render_in
+from omnigraph.storage.ports import TableRef, TableStore, TableVersion
+
+AUDIT_PATH = "_graph_commit_recoveries.lance"
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("graph_commit_id", pa.string(), nullable=False),
+        pa.field("recovery_kind", pa.string(), nullable=False),
+        pa.field("recovery_for_actor", pa.string()),
+        pa.field("operation_id", pa.string(), nullable=False),
+        pa.field("sidecar_writer_kind", pa.string(), nullable=False),
+        pa.field("per_table_outcomes_json", pa.string(), nullable=False),
+        pa.field("created_at", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+
+
+class RecoveryKind(StrEnum):
+    """How a write that had stopped half-way was ended."""
+
+    ROLLED_FORWARD = "RolledForward"
+    ROLLED_BACK = "RolledBack"
+    ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
+    EMPTY_INTENT_DISCARDED = "EmptyIntentDiscarded"
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """Where a recovery took one table."""
+
+    table_key: str
+    from_version: int
+    to_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """One row of the audit; the commit is the one that the recovery made true, or left true."""
+
+    commit_id: str
+    kind: RecoveryKind
+    actor: str | None
+    operation_id: str
+    writer_kind: str
+    outcomes: tuple[TableOutcome, ...]
+    created_at: datetime
+
+
+def record(recovery: Recovery, *, tables: TableStore) -> None:
+    """Write a recovery down, unless its operation is there already.
+
+    The caller holds the audit's lock.
+    """
+    rows = _encode([recovery])
+    ref = TableRef(AUDIT_PATH, None)
+    newest = tables.find_head(ref)
+    if newest is None:
+        tables.create(AUDIT_PATH, rows, config={})
+        return
+    at = TableVersion(ref, newest)
+    known = render_in("operation_id", pa.array([recovery.operation_id]))
+    if not tables.count(at, predicate=known):
+        tables.apply(tables.stage_append(rows, onto=at))
+
+
+def list_recoveries(tables: TableStore) -> tuple[Recovery, ...]:
+    """Every recovery of a graph, oldest first."""
+    ref = TableRef(AUDIT_PATH, None)
+    newest = tables.find_head(ref)
+    if newest is None:
+        return ()
+    rows = tables.scan(TableVersion(ref, newest), columns=_SCHEMA.names, predicate=None)
+    found = [_decode(row) for row in rows.to_pylist()]
+    return tuple(sorted(found, key=lambda each: (each.created_at, each.operation_id)))
+
+
+def _encode(recoveries: Iterable[Recovery]) -> pa.Table:
+    rows = [
+        {
+            "graph_commit_id": each.commit_id,
+            "recovery_kind": each.kind,
+            "recovery_for_actor": each.actor,
+            "operation_id": each.operation_id,
+            "sidecar_writer_kind": each.writer_kind,
+            "per_table_outcomes_json": orjson.dumps(each.outcomes).decode(),
+            "created_at": each.created_at,
+        }
+        for each in recoveries
+    ]
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _decode(row: dict[str, object]) -> Recovery:
+    outcomes: list[dict[str, object]] = orjson.loads(str(row["per_table_outcomes_json"]))
+    moment = row["created_at"]
+    assert isinstance(moment, datetime)
+    actor = row["recovery_for_actor"]
+    return Recovery(
+        commit_id=str(row["graph_commit_id"]),
+        kind=RecoveryKind(str(row["recovery_kind"])),
+        actor=None if actor is None else str(actor),
+        operation_id=str(row["operation_id"]),
+        writer_kind=str(row["sidecar_writer_kind"]),
+        outcomes=tuple(
+            TableOutcome(
+                table_key=str(each["table_key"]),
+                from_version=int(str(each["from_version"])),
+                to_version=int(str(each["to_version"])),
+            )
+            for each in outcomes
+        ),
+        created_at=moment,
+    )

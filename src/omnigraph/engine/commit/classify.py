@@ -1,0 +1,70 @@
+"""What became of a write that left a sidecar: pure decisions, from facts about its tables.
+
+A table that moved is this write's doing only if the version after the expected one was made by the
+transaction that the sidecar planned; the mere number of a version proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.engine.commit.sidecar import Pin
+
+
+class PinClass(StrEnum):
+    """What one table says."""
+
+    NO_MOVEMENT = "NoMovement"
+    ROLLED_PAST_EXPECTED = "RolledPastExpected"
+    UNEXPECTED_AT_P1 = "UnexpectedAtP1"
+    UNEXPECTED_MULTISTEP = "UnexpectedMultistep"
+    INCOMPLETE_PHASE_B = "IncompletePhaseB"
+    INVARIANT_VIOLATION = "InvariantViolation"
+
+
+class Decision(StrEnum):
+    """What to do with the whole write: all of it or nothing."""
+
+    ABORT = "Abort"
+    DISCARD = "Discard"
+    ROLL_BACK = "RollBack"
+    ROLL_FORWARD = "RollForward"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a look at one table found: its newest version, the version that the branch names, and
+    whether the write's own transaction, and its undoing, are among the versions between them."""
+
+    newest: int
+    named: int
+    has_landed: bool
+    is_undone: bool
+
+
+def classify(pin: Pin, facts: Facts) -> PinClass:
+    """The class of one table."""
+    if facts.newest < facts.named:
+        return PinClass.INVARIANT_VIOLATION
+    if facts.newest == facts.named:
+        return PinClass.NO_MOVEMENT
+    if facts.newest > facts.named + 1:
+        return PinClass.UNEXPECTED_MULTISTEP
+    is_planned = (pin.expected_version, pin.post_commit_version) == (facts.named, facts.newest)
+    if is_planned and facts.has_landed:
+        return PinClass.ROLLED_PAST_EXPECTED
+    return PinClass.UNEXPECTED_AT_P1
+
+
+def decide(classes: Iterable[PinClass]) -> Decision:
+    """What the classes of all tables together mean."""
+    found = set(classes)
+    if PinClass.INVARIANT_VIOLATION in found:
+        return Decision.ABORT
+    if found <= {PinClass.NO_MOVEMENT}:
+        return Decision.DISCARD
+    if found == {PinClass.ROLLED_PAST_EXPECTED}:
+        return Decision.ROLL_FORWARD
+    return Decision.ROLL_BACK

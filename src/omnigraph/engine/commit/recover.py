@@ -1,0 +1,278 @@
+"""Recovery: finish or undo what sidecars record, under the locks of their tables.
+
+Whoever holds those locks knows that the writer is dead or done, so what it left can be judged at
+leisure: a write whose every table moved is published as it was meant; one that moved some of them
+is undone by making the old content the newest; one that moved nothing is forgotten. Safe to repeat
+and to interrupt anywhere: every step is recognised by whoever comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid5
+
+from omnigraph.engine.commit.audit import (
+    AUDIT_PATH,
+    Recovery,
+    RecoveryKind,
+    TableOutcome,
+    record,
+)
+from omnigraph.engine.commit.classify import Decision, Facts, classify, decide
+from omnigraph.engine.commit.publish import Intent, publish
+from omnigraph.engine.commit.sidecar import (
+    RECOVERY_PREFIX,
+    Pin,
+    Sidecar,
+    decode_sidecar,
+    disarm,
+    sidecar_path,
+)
+from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
+from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.model.errors import CorruptError, ExpectedVersionMismatchError, UnavailableError
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.runtime import Runtime
+from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.locks import LockKey, WriteLocks
+from omnigraph.storage.ports import Listing, Stores, TableRef, TableVersion
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+
+_UNDOING = UUID("6f4b1f0e-6a57-5c0a-9d7e-8a3c1c9e2b10")
+"""The name space of the transactions that undo a write: one for each operation and table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverer:
+    """Everything that recovery needs; one for each open graph.
+
+    `free_locks` are the same locks, taken only if nobody has them.
+    """
+
+    authority: Authority
+    stores: Stores
+    locks: WriteLocks
+    free_locks: WriteLocks
+    runtime: Runtime
+    failpoints: Failpoints
+
+    def heal(self, root: Listing) -> None:
+        """Recover every write that a look at the root shows to be unfinished.
+
+        A sidecar that cannot be read is `CorruptError`, and stays.
+        """
+        if RECOVERY_PREFIX not in root.prefixes:
+            return
+        self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_LIST)
+        names = sorted(self.stores.objects.list(RECOVERY_PREFIX).token_by_name)
+        for name in names:
+            if name.endswith(".json"):
+                self._recover_file(f"{RECOVERY_PREFIX}/{name}")
+
+    def _recover_file(self, path: str) -> None:
+        sidecar = self._find_sidecar(path)
+        if sidecar is None:
+            return
+        with ExitStack() as held:
+            try:
+                held.enter_context(self.free_locks.hold(_lock_keys(sidecar)))
+            except UnavailableError:
+                # Somebody holds them, so its writer lives, or another recovery is at work.
+                return
+            # Its writer may have finished before we had the locks.
+            if self._find_sidecar(path) is not None:
+                self._recover(sidecar)
+
+    def _find_sidecar(self, path: str) -> Sidecar | None:
+        stored = self.stores.objects.find(path)
+        return None if stored is None else decode_sidecar(stored.content, path=path)
+
+    def _recover(self, sidecar: Sidecar) -> None:
+        branch = BranchName(sidecar.branch)
+        if branch not in self.authority.branches():
+            self._discard_orphan(sidecar)
+            return
+        state = self.authority.state(branch)
+        if self.authority.has_commit(state, sidecar.commit_id):
+            self._conclude(
+                sidecar, RecoveryKind.ROLLED_FORWARD, commit_id=sidecar.commit_id, outcomes=()
+            )
+            return
+        facts = {pin.table_key: self._observe(pin, sidecar, state) for pin in sidecar.pins}
+        match decide(classify(pin, facts[pin.table_key]) for pin in sidecar.pins):
+            case Decision.ABORT:
+                raise _behind(sidecar, facts)
+            case Decision.DISCARD:
+                self._conclude(
+                    sidecar,
+                    RecoveryKind.EMPTY_INTENT_DISCARDED,
+                    commit_id=state.head.id,
+                    outcomes=(),
+                )
+            case Decision.ROLL_FORWARD:
+                self._roll_forward(sidecar, facts, state)
+            case Decision.ROLL_BACK:
+                self._roll_back(sidecar, facts, state)
+
+    def _observe(self, pin: Pin, sidecar: Sidecar, state: ManifestState) -> Facts:
+        tables, ref = self.stores.tables, _ref_of(pin)
+        newest, named = tables.find_head(ref), state.version_of(pin.table_key)
+        if newest is None:
+            # A line of its own that was never made, or that an earlier recovery took away again.
+            return Facts(newest=named, named=named, has_landed=False, is_undone=False)
+        planned = tables.find_transaction(TableVersion(ref, pin.post_commit_version))
+        last = tables.find_transaction(TableVersion(ref, newest))
+        return Facts(
+            newest=newest,
+            named=named,
+            has_landed=planned is not None and planned.uuid == pin.transaction_uuid,
+            is_undone=last is not None and last.uuid == _undoing_uuid(sidecar, pin),
+        )
+
+    def _roll_forward(
+        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
+    ) -> None:
+        """Publish the write as it was meant, with its own commit id and actor."""
+        self.failpoints.maybe_fail(Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
+        intent = replace(
+            self._plan(sidecar, [_landed_entry(pin) for pin in sidecar.pins]),
+            expected=sidecar.relied_on,
+            commit_id=sidecar.commit_id,
+            created_at=sidecar.started_at,
+            actor=sidecar.actor,
+        )
+        try:
+            published = self._publish(intent, state)
+        except ExpectedVersionMismatchError:
+            # What its checks relied on has changed since, so it must not become true any more.
+            self._roll_back(sidecar, facts, self.authority.state(state.branch))
+            return
+        outcomes = [
+            TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_version)
+            for pin in sidecar.pins
+        ]
+        self._conclude(
+            sidecar, RecoveryKind.ROLLED_FORWARD, commit_id=published.head.id, outcomes=outcomes
+        )
+
+    def _roll_back(
+        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
+    ) -> None:
+        """Make the content that the branch names the newest of every table the write moved."""
+        restored: list[Entry] = []
+        outcomes: list[TableOutcome] = []
+        for pin in sidecar.pins:
+            seen = facts[pin.table_key]
+            if seen.newest == seen.named or not seen.has_landed:
+                # Whatever moved it instead is not ours to undo.
+                continue
+            outcomes.append(TableOutcome(pin.table_key, seen.newest, seen.named))
+            entry = state.snapshot.get(pin.table_key)
+            if entry.branch != pin.table_branch:
+                # A line that the branch never came to name: nobody reads it.
+                self.stores.tables.delete_branch(_ref_of(pin))
+                continue
+            undone = seen.newest if seen.is_undone else self._restore(pin, sidecar, seen)
+            restored.append(replace(entry, version=undone))
+        # A crash here leaves tables that are undone and not yet named; they are recognised.
+        intent = self._plan(sidecar, restored)
+        published = self._publish(intent, state)
+        self._conclude(
+            sidecar, RecoveryKind.ROLLED_BACK, commit_id=published.head.id, outcomes=outcomes
+        )
+
+    def _restore(self, pin: Pin, sidecar: Sidecar, seen: Facts) -> int:
+        at = TableVersion(_ref_of(pin), seen.named)
+        return self.stores.tables.restore(at, uuid=_undoing_uuid(sidecar, pin)).version
+
+    def _discard_orphan(self, sidecar: Sidecar) -> None:
+        """Forget a write on a branch that is gone."""
+        published = self._publish(self._plan(sidecar, []), self.authority.state(MAIN))
+        self._conclude(
+            sidecar,
+            RecoveryKind.ORPHANED_BRANCH_DISCARDED,
+            commit_id=published.head.id,
+            outcomes=(),
+        )
+
+    def _plan(self, sidecar: Sidecar, entries: list[Entry]) -> Intent:
+        """A commit by recovery that makes these versions the true ones."""
+        expected = {pin.table_key: pin.expected_version for pin in sidecar.pins}
+        return Intent(
+            changes=tuple(Update(each, self.stores.tables.describe(each.at)) for each in entries),
+            expected={entry.table_key: expected[entry.table_key] for entry in entries},
+            expected_head=None,
+            commit_id=self.runtime.new_id(),
+            created_at=self.runtime.now(),
+            actor=RECOVERY_ACTOR,
+            merged_parent_id=None,
+            schema_hash=sidecar.schema_hash,
+        )
+
+    def _publish(self, intent: Intent, state: ManifestState) -> ManifestState:
+        branch = None if state.branch == MAIN else state.branch
+        with self.locks.hold([LockKey(MANIFEST_PATH, branch)]):
+            return publish(
+                intent,
+                onto=self.authority.newest_known(state),
+                authority=self.authority,
+                tables=self.stores.tables,
+                failpoints=self.failpoints,
+            )
+
+    def _conclude(
+        self,
+        sidecar: Sidecar,
+        kind: RecoveryKind,
+        *,
+        commit_id: str,
+        outcomes: Iterable[TableOutcome],
+    ) -> None:
+        """Write the recovery down, then let the sidecar go."""
+        self.failpoints.maybe_fail(Failpoint.RECOVERY_RECORD_AUDIT)
+        recovery = Recovery(
+            commit_id=commit_id,
+            kind=kind,
+            actor=sidecar.actor,
+            operation_id=sidecar.operation_id,
+            writer_kind=sidecar.writer_kind,
+            outcomes=tuple(outcomes),
+            created_at=self.runtime.now(),
+        )
+        with self.locks.hold([LockKey(AUDIT_PATH, None)]):
+            record(recovery, tables=self.stores.tables)
+        # A crash here leaves a sidecar whose recovery is on record; it is only deleted then.
+        disarm(sidecar.operation_id, objects=self.stores.objects)
+
+
+def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
+    branch = None if sidecar.branch == MAIN else sidecar.branch
+    tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
+    return [LockKey(table_key, branch) for table_key in tables]
+
+
+def _ref_of(pin: Pin) -> TableRef:
+    return TableRef(pin.table_path, pin.table_branch)
+
+
+def _undoing_uuid(sidecar: Sidecar, pin: Pin) -> str:
+    return str(uuid5(_UNDOING, f"{sidecar.operation_id}/{pin.table_key}"))
+
+
+def _landed_entry(pin: Pin) -> Entry:
+    version = pin.post_commit_version
+    return Entry(pin.table_key, pin.table_path, version, pin.table_branch, pin.row_count)
+
+
+def _behind(sidecar: Sidecar, facts: Mapping[str, Facts]) -> CorruptError:
+    behind = next(key for key, seen in facts.items() if seen.newest < seen.named)
+    return CorruptError(
+        subject=f"the table of {type_name_of(behind)}",
+        problem=f"history names its version {facts[behind].named}, but it ends at "
+        f"{facts[behind].newest}; {sidecar_path(sidecar.operation_id)} is kept; restore the "
+        "table from a copy",
+    )

@@ -1,0 +1,329 @@
+"""Recovery: a write that died half-way is finished or undone by whoever comes next, once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import lance
+import orjson
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.engine.commit.recover import RECOVERY_ACTOR
+from omnigraph.errors import (
+    CorruptError,
+    DriftError,
+    GraphError,
+    RecoveryRequiredError,
+    UnavailableError,
+)
+from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from tests.support.graphs import (
+    Contents,
+    contents,
+    head_versions,
+    ndjson,
+    node,
+    open_with,
+    pins,
+    require_linear,
+    rows,
+    sidecars,
+    social_graph,
+)
+from tests.support.queries import query
+
+EVE = query('insert Person { name: "Eve" }')
+EVE_AT_INITECH = query(
+    'insert Person { name: "Eve" } insert Company { name: "Initech" } '
+    'insert WorksAt { from: "Eve", to: "Initech" }'
+)
+FRANK = query('insert Person { name: "Frank" }')
+LATER = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+BEFORE_PUBLISH = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A graph on which a write has died, and what it was before."""
+
+    graph: Graph
+    failpoints: Failpoints
+    before: Contents
+    operation_id: str
+
+
+def stop(path: Path, text: str, *, branch: str = "main", at: Failpoint = BEFORE_PUBLISH) -> Stopped:
+    """Start a write and let it die at a failpoint, its record on disk."""
+    failpoints = Failpoints()
+    graph = open_with(path, failpoints)
+    before = contents(graph, branch)
+    with failpoints.activate(at, FAIL_ALWAYS), pytest.raises(RecoveryRequiredError) as died:
+        graph.mutate(text, branch=branch, actor="ann")
+    return Stopped(graph, failpoints, before, died.value.operation_id)
+
+
+def require_settled(graph: Graph, path: Path, branch: str = "main") -> None:
+    """Nothing is left of a recovery but its result."""
+    assert sidecars(path) == []
+    assert head_versions(path) == pins(graph)
+    require_linear(graph.commits(branch))
+
+
+def edit_sidecar(path: Path, **fields: object) -> None:
+    """Change fields of the only sidecar there is."""
+    (name,) = sidecars(path)
+    file = path / "__recovery" / name
+    file.write_bytes(orjson.dumps({**orjson.loads(file.read_bytes()), **fields}))
+
+
+def test_g01_opening_finishes_a_write_that_died_before_its_publish(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert "Eve" in rows(graph, "Person")
+        require_settled(graph, tmp_path)
+        (recovery,) = graph.recoveries()
+        head = graph.commits()[-1]
+
+    assert (recovery.kind, recovery.operation_id) == ("RolledForward", died.operation_id)
+    assert (recovery.actor, recovery.commit_id) == ("ann", head.id)
+    assert head.actor == "ann"
+
+
+def test_g01_opening_again_changes_nothing(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    stop(tmp_path, EVE)
+    with omnigraph.open(str(tmp_path)) as graph:
+        settled = (graph.commits(), graph.tables(), graph.recoveries())
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert (graph.commits(), graph.tables(), graph.recoveries()) == settled
+
+
+def test_g02_the_next_write_of_the_same_graph_finishes_it_first(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    died.graph.mutate(FRANK)
+
+    assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
+    require_settled(died.graph, tmp_path)
+    assert len(died.graph.recoveries()) == 1
+
+
+def test_g04_all_types_of_a_write_are_finished_together(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE_AT_INITECH)
+
+    died.graph.load(ndjson(node("Person", name="Frank")), mode="append")
+
+    assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
+    assert "Initech" in rows(died.graph, "Company")
+    require_settled(died.graph, tmp_path)
+
+
+def test_g05_a_write_on_a_branch_is_finished_there(tmp_path: Path) -> None:
+    with social_graph(tmp_path) as graph:
+        graph.create_branch("feature")
+        main = (pins(graph), graph.head())
+    stop(tmp_path, EVE, branch="feature")
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        graph.mutate(FRANK, branch="feature")
+
+        assert {"Eve", "Frank"} <= contents(graph, "feature")["Person"].keys()
+        assert (pins(graph), graph.head()) == main
+        assert sidecars(tmp_path) == []
+        require_linear(graph.commits("feature"))
+
+
+def test_g08_a_record_that_could_not_be_deleted_is_consumed_later(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
+    with failpoints.activate(Failpoint.RECOVERY_SIDECAR_DELETE, FAIL_ALWAYS):
+        done = graph.mutate(EVE)
+    assert len(sidecars(tmp_path)) == 1
+
+    graph.mutate(FRANK)
+
+    assert len(rows(graph, "Person")) == 6
+    require_settled(graph, tmp_path)
+    (recovery,) = graph.recoveries()
+    assert (recovery.kind, recovery.commit_id) == ("RolledForward", done.commit_id)
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b'{"schema_version": 99}'], ids=["G10 corrupt", "G11 newer"]
+)
+def test_a_record_that_cannot_be_read_stops_writers_and_is_kept(
+    tmp_path: Path, content: bytes
+) -> None:
+    graph = social_graph(tmp_path)
+    (tmp_path / "__recovery").mkdir(exist_ok=True)
+    (tmp_path / "__recovery" / "01J.json").write_bytes(content)
+
+    with pytest.raises(CorruptError, match=r"01J\.json"):
+        graph.mutate(EVE)
+    with pytest.raises(CorruptError, match=r"01J\.json"):
+        omnigraph.open(str(tmp_path))
+
+    with omnigraph.open(str(tmp_path), read_only=True) as reader:
+        assert len(rows(reader, "Person")) == 4
+    assert sidecars(tmp_path) == ["01J.json"]
+
+
+def test_g14_a_write_that_moved_some_of_its_types_is_undone(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE_AT_INITECH)
+    # As if one of the three had never been applied: another transaction was planned for it.
+    pinned = orjson.loads((tmp_path / "__recovery" / sidecars(tmp_path)[0]).read_bytes())["tables"]
+    pinned[0]["transaction_uuid"] = "00000000-0000-4000-8000-000000000000"
+    drifted = pinned[0]["table_key"]
+    edit_sidecar(tmp_path, tables=pinned)
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert contents(graph) == died.before
+        assert sidecars(tmp_path) == []
+        (recovery,) = graph.recoveries()
+        assert recovery.kind == "RolledBack"
+        assert graph.commits()[-1].actor == RECOVERY_ACTOR
+        ahead = {
+            key for key, newest in head_versions(tmp_path).items() if newest != pins(graph)[key]
+        }
+        assert ahead == {drifted}, "what somebody else moved is not undone"
+
+
+def test_g19_a_write_that_died_before_it_moved_anything_is_forgotten(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+    record = (tmp_path / "__recovery" / f"{died.operation_id}.json").read_bytes()
+    died.graph.refresh()
+    # The same record again, as a writer leaves it that dies right after it, for other versions.
+    later = {
+        **orjson.loads(record),
+        "operation_id": "01JZZZZZZZZZZZZZZZZZZZZZZZ",
+        "commit_id": "none",
+    }
+    for pin in later["tables"]:
+        pin["expected_version"], pin["post_commit_pin"] = 3, 4
+    later["relied_on"] = dict.fromkeys(later["relied_on"], 3)
+    (tmp_path / "__recovery" / f"{LATER}.json").write_bytes(orjson.dumps(later))
+
+    died.graph.mutate(FRANK)
+
+    assert [each.kind for each in died.graph.recoveries()] == [
+        "RolledForward",
+        "EmptyIntentDiscarded",
+    ]
+    require_settled(died.graph, tmp_path)
+
+
+def test_g20_a_write_on_a_branch_that_is_gone_is_discarded(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    stop(tmp_path, EVE)
+    edit_sidecar(tmp_path, branch="gone", commit_id="none")
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        (recovery,) = graph.recoveries()
+        assert recovery.kind == "OrphanedBranchDiscarded"
+        assert graph.commits()[-1].id == recovery.commit_id
+        assert graph.commits()[-1].actor == RECOVERY_ACTOR
+        assert sidecars(tmp_path) == []
+
+
+def test_g17_a_table_that_is_behind_history_stops_recovery(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+    folder = Path(died.graph.tables()["node:Person"].path) / "_versions"
+    for file in sorted(folder.glob("*.manifest"))[:2]:
+        file.unlink()
+
+    with pytest.raises(CorruptError, match="is kept"):
+        omnigraph.open(str(tmp_path))
+
+    assert sidecars(tmp_path) == [f"{died.operation_id}.json"]
+
+
+def test_g22_rows_from_outside_are_not_explained_by_a_record_of_another_type(
+    tmp_path: Path,
+) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, query('insert Company { name: "Initech" }'))
+    before = pins(died.graph)["node:Person"]
+    people = lance.dataset(died.graph.tables()["node:Person"].path)
+    stranger = pa.table({"id": ["X"], "age": pa.array([1], pa.int32()), "name": ["X"]})
+    lance.write_dataset(stranger.cast(people.schema), people.uri, mode="append")
+
+    with pytest.raises(DriftError, match="omnigraph repair"):
+        died.graph.mutate(EVE)
+
+    assert "Initech" in rows(died.graph, "Company")
+    assert pins(died.graph)["node:Person"] == before
+
+
+def test_g34_other_types_are_not_held_up(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    died.graph.mutate(query('insert Company { name: "Initech" }'))
+
+    assert "Initech" in rows(died.graph, "Company")
+    require_settled(died.graph, tmp_path)
+
+
+def test_g40_a_recovery_that_dies_after_undoing_does_not_undo_twice(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+    # What the write relied on has moved since, so it cannot be finished.
+    edit_sidecar(tmp_path, relied_on={"node:Person": 2, "node:Company": 1})
+    failpoints = Failpoints()
+    place = Failpoint.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND
+    with failpoints.activate(place, FAIL_ALWAYS), pytest.raises(GraphError):
+        open_with(tmp_path, failpoints)
+    undone = head_versions(tmp_path)["node:Person"]
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert contents(graph) == died.before
+        assert head_versions(tmp_path)["node:Person"] == undone
+        require_settled(graph, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "place", [Failpoint.RECOVERY_RECORD_AUDIT, Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH]
+)
+def test_a_recovery_that_fails_is_taken_up_by_the_next(tmp_path: Path, place: Failpoint) -> None:
+    social_graph(tmp_path).close()
+    stop(tmp_path, EVE)
+    failpoints = Failpoints()
+    with failpoints.activate(place, FAIL_ALWAYS), pytest.raises(UnavailableError):
+        open_with(tmp_path, failpoints)
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert "Eve" in rows(graph, "Person")
+        require_settled(graph, tmp_path)
+        assert len(graph.recoveries()) == 1
+
+
+def test_a_reader_never_recovers(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    with omnigraph.open(str(tmp_path), read_only=True) as reader:
+        assert contents(reader) == died.before
+        assert reader.recoveries() == []
+
+    assert sidecars(tmp_path) == [f"{died.operation_id}.json"]
+
+
+def test_refreshing_recovers(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    died.graph.refresh()
+
+    assert "Eve" in rows(died.graph, "Person")
+    require_settled(died.graph, tmp_path)

@@ -1,0 +1,57 @@
+"""What became of a write: the truth table of classes and decisions."""
+
+import pytest
+
+from omnigraph.engine.commit.classify import Decision, Facts, PinClass, classify, decide
+from omnigraph.engine.commit.sidecar import Pin
+
+PIN = Pin(
+    table_key="node:Person",
+    table_path="nodes/a",
+    table_branch=None,
+    expected_version=4,
+    post_commit_version=5,
+    transaction_uuid="ours",
+    row_count=1,
+)
+
+
+@pytest.mark.parametrize(
+    ("newest", "named", "has_landed", "expected"),
+    [
+        (3, 4, False, PinClass.INVARIANT_VIOLATION),
+        (4, 4, False, PinClass.NO_MOVEMENT),
+        (5, 5, True, PinClass.NO_MOVEMENT),
+        (5, 4, True, PinClass.ROLLED_PAST_EXPECTED),
+        (5, 4, False, PinClass.UNEXPECTED_AT_P1),
+        (6, 5, True, PinClass.UNEXPECTED_AT_P1),
+        (6, 4, True, PinClass.UNEXPECTED_MULTISTEP),
+        (6, 4, False, PinClass.UNEXPECTED_MULTISTEP),
+    ],
+)
+def test_a_table_is_classified_by_where_it_is_and_who_moved_it(
+    newest: int, named: int, *, has_landed: bool, expected: PinClass
+) -> None:
+    facts = Facts(newest=newest, named=named, has_landed=has_landed, is_undone=False)
+
+    assert classify(PIN, facts) is expected
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        ([], Decision.DISCARD),
+        (["NoMovement"], Decision.DISCARD),
+        (["NoMovement", "NoMovement"], Decision.DISCARD),
+        (["RolledPastExpected"], Decision.ROLL_FORWARD),
+        (["RolledPastExpected", "RolledPastExpected"], Decision.ROLL_FORWARD),
+        (["RolledPastExpected", "NoMovement"], Decision.ROLL_BACK),
+        (["RolledPastExpected", "UnexpectedAtP1"], Decision.ROLL_BACK),
+        (["UnexpectedMultistep"], Decision.ROLL_BACK),
+        (["IncompletePhaseB", "RolledPastExpected"], Decision.ROLL_BACK),
+        (["RolledPastExpected", "InvariantViolation"], Decision.ABORT),
+        (["NoMovement", "InvariantViolation"], Decision.ABORT),
+    ],
+)
+def test_all_tables_are_finished_or_none_is(classes: list[str], expected: Decision) -> None:
+    assert decide(map(PinClass, classes)) is expected
