@@ -1,6 +1,5 @@
 """Tables through their store, on a disk and on S3: born, looked at, and what looking costs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from omnigraph.model.limits import OPEN_TABLES_MAX
 from omnigraph.storage.lance_tables import LanceTables
 from omnigraph.storage.ports import TableRef, TableVersion
 from tests.support.lance_probes import keyed_rows, with_schema_metadata
-from tests.support.s3_server import S3Server, serve_s3
+from tests.support.s3_server import S3Server
 from tests.support.table_stores import (
     MAIN,
     PATH,
@@ -35,20 +34,6 @@ from tests.support.table_stores import (
     race,
     values,
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """One endpoint for the module; every test has a bucket of its own."""
-    with serve_s3() as running:
-        yield running
-
-
-@pytest.fixture(params=["disk", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Place:
-    """An empty place of either kind."""
-    return place_on_disk(tmp_path) if request.param == "disk" else place_on_s3(server)
-
 
 # Tables are born
 

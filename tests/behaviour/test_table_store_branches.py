@@ -1,6 +1,5 @@
 """Branches of a table through its store, and every way in which one can be another's successor."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -15,7 +14,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.storage.ports import TableRef, TableVersion
 from tests.support.lance_probes import files_of, keyed_rows
-from tests.support.s3_server import S3Server, serve_s3
+from tests.support.s3_server import S3Server
 from tests.support.table_stores import (
     FEATURE,
     MAIN,
@@ -33,19 +32,6 @@ from tests.support.table_stores import (
     race,
     values,
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """One endpoint for the module; every test has a bucket of its own."""
-    with serve_s3() as running:
-        yield running
-
-
-@pytest.fixture(params=["disk", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Place:
-    """An empty place of either kind."""
-    return place_on_disk(tmp_path) if request.param == "disk" else place_on_s3(server)
 
 
 def test_a_branch_starts_with_the_rows_and_the_number_of_its_version(place: Place) -> None:

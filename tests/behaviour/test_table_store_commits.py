@@ -1,11 +1,8 @@
 """One attempt on one version, on a disk and on S3: applying, publishing, restoring, compacting."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from uuid import uuid4
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 import pytest
 
 from omnigraph.model.errors import (
@@ -14,59 +11,26 @@ from omnigraph.model.errors import (
     NotFoundError,
     UnexpectedBaseError,
 )
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import StagedWrite, TableVersion
+from omnigraph.storage.ports import TableVersion
 from tests.support.lance_probes import keyed_rows
-from tests.support.s3_server import S3Server, serve_s3
 from tests.support.table_stores import (
     MAIN,
     PATH,
     Place,
+    Stage,
     ages,
     append,
     create_keyed,
     create_people,
-    must,
     numbered_people,
     people,
-    place_on_disk,
-    place_on_s3,
     publish,
     race,
+    stage_delete,
+    stage_merge,
+    stage_overwrite,
     values,
 )
-
-Stage = Callable[[LanceTables, TableVersion], StagedWrite]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """One endpoint for the module; every test has a bucket of its own."""
-    with serve_s3() as running:
-        yield running
-
-
-@pytest.fixture(params=["disk", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Place:
-    """An empty place of either kind."""
-    return place_on_disk(tmp_path) if request.param == "disk" else place_on_s3(server)
-
-
-def stage_append(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_append(people(zoe=9), onto=at)
-
-
-def stage_merge(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_merge_insert(people(ann=9, zoe=9), onto=at)
-
-
-def stage_overwrite(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_overwrite(people(zoe=9), onto=at)
-
-
-def stage_delete(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return must(store.stage_delete(pa.array(["ann"]), onto=at))
-
 
 # Applying
 

@@ -1,6 +1,6 @@
 """Indexes of a table through its store: staged like any write, used by scans, never wrong."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -10,7 +10,6 @@ import pytest
 from omnigraph.storage.lance_tables import LanceTables
 from omnigraph.storage.ports import StagedKind, StagedWrite, TableRef, TableVersion
 from tests.support.lance_probes import files_of, searchable_rows
-from tests.support.s3_server import S3Server, serve_s3
 from tests.support.table_stores import (
     PATH,
     Place,
@@ -21,23 +20,9 @@ from tests.support.table_stores import (
     numbered_people,
     people,
     place_on_disk,
-    place_on_s3,
 )
 
 Stage = Callable[[LanceTables, TableVersion], StagedWrite]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """One endpoint for the module; every test has a bucket of its own."""
-    with serve_s3() as running:
-        yield running
-
-
-@pytest.fixture(params=["disk", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Place:
-    """An empty place of either kind."""
-    return place_on_disk(tmp_path) if request.param == "disk" else place_on_s3(server)
 
 
 def stage_btree(store: LanceTables, at: TableVersion) -> StagedWrite:

@@ -1,6 +1,5 @@
 """Staged writes of rows, on a disk and on S3: files nobody refers to, and what they will do."""
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
@@ -9,14 +8,13 @@ import pytest
 from omnigraph.model.errors import (
     CorruptError,
 )
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import StagedKind, StagedWrite, TableVersion
+from omnigraph.storage.ports import StagedKind, TableVersion
 from tests.support.lance_probes import files_of
-from tests.support.s3_server import S3Server, serve_s3
 from tests.support.table_stores import (
     MAIN,
     PATH,
     Place,
+    Stage,
     ages,
     append,
     create_people,
@@ -25,41 +23,12 @@ from tests.support.table_stores import (
     people,
     people_of,
     place_on_disk,
-    place_on_s3,
     row_versions,
+    stage_append,
+    stage_delete,
+    stage_merge,
+    stage_overwrite,
 )
-
-Stage = Callable[[LanceTables, TableVersion], StagedWrite]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """One endpoint for the module; every test has a bucket of its own."""
-    with serve_s3() as running:
-        yield running
-
-
-@pytest.fixture(params=["disk", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Place:
-    """An empty place of either kind."""
-    return place_on_disk(tmp_path) if request.param == "disk" else place_on_s3(server)
-
-
-def stage_append(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_append(people(zoe=9), onto=at)
-
-
-def stage_merge(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_merge_insert(people(ann=9, zoe=9), onto=at)
-
-
-def stage_overwrite(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_overwrite(people(zoe=9), onto=at)
-
-
-def stage_delete(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return must(store.stage_delete(pa.array(["ann"]), onto=at))
-
 
 EVERY_STAGE = pytest.mark.parametrize(
     "stage", [stage_append, stage_merge, stage_overwrite, stage_delete]

@@ -31,6 +31,8 @@ FEATURE = TableRef(PATH, "feature")
 
 T = TypeVar("T")
 
+Stage = Callable[[LanceTables, TableVersion], StagedWrite]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -70,6 +72,26 @@ class Place:
         else:
             found = [each["path"] for page in self.objects.list(prefix) for each in page]
             self.objects.delete(found)
+
+
+def stage_append(store: LanceTables, at: TableVersion) -> StagedWrite:
+    """Zoe comes."""
+    return store.stage_append(people(zoe=9), onto=at)
+
+
+def stage_merge(store: LanceTables, at: TableVersion) -> StagedWrite:
+    """Zoe comes and Ann grows older."""
+    return store.stage_merge_insert(people(ann=9, zoe=9), onto=at)
+
+
+def stage_overwrite(store: LanceTables, at: TableVersion) -> StagedWrite:
+    """Only Zoe is left."""
+    return store.stage_overwrite(people(zoe=9), onto=at)
+
+
+def stage_delete(store: LanceTables, at: TableVersion) -> StagedWrite:
+    """Ann goes."""
+    return must(store.stage_delete(pa.array(["ann"]), onto=at))
 
 
 def publish(store: LanceTables, rows: pa.Table, *, onto: TableVersion) -> TableVersion | None:
