@@ -5,13 +5,15 @@ Apart from the root module so that `import omnigraph` loads no storage library.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
-from omnigraph.engine.graph import Graph, init_graph, make_settings, open_graph
+from omnigraph.engine.graph import Graph, init_graph, open_graph
+from omnigraph.engine.settings import make_settings
 
 
 def init(
-    uri: str,
+    uri: str | os.PathLike[str],
     schema: str,
     force: bool = False,  # noqa: FBT001, FBT002  # the published signature
     *,
@@ -27,7 +29,7 @@ def init(
 
 
 def open(
-    uri: str,
+    uri: str | os.PathLike[str],
     read_only: bool = False,  # noqa: FBT001, FBT002  # the published signature
     actor: str | None = None,
     *,

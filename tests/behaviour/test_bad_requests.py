@@ -264,3 +264,27 @@ def test_each_of_many_bad_requests_leaves_the_graph_writable(tmp_path: Path) -> 
     graph.mutate(EVE)
 
     assert "Eve" in rows(graph, "Person")
+
+
+@pytest.mark.parametrize("actor", [5, b"ann", "\ud800"])
+def test_an_actor_that_is_no_text_is_refused(tmp_path: Path, actor: str) -> None:
+    graph = build_graph(tmp_path, "node Doc { slug: String @key }")
+
+    with unchanged(graph), pytest.raises(InvalidValueError, match="actor"):
+        graph.mutate(query('insert Doc { slug: "a" }'), actor=actor)
+
+    graph.mutate(query('insert Doc { slug: "a" }'))
+
+
+def test_arguments_of_another_kind_are_refused_by_name(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, "node Doc { slug: String @key }")
+
+    with unchanged(graph):
+        for call in (
+            lambda: graph.mutate(None),  # type: ignore[arg-type]  # what a caller may do
+            lambda: graph.export(commit="\ud800"),
+            lambda: graph.export(branch=3),  # type: ignore[arg-type]  # what a caller may do
+            lambda: omnigraph.init(tmp_path / "x", schema=None),  # type: ignore[arg-type]  # ditto
+        ):
+            with pytest.raises(RequestError):
+                call()

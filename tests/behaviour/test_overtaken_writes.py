@@ -13,7 +13,8 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.graph import make_settings, open_graph
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.settings import make_settings
 from omnigraph.errors import ExpectedVersionMismatchError, IntegrityError, MovedError, Outcome
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.runtime import SystemRuntime

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.engine.commit.publish import Intent, choose_tier, publish
-from omnigraph.engine.graph import make_settings, open_stores
+from omnigraph.engine.commit.publish import Intent, choose_tier, compact_manifest, publish
+from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import Change, ManifestState, Register, Tombstone, Update
 from omnigraph.engine.state.snapshot import Entry
 from omnigraph.errors import (
@@ -60,25 +61,31 @@ class Branch:
             merged_parent_id=None,
             schema_hash=self.state.head.schema_hash or "",
         )
-        return publish(
+        published = publish(
             intent,
             onto=onto or self.state,
             authority=self.authority,
             tables=self.stores.tables,
             failpoints=self.failpoints,
         )
+        compact_manifest(published, authority=self.authority, tables=self.stores.tables)
+        return published
 
     def reread(self) -> ManifestState:
         """What somebody sees who opens the graph now."""
-        return Authority(uri="", objects=self.stores.objects, tables=self.stores.tables).state(MAIN)
+        return make_authority(self.stores).state(MAIN)
 
 
 def make_branch(root: Path) -> Branch:
     """The main branch of a new graph."""
     omnigraph.init(str(root), "node Person { name: String @key }  node Pet { name: String @key }")
     stores = open_stores(make_settings(str(root), storage_options=None, durability="relaxed"))
-    authority = Authority(uri=str(root), objects=stores.objects, tables=stores.tables)
-    return Branch(stores, authority, Failpoints())
+    return Branch(stores, make_authority(stores), Failpoints())
+
+
+def make_authority(stores: Stores) -> Authority:
+    """One that knows nothing yet."""
+    return Authority(uri="", objects=stores.objects, tables=stores.tables, known_ids=KnownIds())
 
 
 def update(branch: Branch, version: int, *, row_count: int = 0, line: str | None = None) -> Update:

@@ -1,4 +1,4 @@
-"""The graph: what callers hold, and the only place that builds concrete stores.
+"""The graph: what callers hold.
 
 Every method is one story told in order; the chapters are in `ops`, `commit` and `state`. Safe to
 share between threads. A handle is never stale by itself: each call looks at what is true now.
@@ -7,7 +7,6 @@ share between threads. A handle is never stale by itself: each call looks at wha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -19,8 +18,8 @@ from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
 from omnigraph.engine.ops.attempts import write_on
-from omnigraph.engine.ops.branch import create_branch, withdraw_branch
-from omnigraph.engine.ops.create import create_graph, delete_graph
+from omnigraph.engine.ops.branch import create_branch
+from omnigraph.engine.ops.create import create_graph, delete_graph, is_graph
 from omnigraph.engine.ops.export import export
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
@@ -28,65 +27,34 @@ from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import LoadResult, MutationResult, TableState
+from omnigraph.engine.settings import Settings, open_stores, require_text
 from omnigraph.engine.state.authority import Authority, Basis
-from omnigraph.engine.state.contract import is_bare, write_derived_files
+from omnigraph.engine.state.contract import SOURCE_FILE, is_bare, write_derived_files
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.model.errors import (
+    AlreadyExistsError,
+    CorruptError,
     ForbiddenError,
     InvalidValueError,
     NotFoundError,
-    RequestError,
     SchemaChangedError,
 )
 from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
-from omnigraph.model.runtime import Runtime, SystemRuntime
 from omnigraph.model.source import Source
-from omnigraph.storage.failpoints import Failpoints
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.locks import open_write_locks
-from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import Stores
 
 Progress = Callable[[str, int, int | None], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the outside world gives a graph: where it is, its clock, and faults on purpose."""
-
-    location: Location
-    is_durable: bool
-    runtime: Runtime
-    failpoints: Failpoints
-
-
-def make_settings(
-    uri: str, *, storage_options: Mapping[str, str] | None, durability: str
-) -> Settings:
-    """The settings of an ordinary caller."""
-    if durability not in ("full", "relaxed"):
-        raise InvalidValueError(
-            subject="durability",
-            expected="full or relaxed",
-            value=durability,
-            problem=f"{durability!r} is neither full nor relaxed",
-        )
-    return Settings(
-        location=parse_location(uri, storage_options=storage_options or {}),
-        is_durable=durability == "full",
-        runtime=SystemRuntime(),
-        failpoints=Failpoints(),
-    )
-
-
 def init_graph(settings: Settings, *, schema: str, is_forced: bool) -> Graph:
     """Create a graph and open it for writing."""
+    require_text(schema, subject="schema")
     catalog = compile_schema(Source("<schema>", schema))
     stores = open_stores(settings)
-    if is_forced:
+    if is_forced and is_graph(stores):
         delete_graph(stores)
         stores = open_stores(settings)
     create_graph(
@@ -103,32 +71,17 @@ def init_graph(settings: Settings, *, schema: str, is_forced: bool) -> Graph:
 def open_graph(settings: Settings, *, actor: str | None, is_read_only: bool) -> Graph:
     """Open a graph; `NotFoundError` if there is none, `CorruptError` if it is damaged."""
     stores = open_stores(settings)
+    if stores.objects.find(SOURCE_FILE) is None and is_graph(stores):
+        raise CorruptError(
+            subject=f"the graph at {settings.location.uri}",
+            problem=f"its {SOURCE_FILE} is missing; restore it from a copy",
+        )
     graph = Graph(settings, stores, actor=actor, is_read_only=is_read_only)
-    if not is_read_only and is_bare(stores.objects):
-        if len(graph.branches()) > 1:
-            raise SchemaChangedError(
-                reason="the generated schema files are missing and there are branches besides "
-                "main; restore the files from a copy"
-            )
-        write_derived_files(stores.objects)
-    graph.head()
-    if not is_read_only:
+    if is_read_only:
+        graph.head()
+    else:
         graph.refresh()
     return graph
-
-
-def open_stores(settings: Settings) -> Stores:
-    """The stores of a location."""
-    location = settings.location
-    return Stores(
-        objects=open_objects(location, is_durable=settings.is_durable),
-        tables=LanceTables(
-            location.root,
-            storage_options=location.storage_options,
-            is_local=location.is_local,
-            is_durable=settings.is_durable,
-        ),
-    )
 
 
 class Graph:
@@ -142,8 +95,12 @@ class Graph:
         self._actor = actor
         self._is_read_only = is_read_only
         self._compiled = CompiledQueries()
+        known_ids = KnownIds()
         self._authority = Authority(
-            uri=settings.location.uri, objects=stores.objects, tables=stores.tables
+            uri=settings.location.uri,
+            objects=stores.objects,
+            tables=stores.tables,
+            known_ids=known_ids,
         )
         locks = open_write_locks(settings.location, timeout_s=WRITE_LOCK_TIMEOUT_S)
         recoverer = Recoverer(
@@ -159,7 +116,7 @@ class Graph:
             stores=stores,
             recoverer=recoverer,
             locks=locks,
-            known_ids=KnownIds(),
+            known_ids=known_ids,
             runtime=settings.runtime,
             failpoints=settings.failpoints,
         )
@@ -210,6 +167,7 @@ class Graph:
         `if_commit` names the commit that the branch must be at.
         """
         self._require_writable("mutate")
+        require_text(source, subject="source")
         now = self._settings.runtime.now()
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
@@ -251,23 +209,21 @@ class Graph:
         self._require_writable("load")
         target, load_mode = parse_branch_name(branch), parse_mode(mode)
         _require_inline(engine, spark)
-        report = progress or _say_nothing
-        source = parse_branch_name(base) if base is not None else None
-        is_new = source is not None and target not in self._authority.branches()
-        start = self._authority.capture(source if is_new and source else target)
+        source = None if base is None else parse_branch_name(base)
+        is_missing = source is not None and target not in self._authority.branches()
+        start = self._authority.capture(source if is_missing and source else target)
         received = receive(data, catalog=start.catalog, runtime=self._settings.runtime)
         row_count = sum(each.rows.num_rows for each in received.values())
+        report = progress or _say_nothing
         report("read", row_count, row_count)
-        if is_new and source is not None:
-            create_branch(
-                target, base=source, authority=self._authority, tables=self._stores.tables
+        is_new = False
+        if is_missing and source is not None:
+            # What is refused on the base would be refused on the branch: better before it exists.
+            prepare_load(
+                received, mode=load_mode, catalog=start.catalog, committed=self._rows_of(start)
             )
-        try:
-            done, commit = self._load_received(received, load_mode, target, actor)
-        except RequestError:
-            if is_new:
-                withdraw_branch(target, authority=self._authority, tables=self._stores.tables)
-            raise
+            is_new = self._ensure_branch(target, source)
+        done, commit = self._load_received(received, load_mode, target, actor)
         report("commit", row_count, row_count)
         return LoadResult(
             nodes_loaded=done.nodes_loaded,
@@ -303,12 +259,7 @@ class Graph:
         """Start a branch at the head of another; no rows are copied."""
         del actor  # recorded once branches have an audit of their own
         self._require_writable("create a branch")
-        create_branch(
-            parse_branch_name(name),
-            base=parse_branch_name(base),
-            authority=self._authority,
-            tables=self._stores.tables,
-        )
+        create_branch(parse_branch_name(name), base=parse_branch_name(base), path=self._writes)
 
     def commits(self, branch: str = "main") -> list[Commit]:
         """The commits of a branch, oldest first."""
@@ -337,7 +288,10 @@ class Graph:
     def refresh(self) -> None:
         """Finish or undo what dead writers left, and look at the graph anew."""
         self._require_writable("refresh")
-        self._writes.capture(MAIN)
+        if is_bare(self._stores.objects):
+            self._restore_derived_files()
+        self._writes.heal()
+        self._pin(MAIN)
 
     def recoveries(self) -> list[Recovery]:
         """What was found half-way done and how it was ended, oldest first."""
@@ -345,6 +299,28 @@ class Graph:
         return list(list_recoveries(self._stores.tables))
 
     # What the calls above share
+
+    def _restore_derived_files(self) -> None:
+        if len(self.branches()) > 1:
+            raise SchemaChangedError(
+                reason="the generated schema files are missing and there are branches besides "
+                "main; restore the files from a copy"
+            )
+        accepted = self._authority.state(MAIN).head.schema_hash
+        write_derived_files(self._stores.objects, accepted=accepted)
+
+    def _ensure_branch(self, name: BranchName, base: BranchName) -> bool:
+        """Whether a branch had to be made; somebody else may have made it meanwhile."""
+        try:
+            create_branch(name, base=base, path=self._writes)
+        except AlreadyExistsError:
+            return False
+        return True
+
+    def _rows_of(self, basis: Basis) -> SnapshotRows:
+        return SnapshotRows(
+            basis.snapshot, tables=self._stores.tables, known_ids=self._writes.known_ids
+        )
 
     def _load_received(
         self,
@@ -364,7 +340,10 @@ class Graph:
         )
 
     def _author(self, actor: str | None, kind: WriterKind, expected_head: str | None) -> Authorship:
-        return Authorship(actor=actor or self._actor, kind=kind, expected_head=expected_head)
+        name = actor or self._actor
+        if name is not None:
+            require_text(name, subject="actor")
+        return Authorship(actor=name, kind=kind, expected_head=expected_head)
 
     def _at(self, branch: str | None, commit: str | None) -> Basis:
         if commit is None:
@@ -376,10 +355,14 @@ class Graph:
                 value=(branch, commit),
                 problem="a read is at a branch or at a commit, not at both",
             )
+        self._require_open()
+        require_text(commit, subject="commit")
         found = self._authority.find_commit(commit)
         if found is None:
             raise NotFoundError(kind="commit", name=commit, advice="`commits` lists them")
         state = self._authority.state_at(BranchName(found.branch), found.manifest_version)
+        if state.head.id != commit:
+            raise NotFoundError(kind="commit", name=commit, advice="its branch was made anew")
         return Basis(state, self._pin(MAIN).contract)
 
     def _pin(self, branch: BranchName) -> Basis:

@@ -69,8 +69,10 @@ def fnv1a_64(text: str) -> int:
     return digest
 
 
-def parse_branch_name(text: str) -> BranchName:
+def parse_branch_name(text: object) -> BranchName:
     """The branch that a caller means; blanks around the name do not count."""
+    if not isinstance(text, str):
+        raise InvalidNameError(kind="branch", name=repr(text), rule="a name is a text")
     name = text.strip()
     rule = None
     if len(name) > BRANCH_NAME_CHARACTERS_MAX:

@@ -45,7 +45,14 @@ class LanceHandles:
             metadata_cache_size_bytes=TABLE_METADATA_BYTES_MAX,
         )
         self._lock = Lock()
+        self._generation = 0
+        self._stamp_by_version: dict[TableVersion, object] = {}
         self._kept: OrderedDict[TableVersion, LanceDataset] = OrderedDict()
+
+    @property
+    def generation(self) -> int:
+        """How often something that was kept turned out to be gone, or another of its name."""
+        return self._generation
 
     def uri(self, ref: TableRef) -> str:
         """Where Lance opens a table or a branch of one."""
@@ -72,8 +79,12 @@ class LanceHandles:
         if warm is None:
             found = self._open(ref, version=None)
             return None if found is None else self.keep(ref, found)
-        if ref.branch is None and self._is_local and self._has_not_moved(ref, warm.version):
-            return warm
+        if ref.branch is None and self._is_local:
+            if self._was_replaced(ref, warm.version):
+                self.forget(lambda kept: kept.path == ref.path)
+                return self.find_newest(ref)
+            if self._has_not_moved(ref, warm.version):
+                return warm
         newest = copy(warm)
         if not self._exists(ref, newest.checkout_latest):
             self.forget(lambda kept: kept == ref)
@@ -93,18 +104,23 @@ class LanceHandles:
     def keep(self, ref: TableRef, table: LanceDataset) -> LanceDataset:
         """Keep a table open at its version, which nobody moves from now on."""
         at = TableVersion(ref, table.version)
+        stamp = self._find_stamp(ref, table.version)
         with self._lock:
             self._kept[at] = table
             self._kept.move_to_end(at)
+            self._stamp_by_version[at] = stamp
             while len(self._kept) > OPEN_TABLES_MAX:
-                self._kept.popitem(last=False)
+                closed, _ = self._kept.popitem(last=False)
+                self._stamp_by_version.pop(closed, None)
         return table
 
     def forget(self, is_gone: Callable[[TableRef], bool]) -> None:
         """Close the tables that are gone, or may be others of the same name from now on."""
         with self._lock:
+            self._generation += 1
             for at in [at for at in self._kept if is_gone(at.ref)]:
                 del self._kept[at]
+                self._stamp_by_version.pop(at, None)
 
     def _find_warm(self, ref: TableRef) -> LanceDataset | None:
         with self._lock:
@@ -140,6 +156,20 @@ class LanceHandles:
         if at.ref.branch is None and self.find_newest(at.ref) is None:
             return CorruptError(subject=f"'{at.ref.path}'", problem=str(Failure.MISSING_TABLE))
         return missing_version(describe_version(at))
+
+    def _was_replaced(self, ref: TableRef, version: int) -> bool:
+        # A graph that was deleted and made anew has the same version numbers in other files.
+        known = self._stamp_by_version.get(TableVersion(ref, version))
+        return known is not None and known != self._find_stamp(ref, version)
+
+    def _find_stamp(self, ref: TableRef, version: int) -> object:
+        if not self._is_local:
+            return None
+        try:
+            found = (Path(self.uri(ref)) / version_file(version)).stat()
+        except OSError:
+            return None
+        return (found.st_ino, found.st_mtime_ns)
 
     def _has_not_moved(self, ref: TableRef, version: int) -> bool:
         # Listing a folder grows with history, and Lance's own commit looks no further than this:

@@ -59,6 +59,9 @@ class LanceTables:
         newest = self._handles.find_newest(ref)
         return None if newest is None else newest.version
 
+    def generation(self) -> int:
+        return self._handles.generation
+
     def schema(self, at: TableVersion) -> pa.Schema:
         stored = self._handles.get(at).schema
         return as_bytes(stored, blobs_among(stored.names, stored))

@@ -42,6 +42,11 @@ class HeldLocks:
     def __init__(self, keys: frozenset[LockKey]) -> None:
         self._keys = keys
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held."""
+        return not self._keys
+
     def covers(self, keys: Iterable[LockKey]) -> bool:
         """Whether all of these are held now."""
         return self._keys.issuperset(keys)

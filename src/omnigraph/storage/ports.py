@@ -134,6 +134,12 @@ class TableStore(Protocol):
     def find_head(self, ref: TableRef) -> int | None:
         """The newest version, asked of the storage; None if there is no such table or branch."""
 
+    def generation(self) -> int:
+        """A number that grows whenever a table or branch turns out to be another of its name.
+
+        Asks nobody: it is `find_head` that finds out.
+        """
+
     def schema(self, at: TableVersion) -> pa.Schema:
         """The columns of a version."""
 

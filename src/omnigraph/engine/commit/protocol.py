@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.forks import fork, needs_fork
-from omnigraph.engine.commit.publish import Intent, publish, require_expected, require_head
+from omnigraph.engine.commit.publish import (
+    Intent,
+    compact_manifest,
+    publish,
+    require_expected,
+    require_head,
+)
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import (
     RECOVERY_PREFIX,
@@ -29,7 +36,7 @@ from omnigraph.engine.commit.staging import StagedTable, stage
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.known_ids import KnownIds
-from omnigraph.engine.state.manifest import MANIFEST_PATH, Update
+from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, type_name_of
 from omnigraph.model.errors import (
     CorruptError,
@@ -40,10 +47,10 @@ from omnigraph.model.errors import (
     ReadSetChangedError,
     RecoveryRequiredError,
 )
-from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
-from omnigraph.storage.locks import LockKey, WriteLocks
+from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
 from omnigraph.storage.ports import Stores, TableVersion
 
 _LOG = logging.getLogger(__name__)
@@ -70,38 +77,54 @@ class WritePath:
     runtime: Runtime
     failpoints: Failpoints
 
-    def capture(self, branch: BranchName) -> Basis:
-        """The present of a branch, after what died before has been recovered."""
+    def heal(self) -> None:
+        """Recover what died before, and see that the schema's files are the accepted ones."""
         root = self.stores.objects.list("")
         self.recoverer.heal(root)
         self.authority.require_contract(root)
-        return self.authority.capture(branch)
 
-    def commit(self, write: PreparedWrite, *, basis: Basis, authorship: Authorship) -> Commit:
+    def lock_keys(
+        self, write: PreparedWrite, basis: Basis, authorship: Authorship
+    ) -> frozenset[LockKey]:
+        """The locks under which a write is committed."""
+        keys = _relied_on(write)
+        if authorship.expected_head is not None:
+            # Nobody else may publish on the branch between the look at its head and our publish.
+            keys |= basis.snapshot.entries.keys()
+        return frozenset(LockKey(key, _lance_branch(basis)) for key in keys)
+
+    def commit(
+        self, write: PreparedWrite, *, basis: Basis, authorship: Authorship, held: HeldLocks
+    ) -> Commit:
         """Make a prepared write true on the basis's branch.
 
-        `MovedError` means that nothing was written and the write may be prepared again,
-        `UncertainError` that it must be recovered first.
+        `held` are locks that the caller has had since before the basis, or none. `MovedError`
+        means that nothing was written and the write may be prepared again, `UncertainError` that
+        it must be recovered first.
         """
         entries = {key: basis.snapshot.get(key) for key in write.changes}
         inherited = [each for each in entries.values() if needs_fork(each, basis.branch)]
         # A crash up to *arm* leaves files, and perhaps a line of a table, that nobody refers to.
         staged = () if inherited else stage(write, entries=entries, tables=self.stores.tables)
-        with self.locks.hold(self._lock_keys(write, basis, authorship)):
+        with self._locked(self.lock_keys(write, basis, authorship), held):
             self._require_unmoved(write, basis, authorship)
             if inherited:
                 entries |= {each.table_key: self._fork(each, basis) for each in inherited}
                 staged = stage(write, entries=entries, tables=self.stores.tables)
             return self._make_true(staged, write=write, basis=basis, authorship=authorship)
 
-    def _lock_keys(
-        self, write: PreparedWrite, basis: Basis, authorship: Authorship
-    ) -> frozenset[LockKey]:
-        keys = write.read_set | write.changes.keys()
-        if authorship.expected_head is not None:
-            # Nobody else may publish on the branch between the look at its head and our publish.
-            keys |= basis.snapshot.entries.keys()
-        return frozenset(LockKey(key, _lance_branch(basis)) for key in keys)
+    def _locked(self, keys: frozenset[LockKey], held: HeldLocks) -> AbstractContextManager[object]:
+        if held.covers(keys):
+            return nullcontext()
+        if not held.is_empty:
+            # Taking more on top could end in a circle of writers who wait for each other.
+            missing = min(key.table_key for key in keys if not held.covers([key]))
+            raise ReadSetChangedError(
+                member="what the write relies on",
+                expected="the types of the time before",
+                actual=f"also {type_name_of(missing)}",
+            )
+        return self.locks.hold(keys)
 
     def _fork(self, entry: Entry, basis: Basis) -> Entry:
         return fork(
@@ -191,6 +214,7 @@ class WritePath:
         # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
         self._disarm(sidecar)
         self._follow(staged, landed)
+        self._tidy(state)
         return state.head
 
     def _plan_sidecar(
@@ -256,6 +280,13 @@ class WritePath:
         except GraphError as error:
             # The write is true whatever becomes of its record; the next write consumes it.
             _LOG.warning("the record of write %s stays: %s", sidecar.operation_id, error)
+
+    def _tidy(self, state: ManifestState) -> None:
+        try:
+            compact_manifest(state, authority=self.authority, tables=self.stores.tables)
+        except GraphError as error:
+            # The write is true; how its record is laid out is for the next one to mend.
+            _LOG.warning("the manifest stays in many files: %s", error)
 
     def _follow(
         self,

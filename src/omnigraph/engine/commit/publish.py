@@ -82,7 +82,7 @@ def publish(
         published = _publish_once(changes, commit_of(intent, state), state, tables)
         if published is not None:
             authority.remember(published)
-            return _compact(published, authority, tables)
+            return published
     raise ReadSetChangedError(
         member=f"branch '{onto.branch}'", expected=onto.head.id, actual=state.head.id
     )
@@ -203,20 +203,17 @@ def _is_known(change: Change, state: ManifestState) -> bool:
             return False
 
 
-def _compact(state: ManifestState, authority: Authority, tables: TableStore) -> ManifestState:
-    """Keep publishing as cheap after a million commits as after ten.
+def compact_manifest(state: ManifestState, *, authority: Authority, tables: TableStore) -> None:
+    """Keep opening a graph as cheap after a million commits as after ten.
 
-    Only layout: a writer that gets in between wins, and the next publish tries again.
+    Only layout: a writer that gets in between wins, and the next one tries again.
     """
     counts = tables.fragment_row_counts(state.at)
     if len(counts) <= MANIFEST_FRAGMENTS_MAX:
-        return state
+        return
     compacted = tables.compact(state.at, rows_per_fragment=choose_tier(counts))
-    if compacted is None:
-        return state
-    state = replace(state, at=compacted)
-    authority.remember(state)
-    return state
+    if compacted is not None:
+        authority.remember(replace(state, at=compacted))
 
 
 def choose_tier(row_counts: tuple[int, ...]) -> int:

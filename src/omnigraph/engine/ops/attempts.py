@@ -1,7 +1,8 @@
 """Trying a write: capture a basis, prepare, commit; and once more when somebody else was first.
 
 Only a write that keeps its meaning on a newer state is prepared again (inserts and merges), each
-time from a fresh basis and at most a bounded number of times. An update, delete or overwrite was
+time from a fresh basis, at most a bounded number of times, and holding the locks it lacked the time
+before: many writers of one type all get their turn. An update, delete or overwrite was
 decided on rows that have changed since, so its caller hears of it.
 """
 
@@ -19,6 +20,7 @@ from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import ExpectedVersionMismatchError, ReadSetChangedError
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.names import BranchName
+from omnigraph.storage.locks import LockKey
 
 
 class Prepared(Protocol):
@@ -40,19 +42,26 @@ def write_on(
     path: WritePath,
 ) -> tuple[P, Commit | None]:
     """What was prepared, and the commit it became: none if it changes nothing."""
+    wanted: frozenset[LockKey] = frozenset()
     attempts_left = PREPARE_ATTEMPTS_MAX
     while True:
         attempts_left -= 1
-        basis = path.capture(branch)
-        require_head(authorship.expected_head, basis.state)
-        committed = SnapshotRows(
-            basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids
-        )
-        prepared = prepare(basis, committed)
-        if not prepared.write.changes:
-            return prepared, None
-        try:
-            return prepared, path.commit(prepared.write, basis=basis, authorship=authorship)
-        except (ExpectedVersionMismatchError, ReadSetChangedError):
-            if prepared.write.is_strict or not attempts_left:
-                raise
+        path.heal()
+        with path.locks.hold(wanted) as held:
+            basis = path.authority.capture(branch)
+            require_head(authorship.expected_head, basis.state)
+            committed = SnapshotRows(
+                basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids
+            )
+            prepared = prepare(basis, committed)
+            if not prepared.write.changes:
+                return prepared, None
+            try:
+                commit = path.commit(prepared.write, basis=basis, authorship=authorship, held=held)
+            except (ExpectedVersionMismatchError, ReadSetChangedError):
+                if prepared.write.is_strict or not attempts_left:
+                    raise
+                # From now on with the locks from the start, so that nobody can be first again.
+                wanted |= path.lock_keys(prepared.write, basis, authorship)
+            else:
+                return prepared, commit

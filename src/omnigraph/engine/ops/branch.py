@@ -5,20 +5,25 @@ Creating one copies no rows. Tables fork when the branch first writes them.
 
 from __future__ import annotations
 
-from omnigraph.engine.state.authority import Authority
-from omnigraph.engine.state.manifest import manifest_ref
+from omnigraph.engine.commit.protocol import WritePath
+from omnigraph.engine.state.manifest import MANIFEST_PATH
 from omnigraph.model.errors import AlreadyExistsError, InvalidNameError
 from omnigraph.model.names import MAIN, BranchName
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.locks import LockKey
 
 
-def create_branch(
-    name: BranchName, *, base: BranchName, authority: Authority, tables: TableStore
-) -> None:
-    """Start a branch at the head of another."""
+def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> None:
+    """Start a branch at the head of another; `AlreadyExistsError` if there is one of that name."""
     if name == MAIN:
         raise InvalidNameError(kind="branch", name=name, rule="cannot create branch 'main'")
-    for existing in authority.branches():
+    # Whoever else makes the same branch waits, and then finds it.
+    with path.locks.hold([LockKey(MANIFEST_PATH, name)]):
+        _require_free(name, path)
+        path.stores.tables.fork(path.authority.state(base).at, branch=name)
+
+
+def _require_free(name: BranchName, path: WritePath) -> None:
+    for existing in path.authority.branches():
         if existing == name:
             raise AlreadyExistsError(kind="branch", name=name, advice="")
         if f"{name}/".startswith(f"{existing}/") or f"{existing}/".startswith(f"{name}/"):
@@ -27,11 +32,3 @@ def create_branch(
                 name=name,
                 rule=f"branch '{existing}' exists, and one name may not be a folder of another",
             )
-    authority.forget(name)
-    tables.fork(authority.state(base).at, branch=name)
-
-
-def withdraw_branch(name: BranchName, *, authority: Authority, tables: TableStore) -> None:
-    """Remove a branch that nobody has written to yet."""
-    authority.forget(name)
-    tables.delete_branch(manifest_ref(name))

@@ -65,6 +65,13 @@ def create_graph(
         raise
 
 
+def is_graph(stores: Stores) -> bool:
+    """Whether a place holds a graph, or what is left of one."""
+    names = stores.objects.list("").token_by_name
+    has_manifest = stores.tables.find_head(manifest_ref(MAIN)) is not None
+    return has_manifest or any(name in names for name in FILES)
+
+
 def delete_graph(stores: Stores) -> None:
     """Remove every trace of a graph, rows included."""
     # The schema's files go last: until then the place still says what it was.
@@ -82,7 +89,7 @@ def _require_no_history(uri: str, tables: TableStore) -> None:
     commits = tables.scan(
         TableVersion(ref, version), columns=STATE_COLUMNS, predicate="object_type = 'graph_commit'"
     )
-    if commits.num_rows > 1:
+    if commits.num_rows > 1 or tables.branches(MANIFEST_PATH):
         raise _exists(uri)
 
 

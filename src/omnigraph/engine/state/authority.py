@@ -13,6 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
 
 from omnigraph.engine.state.contract import Contract, read_contract
 from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import (
     MANIFEST_PATH,
     STAMP,
@@ -63,10 +64,14 @@ class Basis:
 class Authority:
     """The one place that knows the present of a graph."""
 
-    def __init__(self, *, uri: str, objects: ObjectStore, tables: TableStore) -> None:
+    def __init__(
+        self, *, uri: str, objects: ObjectStore, tables: TableStore, known_ids: KnownIds
+    ) -> None:
         self._uri = uri
         self._objects = objects
         self._tables = tables
+        self._known_ids = known_ids
+        self._generation = tables.generation()
         self._lock = Lock()
         self._state_by_branch: dict[BranchName, ManifestState] = {}
         self._contract: Contract | None = None
@@ -85,6 +90,7 @@ class Authority:
         """What the branch's manifest says now."""
         ref = manifest_ref(branch)
         version = self._tables.find_head(ref)
+        self._forget_replaced()
         if version is None:
             raise self._no_branch(branch)
         known = self._state_by_branch.get(branch)
@@ -163,6 +169,15 @@ class Authority:
         rows = self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
         return decode_commits(rows)
 
+    def _forget_replaced(self) -> None:
+        # Equal numbers of versions prove nothing once a branch or the graph was made anew.
+        generation = self._tables.generation()
+        with self._lock:
+            if generation != self._generation:
+                self._generation = generation
+                self._state_by_branch.clear()
+                self._known_ids.forget_all()
+
     def _contract_of(self, state: ManifestState) -> Contract:
         known = self._contract
         if known is None:
@@ -171,14 +186,13 @@ class Authority:
         if expected is not None and expected != known.schema_hash and state.branch == MAIN:
             # Somebody applied a schema since the files were read.
             known = self._contract = read_contract(self._objects, uri=self._uri)
+            if known.schema_hash != expected:
+                raise _replaced_schema()
         return known
 
     def _require_accepted(self, contract: Contract) -> None:
         if self.state(MAIN).head.schema_hash != contract.schema_hash:
-            raise SchemaChangedError(
-                reason="the schema's files no longer match the accepted compiled schema; restore "
-                "them, and change a schema with `apply_schema`"
-            )
+            raise _replaced_schema()
 
     def _require_format(self, at: TableVersion) -> None:
         metadata = self._tables.schema(at).metadata or {}
@@ -200,7 +214,8 @@ class Authority:
         if branch == MAIN:
             return CorruptError(
                 subject=f"the graph at {self._uri}",
-                problem="its manifest is missing; restore `__manifest` from a copy",
+                problem="its manifest is missing; if its creation was interrupted, "
+                "`init` with `force=True` starts over, else restore `__manifest` from a copy",
             )
         names = self.branches()
         near = find_near_name(branch, names)
@@ -209,3 +224,10 @@ class Authority:
             name=branch,
             advice=f"did you mean '{near}'?" if near else f"there are: {', '.join(names)}",
         )
+
+
+def _replaced_schema() -> SchemaChangedError:
+    return SchemaChangedError(
+        reason="the schema's files no longer match the accepted compiled schema that history "
+        "names; restore them, and change a schema with `apply_schema`"
+    )

@@ -97,11 +97,16 @@ def is_bare(objects: ObjectStore) -> bool:
     )
 
 
-def write_derived_files(objects: ObjectStore) -> None:
-    """Make the two generated files from the text, for a graph that has lost both."""
+def write_derived_files(objects: ObjectStore, *, accepted: str | None) -> None:
+    """Make the two generated files from the text, for a graph that has lost both.
+
+    `accepted` is the hash of the schema that history names: a text that means another is refused.
+    """
     source = objects.find(SOURCE_FILE)
     assert source is not None
     text = _decode_text(source.content)
+    if accepted is not None:
+        _require_meaning(text, accepted)
     files = encode_contract(text, _compile(text))
     for name in (CATALOG_FILE, STATE_FILE):
         objects.put(name, files[name])

@@ -75,6 +75,11 @@ class KnownIds:
             if len(known.ids) > KNOWN_IDS_MAX:
                 del self._known[new.ref]
 
+    def forget_all(self) -> None:
+        """Drop everything that is known."""
+        with self._lock:
+            self._known.clear()
+
     def forget(self, ref: TableRef) -> None:
         """Drop what is known of a table."""
         with self._lock:

@@ -1,0 +1,72 @@
+"""What the outside world gives a graph, and the stores that are built of it.
+
+The only place that builds concrete stores. Reads no environment: whoever starts the program does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.runtime import Runtime, SystemRuntime
+from omnigraph.storage.failpoints import Failpoints
+from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.locations import Location, parse_location
+from omnigraph.storage.objects import open_objects
+from omnigraph.storage.ports import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the outside world gives a graph: where it is, its clock, and faults on purpose."""
+
+    location: Location
+    is_durable: bool
+    runtime: Runtime
+    failpoints: Failpoints
+
+
+def make_settings(
+    uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None, durability: str
+) -> Settings:
+    """The settings of an ordinary caller."""
+    if durability not in ("full", "relaxed"):
+        raise InvalidValueError(
+            subject="durability",
+            expected="full or relaxed",
+            value=durability,
+            problem=f"{durability!r} is neither full nor relaxed",
+        )
+    return Settings(
+        location=parse_location(os.fspath(uri), storage_options=storage_options or {}),
+        is_durable=durability == "full",
+        runtime=SystemRuntime(),
+        failpoints=Failpoints(),
+    )
+
+
+def open_stores(settings: Settings) -> Stores:
+    """The stores of a location."""
+    location = settings.location
+    return Stores(
+        objects=open_objects(location, is_durable=settings.is_durable),
+        tables=LanceTables(
+            location.root,
+            storage_options=location.storage_options,
+            is_local=location.is_local,
+            is_durable=settings.is_durable,
+        ),
+    )
+
+
+def require_text(given: object, *, subject: str) -> None:
+    """Raise unless an argument is a text that can be stored."""
+    problem = None
+    if not isinstance(given, str):
+        problem = f"a text is needed, not a {type(given).__name__}"
+    elif any("\ud800" <= character <= "\udfff" for character in given):
+        problem = "the text holds half of a surrogate pair"
+    if problem is not None:
+        raise InvalidValueError(subject=subject, expected="text", value=given, problem=problem)

@@ -1,0 +1,33 @@
+"""Many writers of one type: each write that only adds rows gets its turn, without help."""
+
+import threading
+from pathlib import Path
+
+import omnigraph
+from omnigraph.errors import GraphError
+from tests.support.graphs import rows
+from tests.support.queries import query
+
+WRITERS, WRITES = 6, 6
+
+
+def test_nobody_who_only_adds_rows_is_turned_away(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path, "node Note { text: String? }", durability="relaxed")
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        own = omnigraph.open(tmp_path, durability="relaxed")
+        try:
+            for _ in range(WRITES):
+                own.mutate(query('insert Note { text: "x" }'))
+        except GraphError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    assert len(rows(graph, "Note")) == WRITERS * WRITES

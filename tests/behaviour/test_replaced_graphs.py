@@ -1,0 +1,145 @@
+"""A name that comes to mean another graph or branch: nobody mistakes the new one for the old."""
+
+import threading
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pytest
+
+import omnigraph
+from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.engine.state.manifest import manifest_ref
+from omnigraph.errors import (
+    AlreadyExistsError,
+    CorruptError,
+    GraphError,
+    IntegrityError,
+    SchemaChangedError,
+)
+from omnigraph.model.names import BranchName
+from omnigraph.storage.ports import TableRef
+from tests.support.graphs import contents, head_versions, pins, require_linear, rows, social_graph
+from tests.support.queries import query
+
+LOOSE = "node Note { text: String? }"
+NOTE = query('insert Note { text: "x" }')
+
+
+def remove_branch(path: Path, name: str) -> None:
+    """Delete a branch of the manifest and of every table, past any open graph."""
+    tables = open_stores(make_settings(path, storage_options=None, durability="relaxed")).tables
+    with omnigraph.open(path, read_only=True) as graph:
+        places = [Path(table.path).relative_to(path) for table in graph.tables().values()]
+    tables.delete_branch(manifest_ref(BranchName(name)))
+    for place in places:
+        tables.delete_branch(TableRef(str(place), name))
+
+
+def test_a_branch_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+    graph.create_branch("draft")
+    for name in ("Old", "Older"):
+        graph.mutate(query(f'insert Person {{ name: "{name}" }}'), branch="draft")
+    onlooker = omnigraph.open(tmp_path)
+    assert {"Old", "Older"} <= rows(onlooker, "Person", "draft").keys()
+    remove_branch(tmp_path, "draft")
+    renewed = omnigraph.open(tmp_path)
+    renewed.create_branch("draft")
+    for name in ("New", "Newer"):
+        renewed.mutate(query(f'insert Person {{ name: "{name}" }}'), branch="draft")
+
+    onlooker.mutate(query('insert Person { name: "Newest" }'), branch="draft")
+
+    added = rows(onlooker, "Person", "draft").keys() - rows(onlooker, "Person").keys()
+    assert added == {"New", "Newer", "Newest"}
+    assert contents(onlooker, "draft") == contents(omnigraph.open(tmp_path), "draft")
+
+
+def test_a_graph_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> None:
+    old = omnigraph.init(tmp_path, LOOSE)
+    for _ in range(2):
+        old.mutate(NOTE)
+    new = omnigraph.init(tmp_path, LOOSE, force=True)
+    for _ in range(2):
+        new.mutate(NOTE)
+
+    old.mutate(NOTE)
+
+    for graph in (old, new, omnigraph.open(tmp_path)):
+        assert len(rows(graph, "Note")) == 3
+        require_linear(graph.commits())
+    assert head_versions(tmp_path) == pins(new)
+
+
+def test_force_leaves_a_folder_alone_that_holds_no_graph(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "precious.txt").write_text("mine", encoding="utf-8")
+
+    omnigraph.init(tmp_path, LOOSE, force=True)
+
+    assert (tmp_path / "nodes" / "precious.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_graph_that_lost_its_schema_is_damaged_and_not_created_again(tmp_path: Path) -> None:
+    with omnigraph.init(tmp_path, LOOSE) as graph:
+        graph.create_branch("draft")
+        graph.mutate(NOTE, branch="draft")
+    for name in ("_schema.pg", "_schema.ir.json", "__schema_state.json"):
+        (tmp_path / name).unlink()
+
+    with pytest.raises(CorruptError, match=r"_schema\.pg is missing"):
+        omnigraph.open(tmp_path)
+    with pytest.raises(AlreadyExistsError):
+        omnigraph.init(tmp_path, LOOSE)
+
+
+def test_a_schema_that_history_does_not_name_is_refused(tmp_path: Path) -> None:
+    omnigraph.init(tmp_path, "node Note { text: String?  size: I32?  @range(size, 0..9) }").close()
+    for name in ("_schema.ir.json", "__schema_state.json"):
+        (tmp_path / name).unlink()
+    (tmp_path / "_schema.pg").write_text("node Note { text: String?  size: I32? }", "utf-8")
+
+    with pytest.raises(SchemaChangedError, match="no longer matches"):
+        omnigraph.open(tmp_path)
+
+
+def test_schema_files_of_another_graph_are_refused(tmp_path: Path) -> None:
+    omnigraph.init(tmp_path / "one", LOOSE).close()
+    omnigraph.init(tmp_path / "other", "node Note { text: I32? }").close()
+    for name in ("_schema.pg", "_schema.ir.json", "__schema_state.json"):
+        (tmp_path / "one" / name).write_bytes((tmp_path / "other" / name).read_bytes())
+
+    with pytest.raises(SchemaChangedError, match="no longer match"):
+        omnigraph.open(tmp_path / "one")
+
+
+def test_of_many_who_make_a_branch_one_does_and_the_others_find_it(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    outcomes: list[str] = []
+
+    def create() -> None:
+        graph = omnigraph.open(tmp_path)
+        try:
+            graph.create_branch("draft")
+        except GraphError as error:
+            outcomes.append(type(error).__name__)
+        else:
+            outcomes.append("made")
+
+    threads = [threading.Thread(target=create) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(outcomes) == ["AlreadyExistsError"] * 3 + ["made"]
+
+
+def test_a_load_that_is_refused_makes_no_branch(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+
+    dangling = pa.table({"src": ["Alice"], "dst": ["Nobody"]})
+    with pytest.raises(IntegrityError):
+        graph.load({"Knows": dangling}, mode="append", branch="new", base="main")
+
+    assert graph.branches() == ["main"]
