@@ -61,6 +61,12 @@ bless: setup ## Rewrite the corpus's expectations; review the diff
 fuzz: setup ## Feed the compiler mutated sources for longer than `make test` does
 	$(BIN)/pytest tests/fuzz --hypothesis-profile=long
 
+.PHONY: soak
+# make's own number: a shell's SECONDS counts by itself.
+SECONDS ?= 60
+soak: setup ## Kill writers at random for SECONDS=60 and look at what is left
+	@$(BIN)/python -m tests.support.soak soak $(SECONDS)
+
 .PHONY: lock
 lock: ## Resolve requirements.lock again, keeping the versions that still fit
 	@scripts/create-venv

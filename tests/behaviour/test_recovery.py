@@ -292,6 +292,25 @@ def test_g40_a_recovery_that_dies_after_undoing_does_not_undo_twice(tmp_path: Pa
         require_settled(graph, tmp_path)
 
 
+def test_an_undoing_that_is_cut_before_its_audit_is_still_told_as_one(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+    edit_sidecar(tmp_path, relied_on={"node:Person": 2, "node:Company": 1})
+    failpoints = Failpoints()
+    with (
+        failpoints.activate(Failpoint.RECOVERY_RECORD_AUDIT, FAIL_ALWAYS),
+        pytest.raises(UnavailableError),
+    ):
+        open_with(tmp_path, failpoints)
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        (recovery,) = graph.recoveries()
+        assert (recovery.kind, recovery.operation_id) == ("RolledBack", died.operation_id)
+        assert [(each.from_version, each.to_version) for each in recovery.outcomes] == [(3, 2)]
+        assert recovery.commit_id == graph.head()
+        assert contents(graph) == died.before
+
+
 @pytest.mark.parametrize(
     "place", [Failpoint.RECOVERY_RECORD_AUDIT, Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH]
 )

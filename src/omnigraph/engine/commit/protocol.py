@@ -231,6 +231,7 @@ class WritePath:
             actor=authorship.actor,
             writer_kind=authorship.kind,
             commit_id=self.runtime.new_id(),
+            rollback_commit_id=self.runtime.new_id(),
             schema_hash=basis.contract.schema_hash,
             pins=tuple(_plan_pin(each) for each in staged),
             relied_on={key: basis.snapshot.get(key).version for key in sorted(_relied_on(write))},

@@ -98,11 +98,12 @@ class Recoverer:
             return
         state = self.authority.state(branch)
         if self.authority.has_commit(state, sidecar.commit_id):
-            self._conclude(
-                sidecar, RecoveryKind.ROLLED_FORWARD, commit_id=sidecar.commit_id, outcomes=()
-            )
+            self._conclude_forward(sidecar)
             return
         facts = {pin.table_key: self._observe(pin, sidecar, state) for pin in sidecar.pins}
+        if self.authority.has_commit(state, sidecar.rollback_commit_id):
+            self._conclude_back(sidecar, facts)
+            return
         match decide(classify(pin, facts[pin.table_key]) for pin in sidecar.pins):
             case Decision.ABORT:
                 raise _behind(sidecar, facts)
@@ -146,44 +147,36 @@ class Recoverer:
             actor=sidecar.actor,
         )
         try:
-            published = self._publish(intent, state)
+            self._publish(intent, state)
         except ExpectedVersionMismatchError:
             # What its checks relied on has changed since, so it must not become true any more.
             self._roll_back(sidecar, facts, self.authority.state(state.branch))
             return
-        outcomes = [
-            TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_version)
-            for pin in sidecar.pins
-        ]
-        self._conclude(
-            sidecar, RecoveryKind.ROLLED_FORWARD, commit_id=published.head.id, outcomes=outcomes
-        )
+        self._conclude_forward(sidecar)
 
     def _roll_back(
         self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
     ) -> None:
         """Make the content that the branch names the newest of every table the write moved."""
-        restored: list[Entry] = []
-        outcomes: list[TableOutcome] = []
-        for pin in sidecar.pins:
-            seen = facts[pin.table_key]
-            if seen.newest == seen.named or not seen.has_landed:
-                # Whatever moved it instead is not ours to undo.
-                continue
-            outcomes.append(TableOutcome(pin.table_key, seen.newest, seen.named))
-            entry = state.snapshot.get(pin.table_key)
-            if entry.branch != pin.table_branch:
+        # Whatever moved a table instead of the write is not ours to undo.
+        moved = [pin for pin in sidecar.pins if _is_ahead(facts[pin.table_key])]
+        named = [pin for pin in moved if _is_named(pin, state)]
+        restored = [self._restored_entry(pin, sidecar, facts, state) for pin in named]
+        # A crash here leaves tables that are undone and not yet named; they are recognised.
+        intent = replace(self._plan(sidecar, restored), commit_id=sidecar.rollback_commit_id)
+        self._publish(intent, state)
+        for pin in moved:
+            if pin not in named:
                 # A line that the branch never came to name: nobody reads it.
                 self.stores.tables.delete_branch(_ref_of(pin))
-                continue
-            undone = seen.newest if seen.is_undone else self._restore(pin, sidecar, seen)
-            restored.append(replace(entry, version=undone))
-        # A crash here leaves tables that are undone and not yet named; they are recognised.
-        intent = self._plan(sidecar, restored)
-        published = self._publish(intent, state)
-        self._conclude(
-            sidecar, RecoveryKind.ROLLED_BACK, commit_id=published.head.id, outcomes=outcomes
-        )
+        self._conclude_back(sidecar, facts)
+
+    def _restored_entry(
+        self, pin: Pin, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
+    ) -> Entry:
+        seen = facts[pin.table_key]
+        undone = seen.newest if seen.is_undone else self._restore(pin, sidecar, seen)
+        return replace(state.snapshot.get(pin.table_key), version=undone)
 
     def _restore(self, pin: Pin, sidecar: Sidecar, seen: Facts) -> int:
         at = TableVersion(_ref_of(pin), seen.named)
@@ -224,6 +217,28 @@ class Recoverer:
                 failpoints=self.failpoints,
             )
 
+    def _conclude_forward(self, sidecar: Sidecar) -> None:
+        outcomes = [
+            TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_version)
+            for pin in sidecar.pins
+        ]
+        self._conclude(
+            sidecar, RecoveryKind.ROLLED_FORWARD, commit_id=sidecar.commit_id, outcomes=outcomes
+        )
+
+    def _conclude_back(self, sidecar: Sidecar, facts: Mapping[str, Facts]) -> None:
+        outcomes = [
+            TableOutcome(pin.table_key, pin.post_commit_version, pin.expected_version)
+            for pin in sidecar.pins
+            if facts[pin.table_key].has_landed
+        ]
+        self._conclude(
+            sidecar,
+            RecoveryKind.ROLLED_BACK,
+            commit_id=sidecar.rollback_commit_id,
+            outcomes=outcomes,
+        )
+
     def _conclude(
         self,
         sidecar: Sidecar,
@@ -261,6 +276,14 @@ def _ref_of(pin: Pin) -> TableRef:
 
 def _undoing_uuid(sidecar: Sidecar, pin: Pin) -> str:
     return str(uuid5(_UNDOING, f"{sidecar.operation_id}/{pin.table_key}"))
+
+
+def _is_ahead(seen: Facts) -> bool:
+    return seen.has_landed and seen.newest != seen.named
+
+
+def _is_named(pin: Pin, state: ManifestState) -> bool:
+    return state.snapshot.get(pin.table_key).branch == pin.table_branch
 
 
 def _landed_entry(pin: Pin) -> Entry:

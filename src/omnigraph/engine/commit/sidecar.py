@@ -49,7 +49,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """A write under way."""
+    """A write under way: what it means, and the commits that finishing or undoing it would be."""
 
     operation_id: str
     started_at: datetime
@@ -57,6 +57,7 @@ class Sidecar:
     actor: str | None
     writer_kind: WriterKind
     commit_id: str
+    rollback_commit_id: str
     schema_hash: str
     pins: tuple[Pin, ...]
     relied_on: Mapping[str, int]
@@ -87,6 +88,7 @@ def encode_sidecar(sidecar: Sidecar) -> bytes:
         "actor_id": sidecar.actor,
         "writer_kind": sidecar.writer_kind,
         "commit_id": sidecar.commit_id,
+        "rollback_commit_id": sidecar.rollback_commit_id,
         "schema_hash": sidecar.schema_hash,
         "tables": [_encode_pin(pin) for pin in sidecar.pins],
         "relied_on": dict(sidecar.relied_on),
@@ -112,6 +114,7 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
             "actor_id": str() | None as actor,
             "writer_kind": str(kind),
             "commit_id": str(commit_id),
+            "rollback_commit_id": str(rollback_commit_id),
             "schema_hash": str(schema_hash),
             "tables": [*pins],
             "relied_on": dict(relied_on),
@@ -123,6 +126,7 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
                 actor=actor,
                 writer_kind=WriterKind(kind),
                 commit_id=commit_id,
+                rollback_commit_id=rollback_commit_id,
                 schema_hash=schema_hash,
                 pins=tuple(_decode_pin(pin, path) for pin in pins),
                 relied_on={str(key): int(version) for key, version in relied_on.items()},

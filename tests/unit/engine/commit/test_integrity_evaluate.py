@@ -91,7 +91,7 @@ def test_a_refused_write_carries_some_violations_and_the_number_of_all() -> None
     assert len(refused.value.violations) == VIOLATIONS_MAX
     assert {each.rule for each in refused.value.violations} == {"range"}
     assert refused.value.count == 2 * VIOLATIONS_MAX
-    assert "@range violation on User.age: value -1 < min 0; " in str(refused.value)
+    assert "@range violation on User.age: value -1 < min 0 (row 'u0'); " in str(refused.value)
     assert str(refused.value).endswith("and 195 more; the graph is unchanged")
 
 

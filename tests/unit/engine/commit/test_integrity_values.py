@@ -56,7 +56,7 @@ def test_nulls_are_found_in_the_right_rows_of_a_column_of_lists() -> None:
 
 def test_a_value_outside_of_an_enum_names_those_inside() -> None:
     assert messages("role: enum(guest, admin)", role="root") == [
-        "invalid enum value 'root' for T.role (expected: admin, guest)"
+        "invalid enum value 'root' for T.role (expected: admin, guest) (row 't1')"
     ]
     assert messages("role: enum(guest, admin)?", role=None) == []
 
@@ -99,7 +99,7 @@ def test_a_number_outside_of_a_range_says_on_which_side(
     type: str, bounds: str, value: object, problem: str
 ) -> None:
     assert messages(f"p: {type}? @range(p, {bounds})", p=value) == [
-        f"@range violation on T.p: value {problem}"
+        f"@range violation on T.p: value {problem} (row 't1')"
     ]
 
 
@@ -129,6 +129,7 @@ def test_a_text_without_a_match_shows_itself_and_the_pattern() -> None:
 
     assert messages(body, badge="ab1") == [
         r"@check violation on T.badge: value 'ab1' does not match pattern '^[A-Z]{2}\d+$'"
+        " (row 't1')"
     ]
     assert messages(body, badge="AB1") == []
     assert messages(body, badge=None) == []

@@ -23,6 +23,7 @@ SIDECAR = Sidecar(
     actor="ann",
     writer_kind=WriterKind.LOAD,
     commit_id="01J00000000000000000000001",
+    rollback_commit_id="01J00000000000000000000002",
     schema_hash="sha256:00",
     pins=(
         Pin(

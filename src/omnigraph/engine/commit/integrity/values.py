@@ -62,6 +62,9 @@ class _Column:
     def id(self, row: int) -> str:
         return str(self.ids[row].as_py())
 
+    def blame(self, row: int, problem: str) -> str:
+        return f"{problem} (row {show_text(self.id(row))})"
+
     def violation(self, row: int, *, rule: str, value: object, message: str) -> Violation:
         return Violation(
             type=self.type_name,
@@ -108,7 +111,7 @@ def _check_enum(column: _Column, declared: Property, allowed: tuple[str, ...]) -
     def describe(row: int) -> Violation:
         cell = values[int(wrong[np.searchsorted(rows, row)])]
         problem = f"invalid enum value {show_value(cell)} for {column.label}"
-        message = f"{problem} (expected: {', '.join(allowed)})"
+        message = column.blame(row, f"{problem} (expected: {', '.join(allowed)})")
         return column.violation(row, rule="enum", value=plain_value(cell), message=message)
 
     return tell(np.unique(rows), describe)
@@ -119,7 +122,8 @@ def _check_range(column: _Column, bounds: Range) -> Violations:
 
     def describe(row: int) -> Violation:
         cell = column.cells[row]
-        message = f"@range violation on {column.label}: value {describe_excess(cell, bounds)}"
+        problem = f"@range violation on {column.label}: value {describe_excess(cell, bounds)}"
+        message = column.blame(row, problem)
         return column.violation(row, rule="range", value=plain_value(cell), message=message)
 
     return tell(rows, describe)
@@ -130,9 +134,10 @@ def _check_pattern(column: _Column, check: Check) -> Violations:
 
     def describe(row: int) -> Violation:
         cell = column.cells[row]
-        message = (
+        message = column.blame(
+            row,
             f"@check violation on {column.label}: value {show_value(cell)} "
-            f"does not match pattern '{check.pattern}'"
+            f"does not match pattern '{check.pattern}'",
         )
         return column.violation(row, rule="check", value=plain_value(cell), message=message)
 

@@ -1,0 +1,213 @@
+"""A write that is cut short or refused by its storage, anywhere and in any way, is there or not."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.engine.ops.create import create_graph
+from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.errors import AlreadyExistsError, GraphError, NotFoundError, Outcome
+from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX
+from omnigraph.model.source import Source
+from tests.support.crashing import Fault, Scope, SimulatedCrash, When, crashing
+from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, social_graph
+from tests.support.sweeps import (
+    Operation,
+    State,
+    Swept,
+    copies_of,
+    each_fault,
+    files_untouched,
+    no_steps,
+    open_plain,
+    require_sound,
+    require_writable,
+    sweep,
+)
+from tests.support.writes import Write, load, mutate
+
+# A sidecar written and deleted, one table applied, one publish.
+EFFECTS_MIN = 4
+
+# The same, files staged for each of four versions, and at least one look at each of four types.
+CALLS_MIN = 2 + 4 + 4 + 4
+
+EMPTY: State = {"main": {}}
+
+ON_MAIN = {
+    "an insert": (mutate('insert Person { name: "Eve" }'), 1),
+    "inserts of three types": (
+        mutate(
+            'insert Person { name: "Eve" } insert Company { name: "Initech" } '
+            'insert WorksAt { from: "Eve", to: "Initech" }'
+        ),
+        3,
+    ),
+    "an update": (mutate('update Person set { age: 31 } where name = "Alice"'), 1),
+    "a delete that cascades": (mutate('delete Person where name = "Alice"'), 3),
+    "an append": (load(node("Person", name="Eve"), edge("Knows", "Eve", "Bob")), 2),
+    "a merge": (
+        load(node("Person", name="Bob", age=26), node("Company", name="Initech"), mode="merge"),
+        2,
+    ),
+    "an overwrite": (load(edge("Knows", "Diana", "Alice"), mode="overwrite"), 1),
+}
+
+
+@pytest.mark.parametrize(("write", "tables"), ON_MAIN.values(), ids=ON_MAIN.keys())
+def test_a_write_cut_short_anywhere_is_there_or_not_there(
+    tmp_path: Path, write: Write, tables: int
+) -> None:
+    prepare = copies_of(social_graph(tmp_path / "built"))
+
+    swept = sweep(tmp_path, Operation(prepare, write, no_steps), whens=list(When))
+
+    require_sighted(swept, least=EFFECTS_MIN - 1 + tables)
+
+
+def test_a_first_write_on_a_branch_cut_short_anywhere_is_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    copy = copies_of(social_graph(tmp_path / "built"))
+
+    def prepare(root: Path) -> None:
+        copy(root)
+        open_plain(root).create_branch("draft")
+
+    def operate(graph: Graph) -> object:
+        rows = ndjson(node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
+        return graph.load(rows, mode="append", branch="draft")
+
+    swept = sweep(tmp_path, Operation(prepare, operate, no_steps), whens=list(When))
+
+    require_sighted(swept, least=EFFECTS_MIN + 3)
+
+
+def test_a_load_that_starts_a_branch_leaves_no_branch_an_equal_one_or_a_loaded_one(
+    tmp_path: Path,
+) -> None:
+    def operate(graph: Graph) -> object:
+        return graph.load(
+            ndjson(node("Person", name="Eve")), mode="append", branch="new", base="main"
+        )
+
+    def just_started(old: State) -> list[State]:
+        return [{**old, "new": old["main"]}]
+
+    prepare = copies_of(social_graph(tmp_path / "built"))
+    swept = sweep(tmp_path, Operation(prepare, operate, just_started), whens=list(When))
+
+    require_sighted(swept, least=EFFECTS_MIN + 2)
+
+
+def test_a_write_that_also_joins_the_files_of_history_is_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    built = build_graph(tmp_path / "built", SOCIAL)
+    for number in range(MANIFEST_FRAGMENTS_MAX - 1):
+        built.load(ndjson(node("Company", name=f"c{number}")), mode="append")
+
+    operation = Operation(copies_of(built), mutate('insert Person { name: "Eve" }'), no_steps)
+    swept = sweep(tmp_path, operation, whens=[When.AFTER, When.LOST])
+
+    assert swept.effects == EFFECTS_MIN + 1, "the sweep went blind, or no files were joined"
+
+
+def test_a_write_refused_at_any_call_of_its_storage_is_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    prepare = copies_of(social_graph(tmp_path / "built"))
+    operation = Operation(prepare, mutate('delete Person where name = "Alice"'), no_steps)
+
+    swept = sweep(tmp_path, operation, whens=[When.ERROR_ONCE], scope=Scope.CALLS)
+
+    assert swept.states == swept.effects >= CALLS_MIN, "the sweep went blind"
+
+
+# Creating
+
+
+def test_a_creation_cut_short_anywhere_is_a_whole_graph_or_can_be_done_again(
+    tmp_path: Path,
+) -> None:
+    folders = itertools.count(1)
+
+    def play(fault: Fault) -> None:
+        root = tmp_path / str(next(folders))
+        outcome = create_under_fault(root, fault)
+        require_created_or_creatable(root, fault, outcome)
+
+    swept = each_fault(play, whens=list(When), scope=Scope.EFFECTS)
+
+    # Three files of the schema, a table for each of four types, and the history.
+    require_sighted(swept, least=3 + 4 + 1)
+
+
+def create_under_fault(root: Path, fault: Fault) -> Outcome | None:
+    """What the caller of a creation was told of the graph; None if it is there."""
+    settings = make_settings(str(root), storage_options=None, durability="relaxed")
+    try:
+        create_graph(
+            uri=settings.location.uri,
+            source=SOCIAL,
+            catalog=compile_schema(Source("<schema>", SOCIAL)),
+            stores=crashing(open_stores(settings), fault),
+            runtime=settings.runtime,
+            failpoints=settings.failpoints,
+        )
+    except SimulatedCrash:
+        return Outcome.UNCERTAIN
+    except GraphError as error:
+        return error.outcome
+    return None
+
+
+def require_created_or_creatable(root: Path, fault: Fault, outcome: Outcome | None) -> None:
+    """Fail unless there is a whole graph, or none and nothing in the way of one."""
+    found = find_graph(root)
+    if isinstance(found, Graph):
+        assert outcome in (None, Outcome.UNCERTAIN), "it was reported as not created"
+        graph = found
+    else:
+        assert outcome is not None, "it was reported as created"
+        may_be_forced = not isinstance(found, NotFoundError) and may_leave_something(fault, outcome)
+        graph = create_again(root, may_be_forced=may_be_forced)
+    require_sound(graph, EMPTY)
+    with files_untouched(root):
+        graph = open_plain(root)
+    require_writable(graph, EMPTY)
+
+
+def may_leave_something(fault: Fault, outcome: Outcome) -> bool:
+    """Whether a creation may leave files that only `force` removes."""
+    # Nobody knows whose the schema's text is when the answer to claiming it got lost.
+    is_claim_in_doubt = fault.when is When.LOST and fault.hit == "put_if_absent"
+    is_cut = outcome is Outcome.UNCERTAIN or fault.when is When.ERROR_FOR_EVER
+    return is_cut or is_claim_in_doubt
+
+
+def find_graph(root: Path) -> Graph | GraphError:
+    """The graph of a directory, or why it does not open."""
+    try:
+        return open_plain(root)
+    except GraphError as error:
+        return error
+
+
+def create_again(root: Path, *, may_be_forced: bool) -> Graph:
+    """A graph where another creation has failed."""
+    try:
+        return omnigraph.init(str(root), schema=SOCIAL, durability="relaxed")
+    except AlreadyExistsError:
+        assert may_be_forced, "something of it is left"
+        return omnigraph.init(str(root), schema=SOCIAL, force=True, durability="relaxed")
+
+
+def require_sighted(swept: Swept, *, least: int) -> None:
+    """Fail if a sweep saw fewer effects than there are, or did not hit each in every way."""
+    assert swept.effects >= least, "the sweep went blind"
+    assert swept.states >= len(When) * least
