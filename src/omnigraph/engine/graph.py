@@ -19,7 +19,7 @@ from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
 from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.ops.branch import create_branch
-from omnigraph.engine.ops.create import create_graph, delete_graph, is_graph
+from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
 from omnigraph.engine.ops.export import export
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
@@ -71,7 +71,7 @@ def init_graph(settings: Settings, *, schema: str, is_forced: bool) -> Graph:
 def open_graph(settings: Settings, *, actor: str | None, is_read_only: bool) -> Graph:
     """Open a graph; `NotFoundError` if there is none, `CorruptError` if it is damaged."""
     stores = open_stores(settings)
-    if stores.objects.find(SOURCE_FILE) is None and is_graph(stores):
+    if stores.objects.find(SOURCE_FILE) is None and has_history(stores):
         raise CorruptError(
             subject=f"the graph at {settings.location.uri}",
             problem=f"its {SOURCE_FILE} is missing; restore it from a copy",

@@ -12,7 +12,6 @@ from omnigraph.engine.state.contract import FILES, SOURCE_FILE, encode_contract
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
     MANIFEST_PATH,
-    STATE_COLUMNS,
     TABLE_CONFIG,
     Change,
     Register,
@@ -27,7 +26,7 @@ from omnigraph.model.names import MAIN, fnv1a_64
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint, Failpoints
-from omnigraph.storage.ports import Stores, TableRef, TableStore, TableVersion
+from omnigraph.storage.ports import Stores, TableRef, TableVersion
 
 _TREES = ("nodes", "edges", MANIFEST_PATH, "__recovery")
 
@@ -42,12 +41,13 @@ def create_graph(
     failpoints: Failpoints,
 ) -> None:
     """Create an empty graph; `AlreadyExistsError` if there is one, or something of one."""
-    objects, tables = stores.objects, stores.tables
+    objects = stores.objects
     files = encode_contract(source, catalog)
     listed = objects.list("")
     if any(name in listed.token_by_name for name in FILES):
         raise _exists(uri)
-    _require_no_history(uri, tables)
+    if has_history(stores):
+        raise _exists(uri)
     if not objects.put_if_absent(SOURCE_FILE, files[SOURCE_FILE]):
         raise _exists(uri)
     try:
@@ -72,6 +72,18 @@ def is_graph(stores: Stores) -> bool:
     return has_manifest or any(name in names for name in FILES)
 
 
+def has_history(stores: Stores) -> bool:
+    """Whether a place holds a manifest that was ever written to after its creation."""
+    ref = manifest_ref(MAIN)
+    version = stores.tables.find_head(ref)
+    if version is None:
+        return False
+    commits = stores.tables.count(
+        TableVersion(ref, version), predicate="object_type = 'graph_commit'"
+    )
+    return commits > 1 or bool(stores.tables.branches(MANIFEST_PATH))
+
+
 def delete_graph(stores: Stores) -> None:
     """Remove every trace of a graph, rows included."""
     # The schema's files go last: until then the place still says what it was.
@@ -79,18 +91,6 @@ def delete_graph(stores: Stores) -> None:
         stores.objects.delete_prefix(tree)
     for name in FILES:
         stores.objects.delete(name)
-
-
-def _require_no_history(uri: str, tables: TableStore) -> None:
-    ref = manifest_ref(MAIN)
-    version = tables.find_head(ref)
-    if version is None:
-        return
-    commits = tables.scan(
-        TableVersion(ref, version), columns=STATE_COLUMNS, predicate="object_type = 'graph_commit'"
-    )
-    if commits.num_rows > 1 or tables.branches(MANIFEST_PATH):
-        raise _exists(uri)
 
 
 def _create_table(declared: NodeType | EdgeType, stores: Stores) -> Entry:
