@@ -1,5 +1,6 @@
 """Recovery: a write that died half-way is finished or undone by whoever comes next, once."""
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     UnavailableError,
 )
-from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
 from tests.support.graphs import (
     Contents,
     contents,
@@ -346,3 +347,41 @@ def test_refreshing_recovers(tmp_path: Path) -> None:
 
     assert "Eve" in rows(died.graph, "Person")
     require_settled(died.graph, tmp_path)
+
+
+def test_g25_of_two_who_find_a_dead_writer_one_recovers_and_neither_fails(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    stop(tmp_path, EVE)
+    failpoints = Failpoints()
+    opened: list[Graph] = []
+    place = Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH
+
+    with failpoints.activate(place, Park(timeout_s=30)) as parked:
+        first = threading.Thread(target=lambda: opened.append(open_with(tmp_path, failpoints)))
+        first.start()
+        parked.wait_for_arrival()
+        with omnigraph.open(str(tmp_path)) as second:
+            assert "Eve" not in rows(second, "Person")
+        parked.release()
+        first.join()
+
+    (graph,) = opened
+    assert "Eve" in rows(graph, "Person")
+    assert len(graph.recoveries()) == 1
+    require_settled(graph, tmp_path)
+
+
+def test_records_that_cannot_be_listed_stop_writers_and_no_reader(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    with died.failpoints.activate(Failpoint.RECOVERY_SIDECAR_LIST, FAIL_ALWAYS):
+        with pytest.raises(UnavailableError):
+            died.graph.mutate(FRANK)
+        with pytest.raises(UnavailableError):
+            open_with(tmp_path, died.failpoints)
+        with omnigraph.open(str(tmp_path), read_only=True) as reader:
+            assert contents(reader) == died.before
+
+    died.graph.mutate(FRANK)
+    assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
