@@ -13,7 +13,7 @@ from time import perf_counter
 # A script finds only its own directory.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 import omnigraph
 from bench.support.bare_lance import BareGraph

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.fragment import write_fragments
 

@@ -4,7 +4,7 @@ from datetime import date
 from pathlib import Path
 
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.engine.ops.export import export

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from omnigraph import Graph

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lance
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 import omnigraph
@@ -234,6 +234,31 @@ def test_g20_a_write_on_a_branch_that_is_gone_is_discarded(tmp_path: Path) -> No
         assert graph.commits()[-1].id == recovery.commit_id
         assert graph.commits()[-1].actor == RECOVERY_ACTOR
         assert sidecars(tmp_path) == []
+
+
+def test_g20_a_discarding_that_is_cut_before_its_audit_is_not_repeated(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    stop(tmp_path, EVE)
+    edit_sidecar(tmp_path, branch="gone", commit_id="none")
+    failpoints = Failpoints()
+    place = Failpoint.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND
+    with failpoints.activate(place, FAIL_ALWAYS), pytest.raises(UnavailableError):
+        open_with(tmp_path, failpoints)
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert [each.actor for each in graph.commits()].count(RECOVERY_ACTOR) == 1
+        assert [each.commit_id for each in graph.recoveries()] == [graph.head()]
+
+
+def test_a_write_that_fails_after_its_publish_is_true(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+
+    died = stop(tmp_path, EVE, at=Failpoint.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT)
+
+    assert "Eve" in rows(died.graph, "Person")
+    died.graph.refresh()
+    require_settled(died.graph, tmp_path)
+    assert [each.kind for each in died.graph.recoveries()] == ["RolledForward"]
 
 
 def test_g17_a_table_that_is_behind_history_stops_recovery(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 import omnigraph

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.storage.lance_tables import LanceTables

@@ -3,7 +3,7 @@
 from datetime import date
 from pathlib import Path
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.storage.arrow_schema import table_schema

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from lance import LanceDataset, LanceOperation, MergeInsertBuilder, Transaction
 from lance.fragment import write_fragments
 from lance.optimize import Compaction

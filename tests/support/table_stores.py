@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from lance import LanceDataset
 from obstore.store import S3Store
 

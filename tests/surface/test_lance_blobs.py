@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 from lance import blob_array, blob_field
 from lance.fragment import write_fragments

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import lance
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from tests.support.lance_probes import create_table

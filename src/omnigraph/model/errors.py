@@ -279,8 +279,8 @@ class RecoveryRequiredError(UncertainError):
 
     def __init__(self, *, operation_id: str) -> None:
         super().__init__(
-            f"write {operation_id} stopped half-way; readers see none of it; "
-            "the next write or `open` finishes or undoes it"
+            f"write {operation_id} stopped on its way; readers see all of it or none; "
+            "the next write, `refresh` or `open` finishes or undoes it"
         )
         self.operation_id = operation_id
 

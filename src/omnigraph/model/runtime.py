@@ -61,11 +61,3 @@ def encode_ids(first: int, count: int) -> list[str]:
         ids += [prefix + ending for ending in _ENDINGS[start : start + end - number]]
         number += len(_ENDINGS) - start
     return ids
-
-
-def is_ulid(text: str) -> bool:
-    """Whether a text is a ULID, as commit ids are."""
-    try:
-        return str(ULID.from_str(text)) == text
-    except ValueError:
-        return False

@@ -23,7 +23,6 @@ class Failpoint(StrEnum):
     INIT_AFTER_SCHEMA_CONTRACT_WRITTEN = "init.after_schema_contract_written"
     INIT_AFTER_COORDINATOR_INIT = "init.after_coordinator_init"
 
-    MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE = "mutation.delete_node_pre_primary_delete"
     MUTATION_POST_FINALIZE_PRE_PUBLISHER = "mutation.post_finalize_pre_publisher"
 
     PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION = "publish.load_state_retryable_contention"
@@ -32,7 +31,6 @@ class Failpoint(StrEnum):
 
     RECOVERY_SIDECAR_LIST = "recovery.sidecar_list"
     RECOVERY_SIDECAR_WRITE = "recovery.sidecar_write"
-    RECOVERY_SIDECAR_CONFIRM = "recovery.sidecar_confirm"
     RECOVERY_SIDECAR_DELETE = "recovery.sidecar_delete"
     RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH = "recovery.before_roll_forward_publish"
     RECOVERY_RECORD_AUDIT = "recovery.record_audit"
@@ -40,8 +38,6 @@ class Failpoint(StrEnum):
 
     FORK_BEFORE_CLASSIFY = "fork.before_classify"
     FORK_BEFORE_RECLAIM = "fork.before_reclaim"
-    CLASSIFY_FRESH_READ = "classify.fresh_read"
-    BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE = "branch_create.after_manifest_branch_create"
 
 
 class Step(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from lance import blob_field
 
 _BYTES = pa.large_binary()

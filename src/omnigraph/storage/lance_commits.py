@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from uuid import uuid4
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments

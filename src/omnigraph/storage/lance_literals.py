@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 StoredScalar = bool | int | float | str
 """A value as the number or text that a column keeps: of a date its days, of a time its ms."""

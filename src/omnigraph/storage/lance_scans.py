@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from lance import LanceDataset, LanceFragment, LanceScanner
 from lance.dataset import ColumnOrdering
 

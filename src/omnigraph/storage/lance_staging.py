@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from uuid import uuid4
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.dataset as ds  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from lance import FragmentMetadata, LanceDataset, LanceOperation, Transaction
 from lance.fragment import RowIdSequence, write_fragments
 from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from omnigraph.model.runtime import SystemRuntime, encode_ids, is_ulid
+from omnigraph.model.runtime import SystemRuntime, encode_ids
 
 GREATEST = 2**128 - 1
 
@@ -92,32 +92,6 @@ def test_ids_carry_over_where_an_ending_runs_out() -> None:
 
 
 def test_an_id_of_ours_is_a_ulid() -> None:
-    assert all(is_ulid(id) for id in SystemRuntime().new_ids(100))
+    ids = SystemRuntime().new_ids(100)
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "main",
-        "01ARZ3NDEKTSV4RRFFQ69G5FA",
-        "01ARZ3NDEKTSV4RRFFQ69G5FAVX",
-        "01arz3ndektsv4rrffq69g5fav",
-        "01ARZ3NDEKTSV4RRFFQ69G5FAI",
-        "81ARZ3NDEKTSV4RRFFQ69G5FAV",
-        " 1ARZ3NDEKTSV4RRFFQ69G5FAV",
-        "é1ARZ3NDEKTSV4RRFFQ69G5FAV",
-        "\uff101ARZ3NDEKTSV4RRFFQ69G5FAV",
-        "\0" * 26,
-        "\udcff" * 26,
-    ],
-)
-def test_other_texts_are_none(text: str) -> None:
-    assert not is_ulid(text)
-
-
-@given(st.text(max_size=30) | st.text(alphabet="0189ABIZ", min_size=26, max_size=26))
-def test_any_text_is_a_ulid_or_not(text: str) -> None:
-    assert is_ulid(text) == (
-        len(text) == 26 and set(text) <= set("0123456789ABCDEFGHJKMNPQRSTVWXYZ") and text[0] < "8"
-    )
+    assert [str(ULID.from_str(each)) for each in ids] == ids

@@ -1,6 +1,6 @@
 """Which columns a type has, and of which Arrow types."""
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.model.types import PropertyType, Scalar, Vector

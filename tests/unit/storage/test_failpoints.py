@@ -179,3 +179,17 @@ def test_a_name_tells_its_member() -> None:
     assert [name.value.replace(".", "_").upper() for name in Failpoint] == [
         name.name for name in Failpoint
     ]
+
+
+def test_every_failpoint_marks_a_place() -> None:
+    reached = {
+        node.attr
+        for module in product_modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Failpoint"
+    }
+
+    require_none(
+        {point.name for point in Failpoint} - reached,
+        rule="a name that no code reaches promises a test that cannot be",
+    )

@@ -2,7 +2,7 @@
 
 import errno
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 

@@ -2,7 +2,7 @@
 
 import math
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.storage.lance_literals import render_in

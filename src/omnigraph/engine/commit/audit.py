@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableRef, TableStore, TableVersion

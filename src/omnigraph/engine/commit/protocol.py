@@ -196,7 +196,7 @@ class WritePath:
         sidecar = self._plan_sidecar(staged, write, basis, authorship)
         self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_WRITE)
         arm(sidecar, objects=self.stores.objects)
-        landed = self._apply_all(staged, sidecar)
+        landed = self._apply_all(staged, sidecar, write)
         try:
             self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
             intent = self._plan_intent(landed, sidecar, authorship)
@@ -238,18 +238,18 @@ class WritePath:
         )
 
     def _apply_all(
-        self, staged: tuple[StagedTable, ...], sidecar: Sidecar
+        self, staged: tuple[StagedTable, ...], sidecar: Sidecar, write: PreparedWrite
     ) -> Mapping[str, tuple[StagedTable, TableVersion]]:
         landed: dict[str, tuple[StagedTable, TableVersion]] = {}
         for each in staged:
             try:
                 landed[each.entry.table_key] = (each, self.stores.tables.apply(each.write))
-            except MovedError:
+            except ExpectedVersionMismatchError as error:
                 if landed:
-                    raise RecoveryRequiredError(operation_id=sidecar.operation_id) from None
+                    raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
                 # Refused before anything moved, so there is nothing to recover.
                 disarm(sidecar.operation_id, objects=self.stores.objects)
-                raise
+                raise _moved(each.entry, error.actual, write) from error
             except GraphError as error:
                 raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
         return landed

@@ -82,6 +82,7 @@ def publish(
         published = _publish_once(changes, commit_of(intent, state), state, tables)
         if published is not None:
             authority.remember(published)
+            failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT)
             return published
     raise ReadSetChangedError(
         member=f"branch '{onto.branch}'", expected=onto.head.id, actual=state.head.id

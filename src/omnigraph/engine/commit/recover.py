@@ -184,11 +184,15 @@ class Recoverer:
 
     def _discard_orphan(self, sidecar: Sidecar) -> None:
         """Forget a write on a branch that is gone."""
-        published = self._publish(self._plan(sidecar, []), self.authority.state(MAIN))
+        state = self.authority.state(MAIN)
+        if not self.authority.has_commit(state, sidecar.rollback_commit_id):
+            intent = replace(self._plan(sidecar, []), commit_id=sidecar.rollback_commit_id)
+            self._publish(intent, state)
+        self.failpoints.maybe_fail(Failpoint.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
         self._conclude(
             sidecar,
             RecoveryKind.ORPHANED_BRANCH_DISCARDED,
-            commit_id=published.head.id,
+            commit_id=sidecar.rollback_commit_id,
             outcomes=(),
         )
 

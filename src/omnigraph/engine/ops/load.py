@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
 from omnigraph.engine.commit.integrity.evaluate import require_integrity

@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.read.values import BLOB_PREFIX
 from omnigraph.model.catalog import EdgeType, NodeType, Property

@@ -10,8 +10,8 @@ from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.compiler.ir import Comparator, Value
 from omnigraph.engine.read.conditions import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.snapshot import Entry, Snapshot

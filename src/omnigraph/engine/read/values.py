@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 from omnigraph.compiler.ir import Value
 from omnigraph.model.errors import InvalidValueError, LimitExceededError

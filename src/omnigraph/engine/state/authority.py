@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from threading import Lock
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 from omnigraph.engine.state.contract import Contract, read_contract
 from omnigraph.engine.state.history import Commit

@@ -13,8 +13,8 @@ from functools import cached_property
 from types import MappingProxyType
 
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.state.history import Commit, decode_commit, encode_commit, encode_head
 from omnigraph.engine.state.snapshot import Entry, Snapshot

@@ -1,7 +1,7 @@
 """Codes of tuples: equal for equal tuples and for no others, however many values there are."""
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 from omnigraph.engine.commit.integrity.tuples import (
     EncodedColumn,

@@ -1,6 +1,6 @@
 """Pending rows: the latest image of each id, and ids removed once."""
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 

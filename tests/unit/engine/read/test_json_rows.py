@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import numpy as np
 import orjson
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

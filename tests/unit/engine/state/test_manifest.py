@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.engine.state.manifest import (

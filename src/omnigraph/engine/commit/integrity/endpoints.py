@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.commit.changes import ChangeSet, TableChange
 from omnigraph.engine.commit.committed import CommittedRows

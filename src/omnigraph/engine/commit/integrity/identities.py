@@ -6,8 +6,8 @@ Committed rows do not matter here: the same id means the same row.
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.commit.changes import TableChange
 from omnigraph.engine.commit.integrity.tuples import encode_column, find_first_rows

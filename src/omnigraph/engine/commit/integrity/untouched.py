@@ -5,8 +5,8 @@ Pure: whoever asks has already found the committed rows.
 
 from __future__ import annotations
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.commit.changes import TableChange
 

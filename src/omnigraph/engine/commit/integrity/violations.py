@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 
 from omnigraph.model.errors import Violation
 from omnigraph.model.limits import VALUE_CHARACTERS_SHOWN_MAX, VIOLATIONS_MAX

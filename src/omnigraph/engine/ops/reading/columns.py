@@ -11,8 +11,8 @@ from itertools import chain
 from types import NoneType
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.ops.reading.fitting import exceeds, fit, row_of
 from omnigraph.engine.ops.reading.unfit import UnfitError, unfit

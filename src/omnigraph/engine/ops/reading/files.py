@@ -14,7 +14,7 @@ from stat import S_ISDIR
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from pyarrow import csv, parquet
 
 from omnigraph.engine.ops.reading.blocks import read_blocks

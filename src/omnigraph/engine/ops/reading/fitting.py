@@ -11,8 +11,8 @@ from base64 import b64decode
 from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.engine.ops.reading.moments import (

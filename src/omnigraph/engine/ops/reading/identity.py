@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.ops.reading.unfit import UnfitError, refusal, require_none
 from omnigraph.model.catalog import NodeType

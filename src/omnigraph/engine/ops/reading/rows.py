@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.commit.integrity.violations import show_text
 from omnigraph.engine.ops.reading.identity import derive_ids

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.compute as pc  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, RequestError
 from omnigraph.model.limits import PROPERTY_BYTES_MAX

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -4,7 +4,7 @@ import io
 import json
 from datetime import date
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InvalidValueError, LimitExceededError
