@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
+from omnigraph.embed.mock import MockEmbedder
 from omnigraph.engine.graph import Graph, init_graph, open_graph
-from omnigraph.engine.settings import make_settings
+from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.settings import Settings, make_settings
+from omnigraph.model.errors import InvalidValueError
 
 
 def init(
@@ -24,7 +28,7 @@ def init(
 
     `force` deletes the graph that is there, rows and history included.
     """
-    settings = make_settings(uri, storage_options=storage_options, durability=durability)
+    settings = _make_settings(uri, storage_options, durability)
     return init_graph(settings, schema=schema, is_forced=force)
 
 
@@ -37,5 +41,31 @@ def open(
     durability: str = "full",
 ) -> Graph:
     """Open a graph; `actor` is who its commits are by unless a call says otherwise."""
-    settings = make_settings(uri, storage_options=storage_options, durability=durability)
+    settings = _make_settings(uri, storage_options, durability)
     return open_graph(settings, actor=actor, is_read_only=read_only)
+
+
+def _make_settings(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, durability: str
+) -> Settings:
+    settings = make_settings(uri, storage_options=storage_options, durability=durability)
+    is_mocked = os.environ.get("OMNIGRAPH_EMBEDDINGS_MOCK", "").lower() in _YES
+    return replace(
+        settings,
+        embedder=MockEmbedder(os.environ.get("OMNIGRAPH_EMBED_MODEL", "")) if is_mocked else None,
+        traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
+    )
+
+
+_YES = frozenset({"1", "true", "yes", "on"})
+
+
+def _parse_mode(text: str) -> TraversalMode:
+    if text not in tuple(TraversalMode):
+        raise InvalidValueError(
+            subject="OMNIGRAPH_TRAVERSAL_MODE",
+            expected="auto, csr or indexed",
+            value=text,
+            problem=f"{text!r} is none of auto, csr and indexed",
+        )
+    return TraversalMode(text)

@@ -31,7 +31,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-from omnigraph.storage.ports import TableVersion
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
 from tests.support.lance_probes import keyed_rows
 from tests.support.table_stores import *
 
@@ -56,7 +56,7 @@ keyed = publish(store, keyed_rows(head=2, b=1), onto=keyed)
 step("compact")
 keyed = store.compact(keyed, rows_per_fragment=1024)
 step("index")
-at = store.apply(store.stage_btree_index("id", onto=at))
+at = store.apply(store.stage_indexes([IndexSpec("id", IndexKind.BTREE)], onto=at))
 step("fork")
 branch = store.fork(at, branch="team/feature")
 append(store, TableVersion(branch, at.version), dan=4)

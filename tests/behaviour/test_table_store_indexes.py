@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import StagedKind, StagedWrite, TableRef, TableVersion
+from omnigraph.storage.ports import (
+    IndexKind,
+    IndexSpec,
+    StagedKind,
+    StagedWrite,
+    TableRef,
+    TableVersion,
+)
 from tests.support.lance_probes import files_of, searchable_rows
 from tests.support.table_stores import (
     PATH,
@@ -26,15 +33,15 @@ Stage = Callable[[LanceTables, TableVersion], StagedWrite]
 
 
 def stage_btree(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_btree_index("id", onto=at)
+    return store.stage_indexes([IndexSpec("id", IndexKind.BTREE)], onto=at)
 
 
 def stage_inverted(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_inverted_index("text", onto=at)
+    return store.stage_indexes([IndexSpec("text", IndexKind.INVERTED)], onto=at)
 
 
 def stage_vector(store: LanceTables, at: TableVersion) -> StagedWrite:
-    return store.stage_vector_index("vector", onto=at)
+    return store.stage_indexes([IndexSpec("vector", IndexKind.VECTOR)], onto=at)
 
 
 EVERY_INDEX = pytest.mark.parametrize("stage", [stage_btree, stage_inverted, stage_vector])
@@ -143,7 +150,7 @@ def test_what_an_index_finds_is_searched(place: Place) -> None:
 def test_an_index_answers_right_after_every_kind_of_write(place: Place, column: str) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1, bob=2), cyd=3)
-    at = store.apply(store.stage_btree_index(column, onto=at))
+    at = store.apply(store.stage_indexes([IndexSpec(column, IndexKind.BTREE)], onto=at))
 
     at = store.apply(store.stage_merge_insert(people(bob=20), onto=at))
     at = store.apply(store.stage_merge_insert(people(ann=10, zoe=26), onto=at))
@@ -162,7 +169,7 @@ def test_an_index_answers_right_after_every_kind_of_write(place: Place, column: 
 def test_a_merge_finds_rows_that_its_index_knows_and_rows_that_it_does_not(place: Place) -> None:
     store = place.open()
     at = store.create(PATH, numbered_people(500), config={})
-    at = store.apply(store.stage_btree_index("id", onto=at))
+    at = store.apply(store.stage_indexes([IndexSpec("id", IndexKind.BTREE)], onto=at))
     at = append(store, at, late=1)
 
     staged = store.stage_merge_insert(people(late=2, p7=-7, new=3), onto=at)
@@ -177,7 +184,7 @@ def test_a_merge_finds_rows_that_its_index_knows_and_rows_that_it_does_not(place
 def test_compaction_never_makes_an_index_wrong(place: Place) -> None:
     store = place.open()
     at = append(store, create_people(store, ann=1, bob=2), cyd=3)
-    at = store.apply(store.stage_btree_index("age", onto=at))
+    at = store.apply(store.stage_indexes([IndexSpec("age", IndexKind.BTREE)], onto=at))
 
     compacted = store.compact(at, rows_per_fragment=1_024)
 
@@ -190,7 +197,7 @@ def test_lances_own_compaction_of_an_indexed_table_has_no_transaction(tmp_path: 
     place = place_on_disk(tmp_path)
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
-    at = store.apply(store.stage_btree_index("id", onto=at))
+    at = store.apply(store.stage_indexes([IndexSpec("id", IndexKind.BTREE)], onto=at))
 
     lance.dataset(f"{place.root}/{PATH}").optimize.compact_files()
 

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import TableVersion
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
 from tests.support.lance_probes import files_of
 from tests.support.schemas import compile_text
 from tests.support.table_stores import PATH, place_on_disk
@@ -107,7 +107,8 @@ def test_a_moment_is_found_by_its_number(tmp_path: Path, moment: int) -> None:
     at = store.create(PATH, things({"id": "a", "moment": moment}, EMPTY), config={})
     literal = f"arrow_cast({moment}, 'Date64')"
 
-    for indexed in (at, store.apply(store.stage_btree_index("moment", onto=at))):
+    by_moment = IndexSpec("moment", IndexKind.BTREE)
+    for indexed in (at, store.apply(store.stage_indexes([by_moment], onto=at))):
         assert store.count(indexed, predicate=f"moment = {literal}") == 1
         assert store.count(indexed, predicate=f"moment < {literal}") == 0
         assert store.count(indexed, predicate="moment IS NULL") == 1

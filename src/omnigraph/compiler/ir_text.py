@@ -103,24 +103,46 @@ def render_value(value: Value) -> str:
             return json.dumps(value, ensure_ascii=False)
 
 
-def _read_lines(ir: ReadIR) -> Iterator[str]:
-    yield f"read {ir.name}({_render_parameters(ir)})"
-    yield from _indent(_pipeline_lines(ir.pipeline))
+def render_signature(ir: QueryIR) -> str:
+    """A query's kind, name and parameters."""
+    word = "mutation" if isinstance(ir, MutationIR) else "read"
+    return f"{word} {ir.name}({', '.join(f'${each.name}: {each.type}' for each in ir.parameters)})"
+
+
+def render_output(ir: ReadIR) -> Iterator[str]:
+    """What becomes of the rows that a read has matched, a line a step."""
     if ir.ranking is not None:
-        yield f"{_STEP}rank by {_render_ranking(ir.ranking)}"
+        yield f"rank by {_render_ranking(ir.ranking)}"
     word = "aggregate" if ir.is_aggregate else "project"
-    yield f"{_STEP}{word} {', '.join(_render_column(column) for column in ir.columns)}"
+    yield f"{word} {', '.join(_render_column(column) for column in ir.columns)}"
     if ir.is_distinct:
-        yield f"{_STEP}distinct"
+        yield "distinct"
     if ir.order:
-        yield f"{_STEP}order by {', '.join(_render_key(key, ir.columns) for key in ir.order)}"
+        yield f"order by {', '.join(_render_key(key, ir.columns) for key in ir.order)}"
     for word, count in (("offset", ir.offset), ("limit", ir.limit)):
         if count is not None:
-            yield f"{_STEP}{word} {render_operand(count)}"
+            yield f"{word} {render_operand(count)}"
 
 
-def _render_parameters(ir: QueryIR) -> str:
-    return ", ".join(f"${each.name}: {each.type}" for each in ir.parameters)
+def render_walk(expand: Expand) -> str:
+    """An expansion as an arrow."""
+    binding = "" if expand.edge_binding is None else f"${expand.edge_binding}:"
+    hops = ""
+    if (expand.hops_min, expand.hops_max) != (1, 1):
+        hops = f"{{{expand.hops_min},{expand.hops_max}}}"
+    edge = f"{binding}{expand.edge_type}{hops}"
+    arrow = {
+        Direction.OUT: f"-[{edge}]->",
+        Direction.IN: f"<-[{edge}]-",
+        Direction.BOTH: f"-[{edge}]-",
+    }[expand.direction]
+    return f"${expand.source} {arrow} ${expand.target}: {expand.target_type}"
+
+
+def _read_lines(ir: ReadIR) -> Iterator[str]:
+    yield render_signature(ir)
+    yield from _indent(_pipeline_lines(ir.pipeline))
+    yield from _indent(render_output(ir))
 
 
 def _pipeline_lines(pipeline: Iterable[Operator]) -> Iterator[str]:
@@ -130,7 +152,7 @@ def _pipeline_lines(pipeline: Iterable[Operator]) -> Iterator[str]:
                 yield f"scan ${variable}: {type_name}"
                 yield from _indent(_filter_lines(filters))
             case Expand(filters=filters):
-                yield f"expand {_render_walk(operator)}"
+                yield f"expand {render_walk(operator)}"
                 yield from _indent(_filter_lines(filters))
             case Filter(condition=condition):
                 yield f"filter {render_condition(condition)}"
@@ -144,20 +166,6 @@ def _pipeline_lines(pipeline: Iterable[Operator]) -> Iterator[str]:
 
 def _filter_lines(filters: Iterable[Condition]) -> Iterator[str]:
     return (f"where {render_condition(condition)}" for condition in filters)
-
-
-def _render_walk(expand: Expand) -> str:
-    binding = "" if expand.edge_binding is None else f"${expand.edge_binding}:"
-    hops = ""
-    if (expand.hops_min, expand.hops_max) != (1, 1):
-        hops = f"{{{expand.hops_min},{expand.hops_max}}}"
-    edge = f"{binding}{expand.edge_type}{hops}"
-    arrow = {
-        Direction.OUT: f"-[{edge}]->",
-        Direction.IN: f"<-[{edge}]-",
-        Direction.BOTH: f"-[{edge}]-",
-    }[expand.direction]
-    return f"${expand.source} {arrow} ${expand.target}: {expand.target_type}"
 
 
 def _render_variables(names: Iterable[str]) -> str:
@@ -208,7 +216,7 @@ def _in_parentheses(condition: Condition) -> str:
 
 
 def _mutation_lines(ir: MutationIR) -> Iterator[str]:
-    yield f"mutation {ir.name}({_render_parameters(ir)})"
+    yield render_signature(ir)
     for operation in ir.operations:
         yield from _indent(_operation_lines(operation))
 

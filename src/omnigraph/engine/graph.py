@@ -13,37 +13,33 @@ from typing import Self
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.engine.commit.audit import Recovery, list_recoveries
-from omnigraph.engine.commit.protocol import Authorship, WritePath
-from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.compiled import CompiledQueries
+from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.ops.branch import create_branch
 from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
+from omnigraph.engine.ops.entity import find_entity
 from omnigraph.engine.ops.export import export
+from omnigraph.engine.ops.indexes import PreparedIndexes, prepare_indexes, report_indexes
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
+from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
 from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
-from omnigraph.engine.results import LoadResult, MutationResult, TableState
+from omnigraph.engine.results import IndexReport, LoadResult, MutationResult, Result, TableState
 from omnigraph.engine.settings import Settings, open_stores, require_text
-from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.contract import SOURCE_FILE, is_bare, write_derived_files
 from omnigraph.engine.state.history import Commit
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.model.errors import (
     AlreadyExistsError,
     CorruptError,
-    ForbiddenError,
     InvalidValueError,
-    NotFoundError,
     SchemaChangedError,
 )
-from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.source import Source
-from omnigraph.storage.locks import open_write_locks
 from omnigraph.storage.ports import Stores
 
 Progress = Callable[[str, int, int | None], None]
@@ -90,37 +86,7 @@ class Graph:
     def __init__(
         self, settings: Settings, stores: Stores, *, actor: str | None, is_read_only: bool
     ) -> None:
-        self._settings = settings
-        self._stores = stores
-        self._actor = actor
-        self._is_read_only = is_read_only
-        self._compiled = CompiledQueries()
-        known_ids = KnownIds()
-        self._authority = Authority(
-            uri=settings.location.uri,
-            objects=stores.objects,
-            tables=stores.tables,
-            known_ids=known_ids,
-        )
-        locks = open_write_locks(settings.location, timeout_s=WRITE_LOCK_TIMEOUT_S)
-        recoverer = Recoverer(
-            authority=self._authority,
-            stores=stores,
-            locks=locks,
-            free_locks=open_write_locks(settings.location, timeout_s=0.0),
-            runtime=settings.runtime,
-            failpoints=settings.failpoints,
-        )
-        self._writes = WritePath(
-            authority=self._authority,
-            stores=stores,
-            recoverer=recoverer,
-            locks=locks,
-            known_ids=known_ids,
-            runtime=settings.runtime,
-            failpoints=settings.failpoints,
-        )
-        self._is_closed = False
+        self._open = OpenGraph(settings, stores, actor=actor, is_read_only=is_read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -138,19 +104,57 @@ class Graph:
 
     def close(self) -> None:
         """Let go of the graph; further calls are refused, closing again is fine."""
-        self._is_closed = True
+        self._open.close()
 
     @property
     def uri(self) -> str:
         """Where the graph is."""
-        return self._settings.location.uri
+        return self._open.settings.location.uri
 
     @property
     def schema_source(self) -> str:
         """The text of the accepted schema."""
-        return self._pin(MAIN).contract.source
+        return self._open.pin(MAIN).contract.source
 
     # Data
+
+    def query(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        commit: str | None = None,
+        engine: str = "local",
+        spark: object = None,
+    ) -> Result:
+        """Run the read of a `.gq` text on a branch, `main` if none is named, or at a commit."""
+        require_text(source, subject="source")
+        _require_local(engine, spark)
+        basis = self._open.at(branch, commit)
+        plan = self._open.compiled.read(source, name=name, contract=basis.contract)
+        values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
+        call = QueryCall(plan, values, self._open.settings.runtime.now())
+        return run_query(call, basis=basis, path=self._open.reads)
+
+    def explain(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        engine: str = "local",
+    ) -> str:
+        """How a read would be run on a branch now, step by step, as text; nothing is run."""
+        require_text(source, subject="source")
+        _require_local(engine, None)
+        basis = self._open.pin(parse_branch_name(branch))
+        plan = self._open.compiled.read(source, name=name, contract=basis.contract)
+        if params is not None:
+            convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
+        return explain_query(plan, basis=basis, path=self._open.reads)
 
     def mutate(
         self,
@@ -166,25 +170,25 @@ class Graph:
 
         `if_commit` names the commit that the branch must be at.
         """
-        self._require_writable("mutate")
+        self._open.require_writable("mutate")
         require_text(source, subject="source")
-        now = self._settings.runtime.now()
+        now = self._open.settings.runtime.now()
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
-            ir = self._compiled.mutation(source, name=name, contract=basis.contract)
+            ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
             values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
             return prepare_mutation(
                 MutationCall(ir, values, now.replace(microsecond=now.microsecond // 1000 * 1000)),
                 catalog=basis.catalog,
                 committed=committed,
-                runtime=self._settings.runtime,
+                runtime=self._open.settings.runtime,
             )
 
         done, commit = write_on(
             parse_branch_name(branch),
             prepare=prepare,
-            authorship=self._author(actor, WriterKind.MUTATION, if_commit),
-            path=self._writes,
+            authorship=self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit),
+            path=self._open.writes,
         )
         return MutationResult(
             done.affected_nodes, done.affected_edges, commit.id if commit else None
@@ -206,13 +210,13 @@ class Graph:
 
         With `base` a branch that does not exist is started from that one first.
         """
-        self._require_writable("load")
+        self._open.require_writable("load")
         target, load_mode = parse_branch_name(branch), parse_mode(mode)
         _require_inline(engine, spark)
         source = None if base is None else parse_branch_name(base)
-        is_missing = source is not None and target not in self._authority.branches()
-        start = self._authority.capture(source if is_missing and source else target)
-        received = receive(data, catalog=start.catalog, runtime=self._settings.runtime)
+        is_missing = source is not None and target not in self._open.authority.branches()
+        start = self._open.authority.capture(source if is_missing and source else target)
+        received = receive(data, catalog=start.catalog, runtime=self._open.settings.runtime)
         row_count = sum(each.rows.num_rows for each in received.values())
         report = progress or _say_nothing
         report("read", row_count, row_count)
@@ -220,7 +224,7 @@ class Graph:
         if is_missing and source is not None:
             # What is refused on the base would be refused on the branch: better before it exists.
             prepare_load(
-                received, mode=load_mode, catalog=start.catalog, committed=self._rows_of(start)
+                received, mode=load_mode, catalog=start.catalog, committed=self._open.rows_of(start)
             )
             is_new = self._ensure_branch(target, source)
         done, commit = self._load_received(received, load_mode, target, actor)
@@ -235,6 +239,22 @@ class Graph:
             engine="inline",
         )
 
+    def entity(
+        self, type: str, id: str, *, branch: str | None = None, commit: str | None = None
+    ) -> dict[str, object] | None:
+        """One node or edge of a branch, `main` if none is named, or of a commit; None if it is
+        not there."""
+        require_text(type, subject="type")
+        require_text(id, subject="id")
+        basis = self._open.at(branch, commit)
+        return find_entity(
+            type,
+            id,
+            snapshot=basis.snapshot,
+            catalog=basis.catalog,
+            tables=self._open.stores.tables,
+        )
+
     def export(
         self,
         *,
@@ -243,36 +263,36 @@ class Graph:
         types: Sequence[str] | None = None,
     ) -> Iterator[str]:
         """The rows of a branch or commit as NDJSON lines that `load` reads back."""
-        basis = self._at(branch, commit)
+        basis = self._open.at(branch, commit)
         return export(
-            basis.snapshot, catalog=basis.catalog, tables=self._stores.tables, types=types
+            basis.snapshot, catalog=basis.catalog, tables=self._open.stores.tables, types=types
         )
 
     # History
 
     def branches(self) -> list[str]:
         """The branches, `main` first, then by name."""
-        self._require_open()
-        return list(self._authority.branches())
+        self._open.require_open()
+        return list(self._open.authority.branches())
 
     def create_branch(self, name: str, *, base: str = "main", actor: str | None = None) -> None:
         """Start a branch at the head of another; no rows are copied."""
         del actor  # recorded once branches have an audit of their own
-        self._require_writable("create a branch")
-        create_branch(parse_branch_name(name), base=parse_branch_name(base), path=self._writes)
+        self._open.require_writable("create a branch")
+        create_branch(parse_branch_name(name), base=parse_branch_name(base), path=self._open.writes)
 
     def commits(self, branch: str = "main") -> list[Commit]:
         """The commits of a branch, oldest first."""
-        self._require_open()
-        return list(self._authority.commits(parse_branch_name(branch)))
+        self._open.require_open()
+        return list(self._open.authority.commits(parse_branch_name(branch)))
 
     def head(self, branch: str = "main") -> str:
         """The id of the commit that a branch is at."""
-        return self._pin(parse_branch_name(branch)).head.id
+        return self._open.pin(parse_branch_name(branch)).head.id
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
         """The snapshot of a branch, for those who read it with other Lance tools."""
-        root = self._settings.location.root
+        root = self._open.settings.location.root
         return {
             entry.table_key: TableState(
                 version=entry.version,
@@ -280,23 +300,43 @@ class Graph:
                 row_count=entry.row_count,
                 path=f"{root}/{entry.path}" + (f"/tree/{entry.branch}" if entry.branch else ""),
             )
-            for entry in self._pin(parse_branch_name(branch)).snapshot
+            for entry in self._open.pin(parse_branch_name(branch)).snapshot
         }
 
     # Upkeep
 
     def refresh(self) -> None:
         """Finish or undo what dead writers left, and look at the graph anew."""
-        self._require_writable("refresh")
-        if is_bare(self._stores.objects):
+        self._open.require_writable("refresh")
+        if is_bare(self._open.stores.objects):
             self._restore_derived_files()
-        self._writes.heal()
-        self._pin(MAIN)
+        self._open.writes.heal()
+        self._open.pin(MAIN)
+
+    def ensure_indices(
+        self, *, branch: str = "main", actor: str | None = None
+    ) -> list[IndexReport]:
+        """Build the indexes that types should have and lack, as one commit, and report on all."""
+        self._open.require_writable("build indexes")
+        target, tables = parse_branch_name(branch), self._open.stores.tables
+
+        def prepare(basis: Basis, committed: SnapshotRows) -> PreparedIndexes:
+            del committed  # indexes are built from the tables themselves
+            return prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+
+        done, _ = write_on(
+            target,
+            prepare=prepare,
+            authorship=self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None),
+            path=self._open.writes,
+        )
+        basis = self._open.pin(target)
+        return list(report_indexes(done, basis.snapshot, catalog=basis.catalog, tables=tables))
 
     def recoveries(self) -> list[Recovery]:
         """What was found half-way done and how it was ended, oldest first."""
-        self._require_open()
-        return list(list_recoveries(self._stores.tables))
+        self._open.require_open()
+        return list(list_recoveries(self._open.stores.tables))
 
     # What the calls above share
 
@@ -306,21 +346,16 @@ class Graph:
                 reason="the generated schema files are missing and there are branches besides "
                 "main; restore the files from a copy"
             )
-        accepted = self._authority.state(MAIN).head.schema_hash
-        write_derived_files(self._stores.objects, accepted=accepted)
+        accepted = self._open.authority.state(MAIN).head.schema_hash
+        write_derived_files(self._open.stores.objects, accepted=accepted)
 
     def _ensure_branch(self, name: BranchName, base: BranchName) -> bool:
         """Whether a branch had to be made; somebody else may have made it meanwhile."""
         try:
-            create_branch(name, base=base, path=self._writes)
+            create_branch(name, base=base, path=self._open.writes)
         except AlreadyExistsError:
             return False
         return True
-
-    def _rows_of(self, basis: Basis) -> SnapshotRows:
-        return SnapshotRows(
-            basis.snapshot, tables=self._stores.tables, known_ids=self._writes.known_ids
-        )
 
     def _load_received(
         self,
@@ -335,50 +370,9 @@ class Graph:
         return write_on(
             branch,
             prepare=prepare,
-            authorship=self._author(actor, WriterKind.LOAD, None),
-            path=self._writes,
+            authorship=self._open.author(actor, WriterKind.LOAD, expected_head=None),
+            path=self._open.writes,
         )
-
-    def _author(self, actor: str | None, kind: WriterKind, expected_head: str | None) -> Authorship:
-        name = actor or self._actor
-        if name is not None:
-            require_text(name, subject="actor")
-        return Authorship(actor=name, kind=kind, expected_head=expected_head)
-
-    def _at(self, branch: str | None, commit: str | None) -> Basis:
-        if commit is None:
-            return self._pin(parse_branch_name(branch or MAIN))
-        if branch is not None:
-            raise InvalidValueError(
-                subject="branch and commit",
-                expected="one of them",
-                value=(branch, commit),
-                problem="a read is at a branch or at a commit, not at both",
-            )
-        self._require_open()
-        require_text(commit, subject="commit")
-        found = self._authority.find_commit(commit)
-        if found is None:
-            raise NotFoundError(kind="commit", name=commit, advice="`commits` lists them")
-        state = self._authority.state_at(BranchName(found.branch), found.manifest_version)
-        if state.head.id != commit:
-            raise NotFoundError(kind="commit", name=commit, advice="its branch was made anew")
-        return Basis(state, self._pin(MAIN).contract)
-
-    def _pin(self, branch: BranchName) -> Basis:
-        self._require_open()
-        return self._authority.pin(branch)
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise ForbiddenError(actor=None, action="use this graph", reason="it was closed")
-
-    def _require_writable(self, action: str) -> None:
-        self._require_open()
-        if self._is_read_only:
-            raise ForbiddenError(
-                actor=self._actor, action=action, reason="the graph was opened with read_only=True"
-            )
 
 
 def _require_inline(engine: str, spark: object) -> None:
@@ -389,6 +383,17 @@ def _require_inline(engine: str, spark: object) -> None:
         expected="auto or inline",
         value=engine,
         problem='this version loads in process only; leave `spark` out and use "inline"',
+    )
+
+
+def _require_local(engine: str, spark: object) -> None:
+    if engine == "local" and spark is None:
+        return
+    raise InvalidValueError(
+        subject="engine",
+        expected="local",
+        value=engine,
+        problem='this version answers queries in process only; use "local" and leave `spark` out',
     )
 
 

@@ -1,10 +1,39 @@
-"""What the calls of a graph return: plain frozen values, the same embedded and remote."""
+"""What the calls of a graph return: plain values, the same embedded and remote.
+
+A `Result` never changes. It holds Arrow columns; rows of JSON values, pandas and polars frames are
+made of them when asked for. pandas and polars are looked for only then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from html import escape
+from importlib import import_module
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.engine.read.json_rows import column_as_json
+from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.limits import RESULT_ROWS_SHOWN_MAX, VALUE_CHARACTERS_SHOWN_MAX
+from omnigraph.model.types import PropertyType
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+_PANDAS_NULLABLE: Mapping[pa.DataType, str] = MappingProxyType(
+    {
+        pa.bool_(): "BooleanDtype",
+        pa.int32(): "Int32Dtype",
+        pa.int64(): "Int64Dtype",
+        pa.uint32(): "UInt32Dtype",
+        pa.uint64(): "UInt64Dtype",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +65,188 @@ class TableState(NamedTuple):
     branch: str | None
     row_count: int
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """One index that a type should have: whether this call built it, and how many of the type's
+    rows it knows. The others are found by reading them. Without an index there is a reason."""
+
+    type: str
+    column: str
+    kind: str
+    is_built: bool
+    rows: int
+    rows_covered: int
+    pending_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a result: its name, what it holds, and whether it was worked out over rows."""
+
+    name: str
+    type: PropertyType
+    is_aggregate: bool
+
+
+class Result:
+    """The rows that a query found, in order, at one commit.
+
+    Iterating gives rows: dicts of JSON values. Where two columns share a name, a row keeps the
+    last of them and `to_arrow` keeps both.
+    """
+
+    def __init__(
+        self,
+        table: pa.Table,
+        *,
+        columns: Sequence[ResultColumn],
+        query_name: str,
+        branch: str,
+        commit_id: str,
+    ) -> None:
+        self._columns = tuple(columns)
+        self._table = pa.Table.from_arrays(table.columns, schema=_schema(table, self._columns))
+        self._rows: list[dict[str, object]] | None = None
+        self._query_name, self._branch, self._commit_id = query_name, branch, commit_id
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in the order of `return`."""
+        return [each.name for each in self._columns]
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """The rows as dicts of JSON values, made when they are first asked for."""
+        if self._rows is None:
+            names = self.columns
+            cells = zip(*self._encode(self._table), strict=True)
+            self._rows = [dict(zip(names, row, strict=True)) for row in cells]
+        return self._rows
+
+    @property
+    def query_name(self) -> str:
+        """The name of the query that ran."""
+        return self._query_name
+
+    @property
+    def branch(self) -> str:
+        """The branch that was read."""
+        return self._branch
+
+    @property
+    def commit_id(self) -> str:
+        """The commit that was read: the head of the branch, or the one that was asked for."""
+        return self._commit_id
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        return iter(self.rows)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table; a `DateTime` is a `date64`, in milliseconds."""
+        return self._table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows for any library that reads Arrow streams."""
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas frame.
+
+        Whole numbers and truth values beside null get pandas' nullable types, so that they stay
+        what they are. A `DateTime` is a UTC timestamp; a `Date` is one without a zone, at midnight.
+        """
+        pandas = _import("pandas")
+        table = self._with_timestamps()
+        nullable = {
+            column.type: getattr(pandas, name)()
+            for column in table.columns
+            if column.null_count and (name := _PANDAS_NULLABLE.get(column.type))
+        }
+        # As objects, dates would end with the calendar of Python.
+        return table.to_pandas(types_mapper=nullable.get, date_as_object=False)
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows as a polars frame, which needs a different name for every column."""
+        repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
+        if repeated:
+            raise InvalidValueError(
+                subject="to_polars",
+                expected="different names",
+                value=repeated,
+                problem=f"two columns are called '{repeated[0]}'; give one an alias with `as`",
+            )
+        frame: pl.DataFrame = _import("polars").from_arrow(self._with_timestamps())
+        return frame
+
+    def to_spark(self, session: object = None) -> object:
+        """Refused: this version does not know Spark."""
+        raise InvalidValueError(
+            subject="to_spark",
+            expected="to_arrow, to_pandas or to_polars",
+            value=session,
+            problem="this version has no Spark; give `to_pandas()` to `createDataFrame`",
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Result of {self._query_name}: {len(self)} rows of {', '.join(self.columns)} "
+            f"at commit {self._commit_id}>"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = self._table.slice(0, RESULT_ROWS_SHOWN_MAX)
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{escape(_write_cell(cell))}</td>' for cell in row)}</tr>"
+            for row in zip(*self._encode(shown), strict=True)
+        )
+        hidden = len(self) - len(shown)
+        note = f"<p>and {hidden:,} more rows</p>" if hidden else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+    def _encode(self, table: pa.Table) -> list[list[object]]:
+        columns = zip(table.columns, self._columns, strict=True)
+        return [column_as_json(column, each.type) for column, each in columns]
+
+    def _with_timestamps(self) -> pa.Table:
+        fields = [each.with_type(_timestamped(each.type)) for each in self._table.schema]
+        return self._table.cast(pa.schema(fields))
+
+
+def _schema(table: pa.Table, columns: tuple[ResultColumn, ...]) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(each.name, column.type, nullable=each.is_aggregate or column.null_count > 0)
+            for column, each in zip(table.columns, columns, strict=True)
+        ]
+    )
+
+
+def _timestamped(type: pa.DataType) -> pa.DataType:
+    """What a frame library takes for an instant: to many of them a `date64` is a day."""
+    if pa.types.is_date64(type):
+        return pa.timestamp("ms", tz="UTC")
+    if pa.types.is_list(type):
+        return pa.list_(type.value_field.with_type(_timestamped(type.value_type)))
+    return type
+
+
+def _write_cell(value: object) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    if len(text) <= VALUE_CHARACTERS_SHOWN_MAX:
+        return text
+    return f"{text[:VALUE_CHARACTERS_SHOWN_MAX]}…"
+
+
+def _import(package: str) -> ModuleType:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        raise NotFoundError(
+            kind="package", name=package, advice="install it, or use `to_arrow`"
+        ) from error

@@ -6,26 +6,37 @@ The only place that builds concrete stores. Reads no environment: whoever starts
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.budget import Allowance
+from omnigraph.model.embedding import Embedder
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.runtime import Runtime, SystemRuntime
+from omnigraph.model.limits import LEASE_S, QUERY_BYTES_MAX, QUERY_SECONDS_MAX
+from omnigraph.model.runtime import Runtime, SystemClock, SystemRuntime
 from omnigraph.storage.failpoints import Failpoints
 from omnigraph.storage.lance_tables import LanceTables
 from omnigraph.storage.locations import Location, parse_location
+from omnigraph.storage.locks import THIS_PROCESS, Locking
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import Stores
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the outside world gives a graph: where it is, its clock, and faults on purpose."""
+    """What the outside world gives a graph: where it is, its clocks, how reads go about their
+    work, and faults on purpose."""
 
     location: Location
     is_durable: bool
     runtime: Runtime
     failpoints: Failpoints
+    locking: Locking
+    embedder: Embedder | None
+    traversal: TraversalMode
+    allowance: Allowance
 
 
 def make_settings(
@@ -44,6 +55,10 @@ def make_settings(
         is_durable=durability == "full",
         runtime=SystemRuntime(),
         failpoints=Failpoints(),
+        locking=Locking(THIS_PROCESS, SystemClock(), LEASE_S),
+        embedder=None,
+        traversal=TraversalMode.AUTO,
+        allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
     )
 
 

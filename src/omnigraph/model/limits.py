@@ -51,11 +51,17 @@ VALUE_CHARACTERS_SHOWN_MAX = 120
 BRANCH_NAME_CHARACTERS_MAX = 200
 """Longest branch name: it becomes a directory below every table that the branch writes."""
 
+BRANCH_LISTINGS_MAX = 20
+"""How often branches are listed anew because one of them went away while they were."""
+
 PUBLISHER_RETRY_BUDGET = 5
 """How often a publish is tried again after another writer of the branch was first."""
 
 PREPARE_ATTEMPTS_MAX = 8
 """How often a write that loses no meaning by it is prepared again on a newer state."""
+
+AUDIT_ATTEMPTS_MAX = 20
+"""How often a recovery is written down anew because others wrote theirs at that moment."""
 
 MANIFEST_FRAGMENTS_MAX = 32
 """Fragments of `__manifest` before the publisher joins them: opening a graph reads all of them."""
@@ -78,8 +84,27 @@ WRITE_LOCK_TIMEOUT_S = 60.0
 OBJECT_LOCK_TIMEOUT_S = 10.0
 """Longest wait for another writer of control files: one holds the lock for a rename."""
 
+STAGED_OBJECT_AGE_MAX_S = 3600.0
+"""Age at which a control file that never got its name is a dead writer's: one is named at once."""
+
 LOCK_PROBE_INTERVAL_S = 0.01
 """Longest pause between two looks at a lock that another process holds: a commit takes as long."""
+
+LEASE_S = 15.0
+"""How long a lease is good without a sign of life: long enough for a slow request, short enough to
+wait for when its holder has died."""
+
+LEASE_CLOCK_SKEW_S_MAX = 60.0
+"""Most by which clocks of two machines may differ before a living writer is taken for dead."""
+
+LEASE_SHARED_S_MAX = 5.0
+"""Longest time for which writers of one process join each other's lease while others wait."""
+
+LEASE_PROBE_INTERVAL_S_MIN = 0.02
+"""First pause between two looks at a lease that another process holds: a commit takes longer."""
+
+LEASE_PROBE_INTERVAL_S_MAX = 0.25
+"""Longest such pause: what a turn may be late by, against requests that only ask."""
 
 OBJECT_RETRIES_MAX = 5
 """How often a request to S3 is sent again: with doubling pauses that is three seconds."""
@@ -119,3 +144,48 @@ RECORD_BYTES_MAX = 1024 * 1024 * 1024
 
 ARROW_PIECE_BYTES_MAX = 1024 * 1024 * 1024
 """Most bytes of given Arrow rows that are converted at a time, for the same reason."""
+
+WARM_COLUMN_BYTES_MAX = 512 * 1024 * 1024
+"""Most memory of an open graph for columns that reads have used, dropped by least use."""
+
+WARM_TOPOLOGY_BYTES_MAX = 512 * 1024 * 1024
+"""Most memory of an open graph for the edges of types that reads have walked."""
+
+WARM_SEARCH_BYTES_MAX = 512 * 1024 * 1024
+"""Most memory of an open graph for the words and vectors that reads have searched."""
+
+WARM_TYPE_ROWS_MAX = 4_000_000
+"""Largest type of which a column is read whole because it was asked for twice."""
+
+WARM_KEYS_MAX = 1_024
+"""Most columns and edge types of which an open graph remembers how often they were asked for."""
+
+QUERY_BYTES_MAX = 1024 * 1024 * 1024
+"""Most memory that the rows of one query may take: several run at once on a small machine."""
+
+QUERY_SECONDS_MAX = 120.0
+"""Longest run of one query: what takes longer belongs on a cluster."""
+
+EXPAND_INDEXED_FRONTIER_MAX = 1_024
+"""Most entities that a traversal starts from when edges are looked up instead of held in memory."""
+
+EXPAND_INDEXED_HOPS_MAX = 6
+"""Most hops of a traversal that looks edges up: each is a round trip to the storage."""
+
+EXPAND_CSR_FACTOR = 1.5
+"""How much dearer an edge is when it is looked up than when all of them are read in one scan."""
+
+EXPAND_PROBES_MAX = 4
+"""Look-ups in one version of an edge type after which holding it in memory has paid."""
+
+SEARCH_WORD_CHARACTERS_MAX = 40
+"""Longest word that can be searched for: what is longer is a checksum or an encoded file."""
+
+SEARCH_BLOCK_BYTES = 4 * 1024 * 1024
+"""How much text is taken apart into words at a time: what fits into a processor's cache."""
+
+VECTOR_BLOCK_NUMBERS = 256 * 1024
+"""How many numbers of vectors are widened at a time: what fits into a processor's cache."""
+
+RESULT_ROWS_SHOWN_MAX = 20
+"""Most rows of a result that a notebook shows: about a screenful."""

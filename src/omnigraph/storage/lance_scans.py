@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from lance import LanceDataset, LanceFragment, LanceScanner
 from lance.dataset import ColumnOrdering
@@ -22,6 +24,13 @@ def scan(table: LanceDataset, *, columns: Sequence[str], predicate: str | None) 
         table, columns=columns, predicate=predicate, order_by=(), fragments=None, blobs=blobs
     ).to_table()
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
+
+
+def take(
+    table: LanceDataset, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
+) -> pa.Table:
+    """The rows at places of a scan; Lance counts only rows that are not deleted, as a scan does."""
+    return table.take(positions, columns=list(columns))
 
 
 def scan_batches(

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from lance import LanceDataset
 
@@ -32,6 +34,8 @@ from omnigraph.storage.lance_handles import (
     version_file,
 )
 from omnigraph.storage.ports import (
+    IndexSpec,
+    IndexState,
     StagedWrite,
     TableRef,
     TableVersion,
@@ -70,6 +74,12 @@ class LanceTables:
         with self._reading(at) as table:
             return lance_scans.scan(table, columns=columns, predicate=predicate)
 
+    def take(
+        self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
+    ) -> pa.Table:
+        with self._reading(at) as table:
+            return lance_scans.take(table, positions=positions, columns=columns)
+
     def scan_batches(
         self,
         at: TableVersion,
@@ -99,6 +109,10 @@ class LanceTables:
     def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
         fragments = self._handles.get(at).get_fragments()
         return tuple(fragment.metadata.num_rows for fragment in fragments)
+
+    def indexes(self, at: TableVersion) -> tuple[IndexState, ...]:
+        with self._reading(at) as table:
+            return lance_indexes.find_indexes(table)
 
     def describe(self, at: TableVersion) -> VersionFile:
         path = f"{folder_of(at.ref)}/{version_file(at.version)}"
@@ -141,17 +155,9 @@ class LanceTables:
         with self._staging(onto) as table:
             return lance_staging.stage_replacement(table, rows, replacing=replacing, onto=onto)
 
-    def stage_btree_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
+    def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
-            return lance_indexes.stage_btree(table, column, onto=onto)
-
-    def stage_inverted_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
-        with self._staging(onto) as table:
-            return lance_indexes.stage_inverted(table, column, onto=onto)
-
-    def stage_vector_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
-        with self._staging(onto) as table:
-            return lance_indexes.stage_vector(table, column, onto=onto)
+            return lance_indexes.stage_indexes(table, specs, onto=onto)
 
     # Durable effects
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from lance import Transaction
 
@@ -62,6 +64,30 @@ class StagedWrite:
     def uuid(self) -> str:
         """What proves, long after a crash, that a version is this write."""
         return str(self.transaction.uuid)
+
+
+class IndexKind(StrEnum):
+    """What an index answers: comparisons, words of a text, or distances of a vector."""
+
+    BTREE = "BTREE"
+    INVERTED = "INVERTED"
+    VECTOR = "VECTOR"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpec:
+    """An index that a column should have."""
+
+    column: str
+    kind: IndexKind
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """An index that a column has, and how many rows of the version it knows."""
+
+    spec: IndexSpec
+    rows_covered: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +190,19 @@ class TableStore(Protocol):
     ) -> pa.Table:
         """At least the rows that came after `since`, by reading only files it does not have."""
 
+    def take(
+        self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
+    ) -> pa.Table:
+        """The rows at these places of a scan of the version, in the order asked for."""
+
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
         """How many rows of a version a predicate holds for."""
 
     def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
         """The rows of each fragment, in order."""
+
+    def indexes(self, at: TableVersion) -> tuple[IndexState, ...]:
+        """The indexes of a version, by column."""
 
     def describe(self, at: TableVersion) -> VersionFile:
         """Where Lance keeps the description of a version; costs no request."""
@@ -205,14 +239,11 @@ class TableStore(Protocol):
         whoever always replaces one common row has a compare-and-swap.
         """
 
-    def stage_btree_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
-        """A scalar index of a column, replacing the one it has."""
+    def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
+        """Indexes of columns over all rows, each replacing the one that its column has.
 
-    def stage_inverted_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
-        """A full-text index of a column, replacing the one it has."""
-
-    def stage_vector_index(self, column: str, *, onto: TableVersion) -> StagedWrite:
-        """A vector index of a column, replacing the one it has."""
+        For a vector index at least one row must have a vector.
+        """
 
     # Durable effects
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.storage.ports import IndexSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,14 @@ class TableChange:
 
     `put` replaces rows with the same id and adds the others. `removed` holds the ids (distinct,
     all committed) that go. With `is_overwrite` every committed row goes that `put` does not hold,
-    and `removed` is empty.
+    and `removed` is empty. A change that only builds `indexes` changes no row.
     """
 
     type: NodeType | EdgeType
     put: pa.Table
     removed: pa.Array
     is_overwrite: bool
+    indexes: tuple[IndexSpec, ...] = ()
 
 
 ChangeSet = Mapping[str, TableChange]
@@ -41,6 +43,7 @@ class Placement(StrEnum):
     MERGE = "merge"
     OVERWRITE = "overwrite"
     REMOVE = "remove"
+    INDEX = "index"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,3 +49,5 @@ def _stage_one(
             return tables.stage_overwrite(change.put, onto=entry.at)
         case Placement.REMOVE:
             return tables.stage_delete(change.removed, onto=entry.at)
+        case Placement.INDEX:
+            return tables.stage_indexes(change.indexes, onto=entry.at)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.read.values import BLOB_PREFIX
 from omnigraph.model.catalog import EdgeType, NodeType, Property
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.types import FLOATS, Scalar, Vector
+from omnigraph.model.types import FLOATS, STRING, PropertyType, Scalar, Vector
 
 Encode = Callable[[pa.Array, Scalar | Vector], list[object]]
 """Makes JSON values of a flat column of some element type."""
@@ -49,27 +49,32 @@ def encode_rows(declared: NodeType | EdgeType, rows: pa.RecordBatch) -> Iterator
                 yield orjson.dumps(line).decode()
 
 
-def rows_as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, object]]:
-    """The rows of a type as results show them, with the ids of an edge's ends as `src`, `dst`."""
-    return [row for batch in rows.to_batches() for row in _batch_as_json(declared, batch)]
+def entity_as_json(
+    declared: NodeType | EdgeType, row: pa.Table | pa.RecordBatch
+) -> dict[str, object]:
+    """A single row of a type as results show it, with the ids of an edge's ends."""
+    ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
+    types = dict.fromkeys(("id", *ends), STRING)
+    types |= {name: each.type for name, each in declared.properties.items()}
+    shown: dict[str, object] = dict.fromkeys(types)
+    for name in types.keys() & set(row.schema.names):
+        (shown[name],) = column_as_json(row[name], types[name])
+    return shown
 
 
-def _batch_as_json(
-    declared: NodeType | EdgeType, rows: pa.RecordBatch
-) -> Iterator[dict[str, object]]:
-    columns = {"id": _list_of(rows["id"])}
-    if isinstance(declared, EdgeType):
-        columns |= {"src": _list_of(rows["src"]), "dst": _list_of(rows["dst"])}
-    for each in declared.properties.values():
-        columns[each.name] = _encode_column(rows, each, _encode_for_reading)
-    for cells in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, cells, strict=True))
+def column_as_json(column: pa.Array | pa.ChunkedArray, type: PropertyType) -> list[object]:
+    """The values of a column of a result."""
+    pieces = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return [cell for each in pieces for cell in _encode(each, type, _encode_for_reading)]
 
 
 def _encode_column(rows: pa.RecordBatch, prop: Property, encode: Encode) -> list[object]:
     if prop.name not in rows.schema.names:
         return [None] * len(rows)
-    column, type = rows[prop.name], prop.type
+    return _encode(rows[prop.name], prop.type, encode)
+
+
+def _encode(column: pa.Array, type: PropertyType, encode: Encode) -> list[object]:
     if not (type.is_list or type.is_vector):
         return encode(column, type.element)
     elements = encode(column.flatten(), type.element)

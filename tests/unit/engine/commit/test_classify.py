@@ -54,4 +54,22 @@ def test_a_table_is_classified_by_where_it_is_and_who_moved_it(
     ],
 )
 def test_all_tables_are_finished_or_none_is(classes: list[str], expected: Decision) -> None:
-    assert decide(map(PinClass, classes)) is expected
+    assert decide(map(PinClass, classes), is_writer_gone=True) is expected
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        ([], Decision.DISCARD),
+        (["NoMovement"], Decision.ROLL_BACK),
+        (["NoMovement", "NoMovement"], Decision.ROLL_BACK),
+        (["RolledPastExpected"], Decision.ROLL_FORWARD),
+        (["RolledPastExpected", "NoMovement"], Decision.ROLL_BACK),
+        (["UnexpectedMultistep"], Decision.ROLL_BACK),
+        (["NoMovement", "InvariantViolation"], Decision.ABORT),
+    ],
+)
+def test_what_a_paused_writer_could_still_do_is_undone_in_advance(
+    classes: list[str], expected: Decision
+) -> None:
+    assert decide(map(PinClass, classes), is_writer_gone=False) is expected

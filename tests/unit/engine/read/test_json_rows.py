@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.compiler.ir import Value
-from omnigraph.engine.read.json_rows import encode_rows, rows_as_json
+from omnigraph.engine.read.json_rows import column_as_json, encode_rows, entity_as_json
 from omnigraph.engine.read.values import column_of
 from omnigraph.errors import InvalidValueError
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.types import DATE, DATETIME
 from tests.support.schemas import compile_text
 
 CATALOG = compile_text("""
@@ -145,7 +146,7 @@ def test_a_narrow_float_is_read_back_bit_for_bit(numbers: list[float]) -> None:
 
 
 def test_a_result_writes_dates_as_text_and_numbers_exactly() -> None:
-    (row,) = rows_as_json(GAUGE, pa.table(gauges(FULL)))
+    row = entity_as_json(GAUGE, pa.table(gauges(FULL)))
 
     assert row == {
         "id": "g1",
@@ -171,7 +172,7 @@ def test_a_result_writes_words_for_numbers_that_json_lacks() -> None:
         {"code": "a", "f": math.nan, "g": -math.inf, "fs": (math.inf, 1), "v": (math.nan, 1)}
     )
 
-    (row,) = rows_as_json(GAUGE, pa.table(rows))
+    row = entity_as_json(GAUGE, rows)
 
     assert row["f"] == "NaN"
     assert row["g"] == "-Infinity"
@@ -180,7 +181,9 @@ def test_a_result_writes_words_for_numbers_that_json_lacks() -> None:
 
 
 def test_a_result_shows_the_ends_of_an_edge() -> None:
-    assert rows_as_json(NEAR, pa.table(_edges())) == [
+    shown = [entity_as_json(NEAR, _edges().slice(position, 1)) for position in (0, 1)]
+
+    assert shown == [
         {"id": "e1", "src": "a", "dst": "b", "since": "1970-01-02"},
         {"id": "e2", "src": "b", "dst": "b", "since": None},
     ]
@@ -188,13 +191,17 @@ def test_a_result_shows_the_ends_of_an_edge() -> None:
 
 def test_a_result_shows_years_beyond_the_calendar_of_python() -> None:
     days = pa.array([10**7, -719529], pa.int32()).cast(pa.date32())
-    moments = pa.array([10**16, None], pa.int64()).cast(pa.date64())
-    rows = pa.table({"id": ["a", "b"], "day": days, "at": moments})
+    moments = pa.chunked_array([[10**16], [None]], pa.int64()).cast(pa.date64())
 
-    shown = rows_as_json(GAUGE, rows)
+    assert column_as_json(days, DATE) == ["29349-01-26", "-001-12-31"]
+    assert column_as_json(moments, DATETIME) == ["318857-05-20T17:46:40.000Z", None]
 
-    assert [row["day"] for row in shown] == ["29349-01-26", "-001-12-31"]
-    assert [row["at"] for row in shown] == ["318857-05-20T17:46:40.000Z", None]
+
+def test_an_entity_from_before_a_property_was_added_shows_null() -> None:
+    row = entity_as_json(GAUGE, gauges(FULL).drop_columns(["g", "v"]))
+
+    assert list(row) == ["id", *GAUGE.properties]
+    assert (row["g"], row["v"], row["f"]) == (None, None, 2.0)
 
 
 def _edges() -> pa.RecordBatch:

@@ -1,0 +1,143 @@
+"""An open graph: the stores, caches and paths that its calls share, and where a call may look.
+
+Built once when a graph is opened. Says which state a call is about, whether it may write, and who
+is writing; what the calls do is in `ops`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from omnigraph.engine.commit.fencing import Fence
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.recover import Recoverer
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.compiled import CompiledQueries
+from omnigraph.engine.ops.query import ReadPath
+from omnigraph.engine.read.memory import ReadMemory
+from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.settings import Settings, require_text
+from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.known_ids import KnownIds
+from omnigraph.model.errors import ForbiddenError, InvalidValueError, NotFoundError
+from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
+from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.storage.locks import open_write_locks
+from omnigraph.storage.ports import Stores
+
+
+class OpenGraph:
+    """What the calls of one handle share; safe to share between threads."""
+
+    def __init__(
+        self, settings: Settings, stores: Stores, *, actor: str | None, is_read_only: bool
+    ) -> None:
+        self.settings = settings
+        self.stores = stores
+        self.compiled = CompiledQueries()
+        self.reads = ReadPath(
+            tables=stores.tables,
+            memory=ReadMemory(),
+            embedder=settings.embedder,
+            mode=settings.traversal,
+            allowance=settings.allowance,
+        )
+        known_ids = KnownIds()
+        self.authority = Authority(
+            uri=settings.location.uri,
+            objects=stores.objects,
+            tables=stores.tables,
+            known_ids=known_ids,
+        )
+        self.writes = _make_write_path(settings, stores, self.authority, known_ids)
+        self._actor = actor
+        self._is_read_only = is_read_only
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse further calls."""
+        self._is_closed = True
+
+    def pin(self, branch: BranchName) -> Basis:
+        """The present of a branch, for a read."""
+        self.require_open()
+        return self.authority.pin(branch)
+
+    def at(self, branch: str | None, commit: str | None) -> Basis:
+        """The state that a read asks for: a branch, `main` if it names nothing, or a commit."""
+        if commit is None:
+            return self.pin(parse_branch_name(branch or MAIN))
+        if branch is not None:
+            raise InvalidValueError(
+                subject="branch and commit",
+                expected="one of them",
+                value=(branch, commit),
+                problem="a read is at a branch or at a commit, not at both",
+            )
+        self.require_open()
+        require_text(commit, subject="commit")
+        found = self.authority.find_commit(commit)
+        if found is None:
+            raise NotFoundError(kind="commit", name=commit, advice="`commits` lists them")
+        state = self.authority.state_at(BranchName(found.branch), found.manifest_version)
+        if state.head.id != commit:
+            raise NotFoundError(kind="commit", name=commit, advice="its branch was made anew")
+        return Basis(state, self.pin(MAIN).contract)
+
+    def rows_of(self, basis: Basis) -> SnapshotRows:
+        """The rows of a state, as a write looks them up."""
+        return SnapshotRows(
+            basis.snapshot, tables=self.stores.tables, known_ids=self.writes.known_ids
+        )
+
+    def author(
+        self, actor: str | None, kind: WriterKind, *, expected_head: str | None
+    ) -> Authorship:
+        """Who a write is by: whoever the call names, else whoever the graph was opened for."""
+        name = actor or self._actor
+        if name is not None:
+            require_text(name, subject="actor")
+        return Authorship(actor=name, kind=kind, expected_head=expected_head)
+
+    def require_open(self) -> None:
+        """Raise if the graph was closed."""
+        if self._is_closed:
+            raise ForbiddenError(actor=None, action="use this graph", reason="it was closed")
+
+    def require_writable(self, action: str) -> None:
+        """Raise unless the graph is open for writing."""
+        self.require_open()
+        if self._is_read_only:
+            raise ForbiddenError(
+                actor=self._actor, action=action, reason="the graph was opened with read_only=True"
+            )
+
+
+def _make_write_path(
+    settings: Settings, stores: Stores, authority: Authority, known_ids: KnownIds
+) -> WritePath:
+    open_locks = partial(
+        open_write_locks,
+        settings.location,
+        objects=stores.objects,
+        locking=settings.locking,
+        fence=Fence(authority, stores.tables),
+    )
+    locks = open_locks(timeout_s=WRITE_LOCK_TIMEOUT_S)
+    recoverer = Recoverer(
+        authority=authority,
+        stores=stores,
+        locks=locks,
+        free_locks=open_locks(timeout_s=0.0),
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+    )
+    return WritePath(
+        authority=authority,
+        stores=stores,
+        recoverer=recoverer,
+        locks=locks,
+        known_ids=known_ids,
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+    )

@@ -1,0 +1,32 @@
+"""One entity by its type and id, as a snapshot has it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.engine.ops.reading.type_names import find_type
+from omnigraph.engine.read.json_rows import entity_as_json
+from omnigraph.engine.state.snapshot import Snapshot, table_key_of
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import NotFoundError
+from omnigraph.storage.lance_literals import render_in
+from omnigraph.storage.ports import TableStore
+
+
+def find_entity(
+    type_name: str, id: str, *, snapshot: Snapshot, catalog: Catalog, tables: TableStore
+) -> dict[str, object] | None:
+    """The entity's id, ends and properties, or None; a type added later has no entities yet."""
+    declared = find_type(type_name, catalog)
+    if declared is None:
+        names = {*catalog.nodes, *catalog.edges}
+        advice = advise_name(type_name, names) or ""
+        raise NotFoundError(kind="type", name=type_name, advice=advice)
+    entry = snapshot.entries.get(table_key_of(declared))
+    if entry is None:
+        return None
+    predicate = render_in("id", pa.array([id], pa.string()))
+    columns = tables.schema(entry.at).names
+    found = tables.scan(entry.at, columns=columns, predicate=predicate)
+    return entity_as_json(declared, found) if found.num_rows else None

@@ -1,0 +1,149 @@
+"""Indexes: which ones a type should have, which it has, and building those that are missing.
+
+An index is layout: it changes no answer, only what a look-up costs. Building is a write like any
+other, one version a type and one commit; what exists is left alone, also where rows came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
+from omnigraph.engine.results import IndexReport
+from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, Index, Key, NodeType
+from omnigraph.model.names import MAIN
+from omnigraph.model.types import PropertyType, Scalar
+from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableStore
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedIndexes:
+    """The indexes to build, and those that cannot be built yet, by table key."""
+
+    write: PreparedWrite
+    pending: Mapping[str, tuple[IndexSpec, ...]]
+
+
+def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore) -> PreparedIndexes:
+    """What building the missing indexes of a branch's own tables would change."""
+    changes: dict[str, TableChange] = {}
+    pending: dict[str, tuple[IndexSpec, ...]] = {}
+    for declared, entry in _own_tables(snapshot, catalog):
+        missing = _find_missing(declared, entry, tables)
+        empty = tuple(each for each in missing if _is_without_vectors(each, entry, tables))
+        buildable = tuple(each for each in missing if each not in empty)
+        if empty:
+            pending[entry.table_key] = empty
+        if buildable:
+            changes[entry.table_key] = TableChange(
+                type=declared,
+                put=table_schema(declared).empty_table(),
+                removed=pa.array([], pa.string()),
+                is_overwrite=False,
+                indexes=buildable,
+            )
+    write = PreparedWrite(
+        changes=changes,
+        placement=dict.fromkeys(changes, Placement.INDEX),
+        read_set=frozenset(),
+        is_strict=False,
+    )
+    return PreparedIndexes(write, pending)
+
+
+def report_indexes(
+    prepared: PreparedIndexes, snapshot: Snapshot, *, catalog: Catalog, tables: TableStore
+) -> tuple[IndexReport, ...]:
+    """The state of every wanted index of a snapshot, type by type, after building."""
+    reports = []
+    for declared in _types(catalog):
+        entry = snapshot.get(table_key_of(declared))
+        rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        change = prepared.write.changes.get(entry.table_key)
+        reports += [
+            IndexReport(
+                type=declared.name,
+                column=spec.column,
+                kind=spec.kind,
+                is_built=change is not None and spec in change.indexes,
+                rows=entry.row_count,
+                rows_covered=rows_by_spec.get(spec, 0),
+                pending_reason=_explain_absence(spec, rows_by_spec, entry, snapshot),
+            )
+            for spec in choose_indexes(declared)
+        ]
+    return tuple(reports)
+
+
+def choose_indexes(declared: NodeType | EdgeType) -> tuple[IndexSpec, ...]:
+    """The indexes that a type should have."""
+    if isinstance(declared, EdgeType):
+        return tuple(IndexSpec(column, IndexKind.BTREE) for column in ("id", "src", "dst"))
+    named = dict.fromkeys(
+        constraint.columns[0]
+        for constraint in declared.constraints
+        if isinstance(constraint, Key | Index) and len(constraint.columns) == 1
+    )
+    wanted = [IndexSpec("id", IndexKind.BTREE)]
+    for column in named:
+        kind = _kind_for(declared.properties[column].type)
+        if kind is not None:
+            wanted.append(IndexSpec(column, kind))
+    return tuple(wanted)
+
+
+def _kind_for(type: PropertyType) -> IndexKind | None:
+    if type.is_vector:
+        return IndexKind.VECTOR
+    if type.is_list or type.is_blob:
+        return None
+    if type.element is Scalar.STRING and type.enum_values is None:
+        return IndexKind.INVERTED
+    return IndexKind.BTREE
+
+
+def _types(catalog: Catalog) -> list[NodeType | EdgeType]:
+    return [*catalog.nodes.values(), *catalog.edges.values()]
+
+
+def _own_tables(
+    snapshot: Snapshot, catalog: Catalog
+) -> Iterator[tuple[NodeType | EdgeType, Entry]]:
+    """The types whose rows are on a line of the branch's own, and that have rows."""
+    branch = None if snapshot.branch == MAIN else snapshot.branch
+    for declared in _types(catalog):
+        entry = snapshot.get(table_key_of(declared))
+        if entry.branch == branch and entry.row_count:
+            yield declared, entry
+
+
+def _find_missing(
+    declared: NodeType | EdgeType, entry: Entry, tables: TableStore
+) -> list[IndexSpec]:
+    existing = {state.spec for state in tables.indexes(entry.at)}
+    stored = frozenset(tables.schema(entry.at).names)
+    wanted = choose_indexes(declared)
+    return [each for each in wanted if each not in existing and each.column in stored]
+
+
+def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableStore) -> bool:
+    if spec.kind is not IndexKind.VECTOR:
+        return False
+    return not tables.count(entry.at, predicate=f"{spec.column} IS NOT NULL")
+
+
+def _explain_absence(
+    spec: IndexSpec, rows_by_spec: Mapping[IndexSpec, int], entry: Entry, snapshot: Snapshot
+) -> str | None:
+    if spec in rows_by_spec:
+        return None
+    if not entry.row_count:
+        return "the type has no rows"
+    if entry.branch != (None if snapshot.branch == MAIN else snapshot.branch):
+        return "the branch has not written the type; its rows are those of another branch"
+    return "no row has a value yet"

@@ -1,0 +1,294 @@
+"""Expansion: from the entities of one variable to their neighbours.
+
+Finds the edges (by look-ups or in memory, as costs say), then takes the cheapest way that still
+answers what is asked later: rows of neighbours where both ends are needed; weights that flow along
+the edges where only the far end is; degrees where only the number of matches is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.compiler.ir import ANONYMOUS, Direction, Expand
+from omnigraph.engine.read.access import Access, TraversalMode, choose_access
+from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.matching import Matcher
+from omnigraph.engine.read.memory import Sources
+from omnigraph.engine.read.plan import ExpandStep
+from omnigraph.engine.read.reach import find_reach
+from omnigraph.engine.read.relation import Relation, require_exact
+from omnigraph.engine.read.spaces import (
+    UNBOUND,
+    Codes,
+    FetchedSpace,
+    Marks,
+    Space,
+    find_all,
+    join_fetched,
+    move,
+    one_chunk,
+)
+from omnigraph.engine.read.topology import Adjacency, make_adjacency, make_topology
+from omnigraph.model.limits import PROBED_VALUES_MAX
+from omnigraph.storage.lance_literals import render_in
+
+
+@dataclass(frozen=True, slots=True)
+class _Neighbours:
+    """Adjacency into the target's space: `rows` are rows of it, one for each row of the relation;
+    `edges` is the space of the edges."""
+
+    adjacency: Adjacency
+    rows: Codes
+    target: Space
+    edges: Space
+
+
+@dataclass(frozen=True, slots=True)
+class Expander:
+    """Runs the expansions of one read; `properties` are those it looks at, by variable."""
+
+    sources: Sources
+    matcher: Matcher
+    budget: Budget
+    mode: TraversalMode
+    properties: Mapping[str, set[str]]
+
+    def expand(self, step: ExpandStep, relation: Relation, spaces: dict[str, Space]) -> Relation:
+        """The rows after an expansion; the spaces of new variables are added to `spaces`."""
+        expand = self.cap_hops(step.expand)
+        is_bound = relation.codes[expand.source] != UNBOUND
+        if not is_bound.all():
+            relation = relation.take(is_bound)
+        if expand.hops_min > expand.hops_max or not relation.count:
+            return self._find_nothing(expand, relation, spaces)
+        near = self._find_neighbours(expand, relation, spaces[expand.source])
+        spaces[expand.target] = near.target
+        if expand.edge_binding is not None:
+            spaces[expand.edge_binding] = near.edges
+        if expand.hops_max > 1:
+            near = self._reach(expand, near)
+        return self._follow(step, near, relation, spaces)
+
+    def _find_nothing(
+        self, expand: Expand, relation: Relation, spaces: dict[str, Space]
+    ) -> Relation:
+        nothing = relation.take(np.zeros(0, np.int64))
+        spaces[expand.target] = self.sources.nodes(expand.target_type)
+        nothing = nothing.bind(expand.target, np.zeros(0, np.int64))
+        if expand.edge_binding is not None:
+            spaces[expand.edge_binding] = self.sources.edges(expand.edge_type)
+            nothing = nothing.bind(expand.edge_binding, np.zeros(0, np.int64))
+        return nothing
+
+    def cap_hops(self, expand: Expand) -> Expand:
+        """Edges between two types cannot be chained: beyond the first hop they lead nowhere."""
+        declared = self.sources.catalog.edges[expand.edge_type]
+        return expand if declared.source == declared.target else replace(expand, hops_max=1)
+
+    def choose(self, expand: Expand, *, frontier: int) -> Access:
+        """How an expansion from so many entities finds its edges."""
+        declared = self.sources.catalog.edges[expand.edge_type]
+        near_type = declared.target if expand.direction is Direction.IN else declared.source
+        entry = self.sources.edge_entry(expand.edge_type)
+        topologies = self.sources.memory.topologies
+        return choose_access(
+            forced=self.mode,
+            frontier=frontier,
+            hops=expand.hops_max,
+            edge_count=entry.row_count,
+            source_count=self.sources.node_entry(near_type).row_count,
+            is_warm=topologies.is_warm(entry.at),
+            probes=topologies.probes(entry.at),
+        )
+
+    # The ways to take
+
+    def _follow(
+        self,
+        step: ExpandStep,
+        near: _Neighbours,
+        relation: Relation,
+        spaces: dict[str, Space],
+    ) -> Relation:
+        self.budget.require_time()
+        target, live = step.expand.target, step.live
+        marks = self._target_marks(step.expand, near.target)
+        needs_target = target != ANONYMOUS and target in live
+        needs_edges = bool(step.edge_filters) or step.expand.edge_binding in live
+        if needs_edges or (needs_target and (relation.variables & live or _is_small(near))):
+            return self._list(step, near, marks, relation, spaces)
+        if needs_target:
+            return _push(target, near, marks, relation)
+        degrees = near.adjacency.degrees
+        if marks is not None:
+            degrees = near.adjacency.degrees_among(marks)
+        return relation.weigh(degrees[near.rows])
+
+    def _list(
+        self,
+        step: ExpandStep,
+        near: _Neighbours,
+        marks: Marks | None,
+        relation: Relation,
+        spaces: dict[str, Space],
+    ) -> Relation:
+        """One row for each neighbour of each row."""
+        adjacency, edge = near.adjacency, step.expand.edge_binding
+        count = int(adjacency.degrees[near.rows].sum())
+        self.budget.require_rows(count, width=len(relation.codes) + 3)
+        owners, places = adjacency.gather(near.rows)
+        ends = adjacency.ends[places]
+        if marks is not None:
+            is_kept = marks[ends]
+            owners, places, ends = owners[is_kept], places[is_kept], ends[is_kept]
+        listed = relation.take(owners)
+        if step.expand.target != ANONYMOUS:
+            listed = listed.bind(step.expand.target, ends)
+        if edge is not None and edge != ANONYMOUS:
+            assert adjacency.edges is not None, "edges are kept for whoever binds them"
+            listed = listed.bind(edge, adjacency.edges[places])
+        for condition in step.edge_filters:
+            listed = listed.take(self.matcher.marks(condition, listed, spaces))
+        return listed
+
+    def _reach(self, expand: Expand, near: _Neighbours) -> _Neighbours:
+        """The same with everything within the hops for neighbours."""
+        starts, rows = np.unique(near.rows, return_inverse=True)
+        adjacency = find_reach(
+            near.adjacency,
+            starts=starts,
+            hops_min=expand.hops_min,
+            hops_max=expand.hops_max,
+            budget=self.budget,
+        )
+        return replace(near, adjacency=adjacency, rows=rows.astype(np.int64))
+
+    def _target_marks(self, expand: Expand, target: Space) -> Marks | None:
+        if not expand.filters:
+            return None
+        every = target.every()
+        entities = Relation(len(every), {expand.target: every}, None)
+        marks = np.ones(len(every), np.bool_)
+        for condition in expand.filters:
+            marks &= self.matcher.marks(condition, entities, {expand.target: target})
+        return marks
+
+    # Finding edges
+
+    def _find_neighbours(self, expand: Expand, relation: Relation, source: Space) -> _Neighbours:
+        codes = relation.codes[expand.source]
+        access = self.choose(expand, frontier=_count_distinct(codes))
+        if access.mode is TraversalMode.INDEXED:
+            return self._probe(expand, codes, source)
+        target = self.sources.nodes(expand.target_type)
+        if expand.hops_max > 1:
+            # What is reached is started from again, so both ends are one space.
+            codes, source = move(codes, source=source, target=target), target
+        adjacency = self.sources.memory.topologies.adjacency(
+            self.sources.edge_entry(expand.edge_type).at,
+            direction=expand.direction,
+            source=source,
+            target=target,
+            keeps_edges=expand.edge_binding is not None,
+            tables=self.sources.tables,
+        )
+        return _Neighbours(adjacency, codes, target, self.sources.edges(expand.edge_type))
+
+    def _probe(self, expand: Expand, codes: Codes, source: Space) -> _Neighbours:
+        """Look edges up hop by hop, then the nodes that they lead to."""
+        self.sources.memory.topologies.note_probe(self.sources.edge_entry(expand.edge_type).at)
+        frontier = seen = source.ids(np.unique(codes))
+        found: list[pa.Table] = []
+        for _ in range(expand.hops_max):
+            edges = self._probe_edges(expand, frontier)
+            found.append(edges)
+            ends = [one_chunk(edges[end]) for end in _FAR_ENDS[expand.direction]]
+            reached = pa.concat_arrays(ends).unique()
+            frontier = reached.filter(pc.invert(pc.is_in(reached, value_set=seen)))
+            seen = pa.concat_arrays([seen, frontier])
+            if not len(frontier):
+                break
+        # An edge between two entities of the frontier was found from either.
+        edges = _first_of_each(pa.concat_tables(found))
+        target = self._probe_nodes(expand, seen)
+        if expand.hops_max > 1:
+            codes, source = move(codes, source=source, target=target), target
+        adjacency = make_adjacency(
+            make_topology(edges["src"], edges["dst"]),
+            direction=expand.direction,
+            source=source,
+            target=target,
+            keeps_edges=expand.edge_binding is not None,
+        )
+        found_edges = FetchedSpace(edges, whole=self.sources.edges(expand.edge_type))
+        return _Neighbours(adjacency, codes, target, found_edges)
+
+    def _probe_edges(self, expand: Expand, frontier: pa.Array) -> pa.Table:
+        wanted = self.properties.get(expand.edge_binding or ANONYMOUS, set()) | {"src", "dst"}
+        parts = []
+        for some in _slices(frontier):
+            self.budget.require_time()
+            predicate = " OR ".join(render_in(end, some) for end in _NEAR_ENDS[expand.direction])
+            edges = self.sources.edges(expand.edge_type)
+            parts.append(edges.fetch(columns=wanted, predicate=predicate))
+        return join_fetched(parts).rows
+
+    def _probe_nodes(self, expand: Expand, ids: pa.Array) -> FetchedSpace:
+        wanted = self.properties.get(expand.target, set())
+        parts = []
+        for some in _slices(ids):
+            self.budget.require_time()
+            nodes = self.sources.nodes(expand.target_type)
+            parts.append(nodes.fetch(columns=wanted, predicate=render_in("id", some)))
+        return join_fetched(parts)
+
+
+_NEAR_ENDS = {
+    Direction.OUT: ("src",),
+    Direction.IN: ("dst",),
+    Direction.BOTH: ("src", "dst"),
+}
+_FAR_ENDS = {Direction.OUT: ("dst",), Direction.IN: ("src",), Direction.BOTH: ("src", "dst")}
+
+
+def _is_small(near: _Neighbours) -> bool:
+    """Whether the rows that an expansion makes are few beside all edges and all targets."""
+    adjacency = near.adjacency
+    return int(adjacency.degrees[near.rows].sum()) * _PUSHED < len(adjacency.ends)
+
+
+_PUSHED = 4
+"""How many times dearer a listed neighbour is than one that a weight is pushed to."""
+
+
+def _push(target: str, near: _Neighbours, marks: Marks | None, relation: Relation) -> Relation:
+    """Only the far end is asked for: each entity of it, and how many rows lead there."""
+    adjacency = near.adjacency
+    sent = np.bincount(near.rows, weights=relation.weights, minlength=len(adjacency.degrees))
+    arrived = adjacency.push(sent.astype(np.float64))
+    require_exact(arrived)
+    if marks is not None:
+        arrived = np.where(marks, arrived, 0)
+    left = np.flatnonzero(arrived)
+    return Relation(len(left), {target: left}, arrived[left].astype(np.int64))
+
+
+def _count_distinct(codes: Codes) -> int:
+    # Far beyond what is looked up, the exact number does not matter.
+    return len(codes) if len(codes) > 4 * PROBED_VALUES_MAX else len(np.unique(codes))
+
+
+def _slices(ids: pa.Array) -> list[pa.Array]:
+    starts = range(0, max(len(ids), 1), PROBED_VALUES_MAX)
+    return [ids.slice(start, PROBED_VALUES_MAX) for start in starts]
+
+
+def _first_of_each(edges: pa.Table) -> pa.Table:
+    ids = one_chunk(edges["id"])
+    return edges.take(pa.array(find_all(ids.unique(), ids)))

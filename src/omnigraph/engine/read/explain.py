@@ -1,0 +1,171 @@
+"""Explanations: a plan as text: how each step would go about it now, why, and about how many rows.
+
+Runs nothing and reads no rows; what a step takes for granted is what the snapshot's counts and the
+memory of the graph say at this moment. Estimates are rough on purpose: they explain a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from omnigraph.compiler.ir import (
+    AllOf,
+    AnyOf,
+    Comparator,
+    Comparison,
+    Condition,
+    NodeScan,
+    NullTest,
+    PropertyValue,
+    SameEntity,
+    TextMatch,
+)
+from omnigraph.compiler.ir_text import (
+    render_condition,
+    render_output,
+    render_signature,
+    render_walk,
+)
+from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.expand import Expander
+from omnigraph.engine.read.matching import can_push_down
+from omnigraph.engine.read.memory import Sources
+from omnigraph.engine.read.mentions import mentions_of
+from omnigraph.engine.read.plan import (
+    AntiStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    Plan,
+    ScanStep,
+    Step,
+)
+
+_STEP = "  "
+_SHARES = {Comparator.EQ: 0.05, Comparator.IN: 0.1, Comparator.NE: 0.9}
+"""The part of rows that a comparison keeps, for lack of anything better to know."""
+_SHARE = 0.33
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Explains plans over one snapshot."""
+
+    sources: Sources
+    expander: Expander
+
+    def explain(self, plan: Plan) -> str:
+        """The plan as indented lines."""
+        lines = [render_signature(plan.ir)]
+        lines += _indent(self._lines(plan.steps, [1.0]))
+        lines += _indent(render_output(plan.ir))
+        return "\n".join(lines)
+
+    def _lines(self, steps: Sequence[Step], rows: list[float]) -> Iterator[str]:
+        """The lines of steps; `rows` holds how many rows there are so far, as its only number."""
+        for step in steps:
+            match step:
+                case ScanStep(scan):
+                    yield from self._scan_lines(scan, rows)
+                case ExpandStep():
+                    yield from self._expand_lines(step, rows)
+                case FilterStep(condition):
+                    rows[0] *= _share_of(condition)
+                    yield f"filter {render_condition(condition)}  (about {_count(rows[0])} rows)"
+                case AntiStep(outer, inner):
+                    yield f"keep rows without a match, joined on {_names(outer)}"
+                    yield from _indent(self._lines(inner, [rows[0]]))
+                    rows[0] *= 0.5
+                case OptionalStep(outer, inner):
+                    yield f"join matches if there are any, on {_names(outer)}"
+                    inside = [rows[0]]
+                    yield from _indent(self._lines(inner, inside))
+                    rows[0] = max(rows[0], inside[0])
+            yield from _indent(_weight_lines(step))
+
+    def _scan_lines(self, scan: NodeScan, rows: list[float]) -> Iterator[str]:
+        size = self.sources.node_entry(scan.type_name).row_count
+        found = size * _share_of_all(scan.filters)
+        rows[0] *= found
+        yield f"scan ${scan.variable}: {scan.type_name}  (about {_count(found)} of {size:,} nodes)"
+        pushed = [each for each in scan.filters if can_push_down(each)]
+        yield from _indent(f"where {render_condition(each)}" for each in scan.filters)
+        if not scan.filters:
+            yield f"{_STEP}every node; properties are read when needed"
+        elif not pushed:
+            yield f"{_STEP}conditions that need the words of a text, asked of all nodes in memory"
+        elif self._is_warm(scan, pushed):
+            yield f"{_STEP}in memory: the columns were read before or are few"
+        else:
+            yield f"{_STEP}by Lance: the filter is pushed down, indexes are used"
+
+    def _is_warm(self, scan: NodeScan, pushed: Sequence[Condition]) -> bool:
+        table = self.sources.nodes(scan.type_name)
+        return table.is_warm(
+            mention.property for condition in pushed for mention in _properties(condition)
+        )
+
+    def _expand_lines(self, step: ExpandStep, rows: list[float]) -> Iterator[str]:
+        expand = self.expander.cap_hops(step.expand)
+        declared = self.sources.catalog.edges[expand.edge_type]
+        edges = self.sources.edge_entry(expand.edge_type).row_count
+        nodes = self.sources.node_entry(declared.source).row_count
+        access = self.expander.choose(expand, frontier=int(min(rows[0], nodes)))
+        degree = edges / max(nodes, 1)
+        reach = sum(degree**hop for hop in range(expand.hops_min, expand.hops_max + 1))
+        rows[0] *= reach * _share_of_all((*expand.filters, *step.edge_filters))
+        yield f"expand {render_walk(expand)}  (about {_count(rows[0])} rows)"
+        yield from _indent(
+            f"where {render_condition(each)}" for each in (*expand.filters, *step.edge_filters)
+        )
+        path = {
+            TraversalMode.CSR: "all edges of the type in memory",
+            TraversalMode.INDEXED: "edges looked up by the ids of the nodes",
+        }[access.mode]
+        yield f"{_STEP}{path}: {access.reason}"
+
+
+def _weight_lines(step: Step) -> Iterator[str]:
+    if not isinstance(step, ExpandStep) or step.edge_filters:
+        return
+    if not {step.expand.target, step.expand.edge_binding} & step.live:
+        yield f"${step.expand.target} is not needed later: matches are counted, not listed"
+
+
+def _share_of_all(conditions: Iterable[Condition]) -> float:
+    share = 1.0
+    for condition in conditions:
+        share *= _share_of(condition)
+    return share
+
+
+def _share_of(condition: Condition) -> float:
+    match condition:
+        case Comparison(comparator=comparator):
+            return _SHARES.get(comparator, _SHARE)
+        case AllOf(conditions):
+            return _share_of_all(conditions)
+        case AnyOf(conditions):
+            return min(1.0, sum(map(_share_of, conditions)))
+        case NullTest() | TextMatch():
+            return 0.1
+        case SameEntity():
+            return 0.01
+
+
+def _properties(condition: Condition) -> Iterator[PropertyValue]:
+    return (each for each in mentions_of(condition) if isinstance(each, PropertyValue))
+
+
+def _names(variables: Iterable[str]) -> str:
+    return ", ".join(f"${name}" for name in variables)
+
+
+def _count(rows: float) -> str:
+    # Only what cannot be there at all is none.
+    return f"{max(round(rows), 1) if rows else 0:,}"
+
+
+def _indent(lines: Iterable[str]) -> Iterator[str]:
+    return (f"{_STEP}{line}" for line in lines)

@@ -1,0 +1,291 @@
+"""The output of a read: matched rows become columns, in groups or ranked, in one order.
+
+Rows are sorted as codes and numbers; values are read only for the rows that are returned, unless
+grouping or sorting asks for them. Every result has one order, whoever computes it: sort keys first,
+then ids of the bound variables or, where rows were grouped or made distinct, their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.compiler.ir import (
+    Aggregate,
+    AggregateFunction,
+    Bm25,
+    Column,
+    ColumnReference,
+    Constant,
+    EntityId,
+    Nearest,
+    Now,
+    ParameterValue,
+    PropertyValue,
+    ReadIR,
+    Rrf,
+    SortKey,
+)
+from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.grouping import Groups, aggregate, group_rows
+from omnigraph.engine.read.matching import Matcher
+from omnigraph.engine.read.mentions import counts_rows, ranked_variable
+from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed_zeros
+from omnigraph.engine.read.plan import Plan
+from omnigraph.engine.read.ranking import Ranked, Ranker
+from omnigraph.engine.read.relation import Relation
+from omnigraph.engine.read.spaces import UNBOUND, Codes, Space
+from omnigraph.model.errors import InvalidValueError
+from omnigraph.storage.arrow_schema import arrow_type
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Makes the result of one read of its matched rows."""
+
+    plan: Plan
+    matcher: Matcher
+    ranker: Ranker
+    budget: Budget
+
+    def table(self, relation: Relation, spaces: Mapping[str, Space]) -> pa.Table:
+        """The result, column by column; names may repeat."""
+        ir = self.plan.ir
+        window = self._window()
+        rows = _Rows(self, relation, spaces, None)
+        if ir.is_aggregate:
+            columns = rows.grouped(window)
+        elif ir.is_distinct:
+            columns = rows.distinct(window)
+        elif ir.ranking is not None:
+            columns = self._ranked(relation, spaces, window)
+        else:
+            columns = rows.plain((), window)
+        typed = [
+            _as_declared(each, column) for each, column in zip(columns, ir.columns, strict=True)
+        ]
+        return pa.Table.from_arrays(typed, names=[column.name for column in ir.columns])
+
+    def _ranked(
+        self, relation: Relation, spaces: Mapping[str, Space], window: _Window
+    ) -> list[pa.Array]:
+        ranking = self.plan.ir.ranking
+        assert ranking is not None
+        variable = ranked_variable(ranking)
+        codes, space = relation.codes[variable], spaces[variable]
+        entities = np.unique(codes[codes != UNBOUND])
+        ranked = self.ranker.rank(ranking, entities, space, wanted=window.stop)
+        rank = np.full(space.size + 1, UNBOUND, np.int64)
+        rank[ranked.codes] = np.arange(len(ranked.codes))
+        places = rank[codes]
+        is_ranked = places != UNBOUND
+        rows = _Rows(self, relation.take(is_ranked), spaces, ranked)
+        return rows.plain((places[is_ranked],), window)
+
+    def _window(self) -> _Window:
+        ir = self.plan.ir
+        start = _count(self.matcher, ir.offset, "offset")
+        length = _count(self.matcher, ir.limit, "limit")
+        return _Window(start or 0, None if length is None else (start or 0) + length)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Which of the ordered rows are returned."""
+
+    start: int
+    stop: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Matched rows on their way out; `ranked` are the entities that order them, if any do."""
+
+    output: Output
+    relation: Relation
+    spaces: Mapping[str, Space]
+    ranked: Ranked | None
+
+    @property
+    def ir(self) -> ReadIR:
+        return self.output.plan.ir
+
+    # Every row for itself
+
+    def plain(self, first_keys: Sequence[Codes], window: _Window) -> list[pa.Array]:
+        """The columns of the rows in the window."""
+        keys = [*first_keys, *(self._sort_key(key) for key in self.ir.order)]
+        rows = self
+        if keys and window.stop is not None:
+            # Who cannot get into the window needs no tie-breaker.
+            places = _contenders(keys[0], window.stop)
+            rows, keys = self.take(places), [key[places] for key in keys]
+        ties = [rows.id_keys(name) for name in self.output.plan.ordering_variables]
+        order = rows.order(keys + ties, window)
+        self.output.budget.require_rows(len(order), width=len(self.ir.columns))
+        returned = rows.take(order)
+        return [returned.column(column) for column in self.ir.columns]
+
+    def order(self, keys: Sequence[Codes], window: _Window) -> Codes:
+        weights = self.relation.weights
+        if weights is None:
+            return sort_rows(keys, count=self.relation.count, start=window.start, stop=window.stop)
+        ordered = sort_rows(keys, count=self.relation.count, start=0, stop=window.stop)
+        counts = weights[ordered]
+        if window.stop is not None:
+            # One row may stand for more than are returned at all.
+            counts = np.minimum(counts, window.stop)
+        self.output.budget.require_rows(int(counts.sum()), width=1)
+        return np.repeat(ordered, counts)[window.start : window.stop]
+
+    def id_keys(self, variable: str) -> Codes:
+        return self.spaces[variable].id_keys(self.relation.codes[variable])
+
+    def _sort_key(self, key: SortKey) -> Codes:
+        expression = key.expression
+        if isinstance(expression, ColumnReference):
+            values = self.column(self.ir.columns[expression.position])
+        else:
+            values = self._values(expression)
+        return order_keys(values, is_descending=key.is_descending)
+
+    # Rows in groups
+
+    def grouped(self, window: _Window) -> list[pa.Array]:
+        """One row for each group: its keys and its aggregates."""
+        is_key = [not isinstance(column.expression, Aggregate) for column in self.ir.columns]
+        groups = self._groups(
+            column for column, k in zip(self.ir.columns, is_key, strict=True) if k
+        )
+        if any(is_key) and not self.relation.count:
+            groups = Groups(groups.codes, 0, groups.first)
+        first = self.take(groups.first)
+        columns = [
+            self._aggregate(column.expression, groups)
+            if isinstance(column.expression, Aggregate)
+            else _shown(first.column(column))
+            for column in self.ir.columns
+        ]
+        ties = [column for column, k in zip(columns, is_key, strict=True) if k]
+        return self._arrange(columns, ties, groups.count, window)
+
+    def distinct(self, window: _Window) -> list[pa.Array]:
+        """Each row once."""
+        groups = self._groups(self.ir.columns)
+        first = self.take(groups.first)
+        columns = [_shown(first.column(column)) for column in self.ir.columns]
+        return self._arrange(columns, columns, len(groups.first), window)
+
+    def _arrange(
+        self,
+        columns: Sequence[pa.Array],
+        ties: Sequence[pa.Array],
+        count: int,
+        window: _Window,
+    ) -> list[pa.Array]:
+        keys = [
+            order_keys(columns[_position(key)], is_descending=key.is_descending)
+            for key in self.ir.order
+        ]
+        keys += [order_keys(each, is_descending=False) for each in ties]
+        order = pa.array(sort_rows(keys, count=count, start=window.start, stop=window.stop))
+        return [column.take(order) for column in columns]
+
+    def _groups(self, columns: Iterable[Column]) -> Groups:
+        keys = [self._group_key(column) for column in columns]
+        return group_rows(keys, count=self.relation.count)
+
+    def _group_key(self, column: Column) -> pa.Array | Codes:
+        """A column's values, or numbers that are equal where they are."""
+        match column.expression:
+            case EntityId(variable):
+                return self.relation.codes[variable]
+            case PropertyValue(variable) as operand:
+                space = self.spaces[variable]
+                if space.size + 1 >= self.relation.count:
+                    return self._values(operand)
+                every = np.append(space.every(), UNBOUND)
+                entities = Relation(len(every), {variable: every}, None)
+                values = self.output.matcher.values(operand, entities, self.spaces)
+                return group_rows([values], count=len(every)).codes[self.relation.codes[variable]]
+            case _:
+                return self.column(column)
+
+    def _aggregate(self, expression: Aggregate, groups: Groups) -> pa.Array:
+        return aggregate(
+            expression.function,
+            None if counts_rows(expression) else self._argument(expression),
+            groups=groups,
+            weights=self.relation.weights,
+            is_distinct=expression.is_distinct,
+        )
+
+    def _argument(self, expression: Aggregate) -> pa.Array | Codes:
+        argument = expression.argument
+        assert argument is not None, "only rows can be counted without an argument"
+        if isinstance(argument, EntityId) and expression.function is AggregateFunction.COUNT:
+            return self.relation.codes[argument.variable]
+        return self._values(argument)
+
+    # Values
+
+    def take(self, places: Codes) -> _Rows:
+        return _Rows(self.output, self.relation.take(places), self.spaces, self.ranked)
+
+    def _values(self, operand: PropertyValue | EntityId) -> pa.Array:
+        return self.output.matcher.values(operand, self.relation, self.spaces)
+
+    def column(self, column: Column) -> pa.Array:
+        match column.expression:
+            case PropertyValue() | EntityId() | ParameterValue() | Constant() | Now() as operand:
+                return self.output.matcher.values(operand, self.relation, self.spaces)
+            case Nearest() | Bm25() as ranking:
+                return self.output.ranker.scores(ranking, self.relation, self.spaces)
+            case Rrf() as ranking:
+                return self._fused_scores(ranking)
+            case Aggregate():
+                raise AssertionError("aggregates are computed for groups")
+
+    def _fused_scores(self, ranking: Rrf) -> pa.Array:
+        assert self.ranked is not None, "fused scores are returned only where they order the rows"
+        variable = ranked_variable(ranking)
+        scores = np.zeros(self.spaces[variable].size, np.float64)
+        scores[self.ranked.codes] = self.ranked.scores
+        return pa.array(scores[self.relation.codes[variable]])
+
+
+def _contenders(key: Codes, stop: int) -> Codes:
+    """The rows whose first key is small enough for the first `stop` rows, equal ones included."""
+    if stop >= len(key) or stop == 0:
+        return np.arange(min(len(key), len(key) if stop else 0))
+    return np.flatnonzero(key <= np.partition(key, stop - 1)[stop - 1])
+
+
+def _position(key: SortKey) -> int:
+    assert isinstance(key.expression, ColumnReference), "condensed rows have only their columns"
+    return key.expression.position
+
+
+def _shown(values: pa.Array) -> pa.Array:
+    """Values as a group shows them: of two equal zeros the one without a sign."""
+    return without_signed_zeros(values)
+
+
+def _as_declared(values: pa.Array, column: Column) -> pa.Array:
+    declared = arrow_type(column.type)
+    return values if values.type == declared else values.cast(declared)
+
+
+def _count(matcher: Matcher, given: ParameterValue | Constant | None, word: str) -> int | None:
+    value = None if given is None else matcher.inputs.value_of(given)
+    if value is None:
+        return None
+    assert isinstance(value, int)
+    if value < 0:
+        raise InvalidValueError(
+            subject=word, expected="a number from 0", value=value, problem=f"{value} is negative"
+        )
+    return value

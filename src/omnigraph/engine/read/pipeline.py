@@ -1,0 +1,310 @@
+"""The pipeline: the steps of a plan, run over the relations of a pattern.
+
+Starts from one empty row. Parts of the pattern that nothing connects are kept apart; a condition
+that looks at two of them joins them, by hashing where it demands equality. Negations and optional
+blocks run once for all distinct combinations of what they look at, and are joined back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.compiler.ir import (
+    Comparator,
+    Comparison,
+    Condition,
+    NodeScan,
+    PropertyValue,
+    SameEntity,
+)
+from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.conditions import ALWAYS, NEVER
+from omnigraph.engine.read.expand import Expander
+from omnigraph.engine.read.masks import mask
+from omnigraph.engine.read.matching import Matcher, can_push_down
+from omnigraph.engine.read.memory import Sources
+from omnigraph.engine.read.mentions import mentions_of, variables_of
+from omnigraph.engine.read.plan import (
+    AntiStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    ScanStep,
+    Step,
+)
+from omnigraph.engine.read.predicates import render_predicate
+from omnigraph.engine.read.relation import (
+    UNIT,
+    Relation,
+    count_joined,
+    cross,
+    join,
+    pack,
+)
+from omnigraph.engine.read.spaces import (
+    UNBOUND,
+    Codes,
+    Space,
+    TableSpace,
+    move,
+    to_codes,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The rows of a pattern: parts that nothing connects, and the spaces of all variables."""
+
+    parts: tuple[Relation, ...]
+    spaces: dict[str, Space]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Runs the steps of one read; `properties` are those it looks at, by variable."""
+
+    sources: Sources
+    matcher: Matcher
+    expander: Expander
+    budget: Budget
+    properties: Mapping[str, set[str]]
+
+    def run(self, steps: Sequence[Step]) -> Matches:
+        """The rows that a whole pattern matches."""
+        return self._run(steps, Matches((UNIT,), {}))
+
+    def join_all(self, matches: Matches) -> Relation:
+        """All parts in one relation."""
+        return reduce(self._cross, matches.parts, UNIT)
+
+    def _run(self, steps: Sequence[Step], matches: Matches) -> Matches:
+        for step in steps:
+            self.budget.require_time()
+            matches = self._run_step(step, matches)
+            parts = tuple(part.keep(step.live) for part in matches.parts)
+            matches = Matches(parts, matches.spaces)
+        return matches
+
+    def _run_step(self, step: Step, matches: Matches) -> Matches:
+        match step:
+            case ScanStep(scan):
+                return self._scan(scan, matches)
+            case ExpandStep(expand):
+                part, rest = self._split(matches, {expand.source})
+                return _with(rest, self.expander.expand(step, part, matches.spaces), matches)
+            case FilterStep(condition):
+                return self._filter(condition, matches)
+            case AntiStep():
+                return self._negate(step, matches)
+            case OptionalStep():
+                return self._attach(step, matches)
+
+    # Scans
+
+    def _scan(self, scan: NodeScan, matches: Matches) -> Matches:
+        table = self.sources.nodes(scan.type_name)
+        pushed = [
+            each
+            for each in scan.filters
+            if can_push_down(each) and table.has_columns(_properties([each]))
+        ]
+        codes, space = self._find_entities(scan, pushed, table)
+        relation = Relation(len(codes), {scan.variable: codes}, None)
+        matches.spaces[scan.variable] = space
+        for condition in scan.filters:
+            if condition not in pushed:
+                marks = self.matcher.marks(condition, relation, matches.spaces)
+                relation = relation.take(marks)
+        return _with(matches.parts, relation, matches)
+
+    def _find_entities(
+        self, scan: NodeScan, pushed: Sequence[Condition], table: TableSpace
+    ) -> tuple[Codes, Space]:
+        """The entities that pass the filters which are about their columns alone."""
+        bound = [self.matcher.bind(each) for each in pushed]
+        if NEVER in bound or not table.size:
+            return np.zeros(0, np.int64), table
+        bound = [each for each in bound if each != ALWAYS]
+        if not bound:
+            return table.every(), table
+        names = _properties(pushed)
+        if table.is_worth_reading(names):
+            columns = pa.table({name: table.column(name) for name in names})
+            marks = [mask(each, columns).to_numpy(zero_copy_only=False) for each in bound]
+            return np.flatnonzero(np.logical_and.reduce(marks)), table
+        predicates = [render_predicate(each) for each in bound]
+        found = table.fetch(
+            columns=self.properties.get(scan.variable, set()),
+            predicate=" AND ".join(f"({each})" for each in predicates if each is not None),
+        )
+        return found.every(), found
+
+    # Conditions
+
+    def _filter(self, condition: Condition, matches: Matches) -> Matches:
+        wanted = variables_of(condition)
+        touched = [part for part in matches.parts if part.variables & wanted]
+        if len(touched) == 2 and (joined := self._join(condition, touched, matches)) is not None:
+            rest = [part for part in matches.parts if not part.variables & wanted]
+            return _with(rest, joined, matches)
+        part, rest = self._split(matches, wanted)
+        marks = self.matcher.marks(condition, part, matches.spaces)
+        return _with(rest, part.take(marks), matches)
+
+    def _join(
+        self, condition: Condition, touched: Sequence[Relation], matches: Matches
+    ) -> Relation | None:
+        """Two parts joined by a condition that demands equality; None if this one does not."""
+        left, right = touched
+        match condition:
+            case SameEntity(one, other):
+                if one in right.variables:
+                    one, other = other, one
+                moved = move(
+                    right.codes[other], source=matches.spaces[other], target=matches.spaces[one]
+                )
+                return self._join_on(left, left.codes[one], right, moved)
+            case Comparison(PropertyValue() as one, Comparator.EQ, PropertyValue() as other) if (
+                one.type.element == other.type.element
+            ):
+                if one.variable in right.variables:
+                    one, other = other, one
+                return self._join_on_values(left, one, right, other, matches)
+            case _:
+                return None
+
+    def _join_on_values(
+        self,
+        left: Relation,
+        one: PropertyValue,
+        right: Relation,
+        other: PropertyValue,
+        matches: Matches,
+    ) -> Relation:
+        lefts = self.matcher.values(one, left, matches.spaces)
+        rights = self.matcher.values(other, right, matches.spaces)
+        left_keys, right_keys = _equal_keys(lefts, rights)
+        return self._join_on(left, left_keys, right, right_keys)
+
+    def _join_on(
+        self, left: Relation, left_keys: Codes, right: Relation, right_keys: Codes
+    ) -> Relation:
+        width = len(left.codes) + len(right.codes)
+        self.budget.require_rows(count_joined(left_keys, right_keys), width=width)
+        return join(left, left_keys, right, right_keys)
+
+    # Blocks
+
+    def _negate(self, step: AntiStep, matches: Matches) -> Matches:
+        part, rest = self._split(matches, set(step.outer))
+        distinct, groups = _distinct_starts(part, step.outer, matches.spaces)
+        inner = self._run(step.inner, Matches((distinct,), dict(matches.spaces)))
+        if not all(each.count for each in inner.parts):
+            return _with(rest, part, matches)
+        found, _ = self._split(inner, set(step.outer))
+        is_found = np.zeros(distinct.count, np.bool_)
+        is_found[_places(found, distinct, step.outer, matches.spaces)] = True
+        return _with(rest, part.take(~is_found[groups]), matches)
+
+    def _attach(self, step: OptionalStep, matches: Matches) -> Matches:
+        part, rest = self._split(matches, set(step.outer))
+        distinct, groups = _distinct_starts(part, step.outer, matches.spaces)
+        inner = self._run(step.inner, Matches((distinct,), dict(matches.spaces)))
+        found = self.join_all(inner)
+        introduced = [name for name in step.introduced if name in step.live]
+        for name in step.introduced:
+            matches.spaces[name] = inner.spaces[name]
+        if not found.count:
+            nothing = np.full(part.count, UNBOUND, np.int64)
+            for name in introduced:
+                part = part.bind(name, nothing)
+            return _with(rest, part, matches)
+        places = _places(found, distinct, step.outer, matches.spaces)
+        is_found = np.zeros(distinct.count, np.bool_)
+        is_found[places] = True
+        news = Relation(
+            found.count, {name: found.codes[name] for name in introduced}, found.weights
+        )
+        joined = self._join_on(part, groups, news, places)
+        left_alone = part.take(~is_found[groups])
+        return _with(rest, _stack(joined, left_alone, introduced), matches)
+
+    # Parts
+
+    def _split(self, matches: Matches, wanted: Iterable[str]) -> tuple[Relation, list[Relation]]:
+        """The part that binds some variables, made of several if need be, and the other parts."""
+        names = frozenset(wanted)
+        touched = [part for part in matches.parts if part.variables & names]
+        rest = [part for part in matches.parts if not part.variables & names]
+        return reduce(self._cross, touched[1:], touched[0] if touched else UNIT), rest
+
+    def _cross(self, left: Relation, right: Relation) -> Relation:
+        if not left.codes and left.count == 1:
+            if left.weights is None:
+                return right
+            return right.weigh(np.repeat(left.weights, right.count))
+        width = len(left.codes) + len(right.codes)
+        self.budget.require_rows(left.count * right.count, width=width)
+        return cross(left, right)
+
+
+def _with(rest: Iterable[Relation], part: Relation, matches: Matches) -> Matches:
+    return Matches((*rest, part), matches.spaces)
+
+
+def _properties(conditions: Iterable[Condition]) -> list[str]:
+    mentions = (mention for condition in conditions for mention in mentions_of(condition))
+    names = (each.property for each in mentions if isinstance(each, PropertyValue))
+    return list(dict.fromkeys(names))
+
+
+def _distinct_starts(
+    part: Relation, outer: Sequence[str], spaces: Mapping[str, Space]
+) -> tuple[Relation, Codes]:
+    """Each combination of some variables once, and which of them every row has."""
+    keys = pack(part, outer, {name: spaces[name].size for name in outer})
+    _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+    codes = {name: part.codes[name][first] for name in outer}
+    return Relation(len(first), codes, None), groups.astype(np.int64)
+
+
+def _places(
+    found: Relation, distinct: Relation, outer: Sequence[str], spaces: Mapping[str, Space]
+) -> Codes:
+    """Which of the distinct combinations each row that was found started from."""
+    both = {name: np.concatenate([distinct.codes[name], found.codes[name]]) for name in outer}
+    stacked = Relation(distinct.count + found.count, both, None)
+    keys = pack(stacked, outer, {name: spaces[name].size for name in outer})
+    # The distinct ones are in the order of their keys, whatever numbers those are.
+    return np.searchsorted(keys[: distinct.count], keys[distinct.count :])
+
+
+def _stack(above: Relation, below: Relation, introduced: Sequence[str]) -> Relation:
+    """The rows of two relations, the second without a binding for some variables."""
+    for name in introduced:
+        below = below.bind(name, np.full(below.count, UNBOUND, np.int64))
+    codes = {name: np.concatenate([above.codes[name], below.codes[name]]) for name in above.codes}
+    weights = None
+    if above.weights is not None or below.weights is not None:
+        weights = np.concatenate([_weights(above), _weights(below)])
+    return Relation(above.count + below.count, codes, weights)
+
+
+def _weights(relation: Relation) -> Codes:
+    return np.ones(relation.count, np.int64) if relation.weights is None else relation.weights
+
+
+def _equal_keys(lefts: pa.Array, rights: pa.Array) -> tuple[Codes, Codes]:
+    """Numbers that are equal where values are; negative for null and NaN, which equal nothing."""
+    values = pa.concat_arrays([lefts, rights])
+    if pa.types.is_floating(values.type):
+        # Adding zero makes the two zeros one.
+        values = pc.if_else(pc.is_nan(values), None, pc.add(values, pa.scalar(0, values.type)))
+    keys = to_codes(values.dictionary_encode().indices)
+    return keys[: len(lefts)], keys[len(lefts) :]

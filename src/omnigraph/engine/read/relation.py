@@ -1,0 +1,155 @@
+"""Relations: rows of a query as one array of codes a variable, and how often each row counts.
+
+Rows are never tuples of Python objects. Where nobody asks for a variable any more it is dropped,
+and rows that are equal then are kept once with a weight. Parts of a pattern that nothing connects
+stay apart until something does: their product is made last, and for a count never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.engine.read.spaces import UNBOUND, Codes, Marks
+from omnigraph.model.errors import LimitExceededError
+
+_WEIGHT_MAX = 2**53
+"""The largest count that is computed exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Rows; `weights` is None where every row counts once."""
+
+    count: int
+    codes: Mapping[str, Codes]
+    weights: Codes | None
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The variables that its rows bind."""
+        return frozenset(self.codes)
+
+    @property
+    def total(self) -> int:
+        """How many rows it stands for."""
+        return self.count if self.weights is None else int(self.weights.sum())
+
+    def take(self, places: Codes | Marks) -> Relation:
+        """The rows at some places, or those that are marked."""
+        codes = {name: each[places] for name, each in self.codes.items()}
+        weights = None if self.weights is None else self.weights[places]
+        count = int(np.count_nonzero(places)) if places.dtype == np.bool_ else len(places)
+        return Relation(count, codes, weights)
+
+    def bind(self, variable: str, codes: Codes) -> Relation:
+        """The same rows with one more variable."""
+        return Relation(self.count, {**self.codes, variable: codes}, self.weights)
+
+    def keep(self, live: Iterable[str]) -> Relation:
+        """The rows without the variables that nobody asks for, equal ones counted."""
+        wanted = frozenset(live)
+        kept = {name: each for name, each in self.codes.items() if name in wanted}
+        if len(kept) == len(self.codes):
+            return self
+        match list(kept.items()):
+            case []:
+                return Relation(1, {}, np.array([self.total])) if self.count else NOTHING
+            case [(name, codes)]:
+                return _condense(name, codes, self)
+            case _:
+                # Finding equal rows of several variables costs more than carrying them along.
+                return Relation(self.count, kept, self.weights)
+
+    def weigh(self, factors: Codes) -> Relation:
+        """Every row so many times over; those that count no more are gone."""
+        weighed = Relation(self.count, self.codes, _multiply(self.weights, factors))
+        is_left = factors > 0
+        return weighed if is_left.all() else weighed.take(is_left)
+
+
+NOTHING = Relation(0, {}, None)
+"""No rows and no variables."""
+
+UNIT = Relation(1, {}, None)
+"""One row that binds nothing: what a pipeline starts from."""
+
+
+def cross(left: Relation, right: Relation) -> Relation:
+    """Every row of one with every row of the other."""
+    lefts = np.repeat(np.arange(left.count), right.count)
+    rights = np.tile(np.arange(right.count), left.count)
+    return _pair(left, lefts, right, rights)
+
+
+def join(left: Relation, left_keys: Codes, right: Relation, right_keys: Codes) -> Relation:
+    """The pairs of rows whose keys are equal; a negative key equals nothing."""
+    order = np.argsort(right_keys, kind="stable")
+    ordered = right_keys[order]
+    starts = np.searchsorted(ordered, left_keys, side="left")
+    counts = np.searchsorted(ordered, left_keys, side="right") - starts
+    counts[left_keys < 0] = 0
+    lefts = np.repeat(np.arange(left.count), counts)
+    within = np.arange(len(lefts)) - np.repeat(np.cumsum(counts) - counts, counts)
+    rights = order[np.repeat(starts, counts) + within]
+    return _pair(left, lefts, right, rights)
+
+
+def count_joined(left_keys: Codes, right_keys: Codes) -> int:
+    """How many pairs of rows `join` would make."""
+    ordered = np.sort(right_keys)
+    counts = np.searchsorted(ordered, left_keys, side="right")
+    counts -= np.searchsorted(ordered, left_keys, side="left")
+    return int(counts[left_keys >= 0].sum())
+
+
+def pack(relation: Relation, variables: Iterable[str], sizes: Mapping[str, int]) -> Codes:
+    """One number a row that is equal where all of some variables are; unbound is a value too."""
+    keys = np.zeros(relation.count, np.int64)
+    span = 1
+    for name in variables:
+        width = sizes[name] + 1
+        if span * width >= np.iinfo(np.int64).max:
+            keys = np.unique(keys, return_inverse=True)[1].astype(np.int64)
+            span = relation.count
+        keys = keys * width + (relation.codes[name] - UNBOUND)
+        span *= width
+    return keys
+
+
+def _condense(name: str, codes: Codes, relation: Relation) -> Relation:
+    if not relation.count:
+        return Relation(0, {name: codes}, None)
+    shifted = codes - UNBOUND
+    arrived = np.bincount(shifted, weights=relation.weights).astype(np.float64)
+    require_exact(arrived)
+    left = np.flatnonzero(arrived)
+    return Relation(len(left), {name: left + UNBOUND}, arrived[left].astype(np.int64))
+
+
+def _pair(left: Relation, lefts: Codes, right: Relation, rights: Codes) -> Relation:
+    codes = {name: each[lefts] for name, each in left.codes.items()}
+    codes |= {name: each[rights] for name, each in right.codes.items()}
+    left_weights = None if left.weights is None else left.weights[lefts]
+    right_weights = None if right.weights is None else right.weights[rights]
+    return Relation(len(lefts), codes, _multiply(left_weights, right_weights))
+
+
+def _multiply(left: Codes | None, right: Codes | None) -> Codes | None:
+    if left is None or right is None:
+        return right if left is None else left
+    # In floats, because a product may be too large for 64 bits.
+    require_exact(left.astype(np.float64) * right)
+    return left * right
+
+
+def require_exact(weights: npt.NDArray[np.float64]) -> None:
+    """Raise unless counts, and all of them together, are small enough to be exact."""
+    total = float(weights.sum())
+    if total >= _WEIGHT_MAX:
+        raise LimitExceededError(
+            resource="the number of matches of a query", limit=_WEIGHT_MAX, found=int(total)
+        )

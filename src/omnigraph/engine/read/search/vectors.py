@@ -1,0 +1,113 @@
+"""One column of vectors, arranged for finding the nearest of them.
+
+Promises exact answers: a quick pass in single precision only rules out what its rounding errors
+cannot bring back. A vector that is null, or holds a number that is not finite, is no vector. Does
+not know ids: who breaks ties does it among the candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from omnigraph.model import limits
+
+# Half the distance between 1 and the next single-precision number.
+_ROUNDING = 2.0**-24
+# More than a product of single-precision numbers can lose by being too small to be told from 0.
+_UNDERFLOW = 2.0**-125
+# Generously more than sums of double-precision numbers lose, relative to what is summed.
+_DOUBLE_ROUNDING = 1e-11
+
+
+@dataclass(frozen=True, slots=True)
+class VectorColumn:
+    """The vectors of a column by position, and how long each of them is."""
+
+    vectors: NDArray[np.float32]
+    squares: NDArray[np.float64]  # of the lengths
+    has_vector: NDArray[np.bool_]
+
+    def nearest(
+        self, query: NDArray[np.float32], k: int, among: NDArray[np.bool_] | None
+    ) -> NDArray[np.int64]:
+        """Every position that may be one of the k nearest, and few others, in ascending order.
+
+        Whoever is as near as the k-th is among them.
+        """
+        positions = np.flatnonzero(self.has_vector if among is None else self.has_vector & among)
+        if k <= 0 or not np.isfinite(query).all():
+            return positions[:0]
+        if k >= len(positions):
+            return positions
+        estimates, errors = self._estimates(query, positions)
+        farthest = float(np.partition(estimates + errors, k - 1)[k - 1])
+        return positions[estimates - errors <= farthest]
+
+    def distances(
+        self, query: NDArray[np.float32], positions: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """The Euclidean distance of each, NaN without a vector; the same in whatever company.
+
+        A query that holds a number that is not finite has no distance to anything.
+        """
+        found = np.full(len(positions), np.nan)
+        measured = np.flatnonzero(self.has_vector[positions])
+        if not np.isfinite(query).all():
+            return found
+        exact = query.astype(np.float64)
+        step = max(1, limits.VECTOR_BLOCK_NUMBERS // len(query))
+        for start in range(0, len(measured), step):
+            block = measured[start : start + step]
+            difference = self.vectors[positions[block]].astype(np.float64)
+            difference -= exact
+            found[block] = np.sqrt(np.square(difference, out=difference).sum(axis=1))
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the column takes."""
+        return self.vectors.nbytes + self.squares.nbytes + self.has_vector.nbytes
+
+    def _estimates(
+        self, query: NDArray[np.float32], positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Squared distances, and how far each may be from the true one."""
+        is_most = 2 * len(positions) > len(self.vectors)
+        # Products may overflow, and the vectors of positions without one may hold anything.
+        with np.errstate(all="ignore"):
+            if is_most:
+                products = (self.vectors @ query)[positions].astype(np.float64)
+            else:
+                products = (self.vectors[positions] @ query).astype(np.float64)
+        squares = self.squares[positions]
+        square = float(np.square(query.astype(np.float64)).sum())
+        estimates = squares + square - 2 * products
+        # However a sum of n products is arranged, it is off by about n roundings of the sum of
+        # their sizes at most, and that is no more than the product of both lengths (Cauchy and
+        # Schwarz). Below one while a vector has fewer than sixteen million numbers.
+        roundings = _ROUNDING * (len(query) + 1)
+        share = 2 * roundings / (1 - roundings)
+        errors = share * np.sqrt(squares * square) + _DOUBLE_ROUNDING * (squares + square)
+        errors += 2 * len(query) * _UNDERFLOW
+        is_unknown = ~np.isfinite(estimates)
+        estimates[is_unknown] = 0.0
+        errors[is_unknown] = np.inf
+        return estimates, errors
+
+
+def vector_column(vectors: pa.Array) -> VectorColumn:
+    """Look at a column of fixed-size lists of single-precision numbers, copied only if need be."""
+    dimension = vectors.type.list_size
+    numbers = vectors.values.slice(vectors.offset * dimension, len(vectors) * dimension)
+    matrix = numbers.to_numpy(zero_copy_only=False).reshape(len(vectors), dimension)
+    squares = np.empty(len(vectors), np.float64)
+    step = max(1, limits.VECTOR_BLOCK_NUMBERS // dimension)
+    for start in range(0, len(vectors), step):
+        block = matrix[start : start + step].astype(np.float64)
+        squares[start : start + step] = np.square(block, out=block).sum(axis=1)
+    is_valid = vectors.is_valid().to_numpy(zero_copy_only=False)
+    return VectorColumn(matrix, squares, is_valid & np.isfinite(squares))

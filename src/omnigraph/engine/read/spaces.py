@@ -1,0 +1,252 @@
+"""Spaces: the entities of a type as dense numbers, and their ids and properties by number.
+
+An entity's code is its place in its space; rows of a query are codes, and strings are only looked
+at where somebody asks for them. A `TableSpace` holds every entity of a version of a table, by its
+place in a scan; a `FetchedSpace` holds the few that a look-up found. Columns are read when first
+needed, whole or only at the places asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.read.ordering import order_keys
+from omnigraph.engine.read.warm import Asked, Warm
+from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_KEYS_MAX, WARM_TYPE_ROWS_MAX
+from omnigraph.storage.ports import TableStore, TableVersion
+
+Codes = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.bool_]
+
+UNBOUND = -1
+"""The code of no entity: what an optional block that found nothing binds."""
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+"""What no entity sorts as."""
+
+_FEW = 4_096
+"""Rows of a type that is read whole whenever it is read: asking for parts costs as much."""
+
+_SPARSE = 32
+"""How many times more rows a type has than are needed when reading them one by one pays."""
+
+
+class WarmColumns:
+    """Columns of versions of tables, in memory; all reads of a graph share them."""
+
+    def __init__(self) -> None:
+        self._columns: Warm[tuple[TableVersion, str], pa.Array] = Warm(
+            bytes_max=WARM_COLUMN_BYTES_MAX, size_of=_bytes_of
+        )
+        self._id_keys: Warm[TableVersion, Codes] = Warm(
+            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
+        )
+        self._widths: Warm[tuple[TableVersion, str], float] = Warm(
+            bytes_max=WARM_KEYS_MAX, size_of=lambda _: 1
+        )
+        self._asked: Asked[tuple[TableVersion, str]] = Asked(keys_max=WARM_KEYS_MAX)
+
+    def find(self, at: TableVersion, name: str) -> pa.Array | None:
+        """A column, if it is in memory."""
+        return self._columns.find((at, name))
+
+    def get(self, at: TableVersion, name: str, *, tables: TableStore) -> pa.Array:
+        """A column, read now if it is not in memory."""
+        return self._columns.get((at, name), lambda: _read_column(at, name, tables))
+
+    def id_keys(self, at: TableVersion, *, tables: TableStore) -> Codes:
+        """Numbers that sort as the ids of a version do."""
+        return self._id_keys.get(
+            at, lambda: order_keys(self.get(at, "id", tables=tables), is_descending=False)
+        )
+
+    def note_width(self, at: TableVersion, name: str, *, bytes: int, rows: int) -> None:
+        """Remember how wide a column is, by some rows of it."""
+        self._widths.get((at, name), lambda: bytes / max(rows, 1))
+
+    def is_worth_keeping(self, at: TableVersion, name: str, *, size: int) -> bool:
+        """Whether single values of a column were asked for before, and it is small enough."""
+        width = self._widths.find((at, name))
+        if width is None or width * size > WARM_COLUMN_BYTES_MAX / 8:
+            return False
+        return size <= WARM_TYPE_ROWS_MAX
+
+    def is_worth_reading(self, at: TableVersion, names: Iterable[str], *, size: int) -> bool:
+        """Whether columns are in memory, or were asked for before and are small enough to be."""
+        cold = [name for name in names if (at, name) not in self._columns]
+        if not cold or size <= _FEW:
+            return True
+        counts = [self._asked.note((at, name)) for name in cold]
+        return min(counts) > 1 and size <= WARM_TYPE_ROWS_MAX
+
+
+class TableSpace:
+    """Every entity of a version of a table."""
+
+    def __init__(
+        self, at: TableVersion, *, size: int, tables: TableStore, warm: WarmColumns
+    ) -> None:
+        self.at = at
+        self.size = size
+        self._tables = tables
+        self._warm = warm
+        self._names = frozenset(tables.schema(at).names)
+
+    @property
+    def whole(self) -> TableSpace:
+        """The space of the whole table: this one."""
+        return self
+
+    def has_columns(self, names: Iterable[str]) -> bool:
+        """Whether the table has columns: one that is older than a property lacks it."""
+        return self._names.issuperset(names)
+
+    def is_warm(self, names: Iterable[str]) -> bool:
+        """Whether columns are in memory, or would be read whole anyway."""
+        return self.size <= _FEW or all(self._warm.find(self.at, name) for name in names)
+
+    def is_worth_reading(self, names: Iterable[str]) -> bool:
+        """Whether to read these columns whole rather than to let Lance filter by them."""
+        return self._warm.is_worth_reading(self.at, names, size=self.size)
+
+    def column(self, name: str) -> pa.Array:
+        """A whole column, by code."""
+        return self._warm.get(self.at, name, tables=self._tables)
+
+    def values(self, name: str, type: pa.DataType, codes: Codes) -> pa.Array:
+        """A column at some codes; null where nothing is bound or the table lacks the column."""
+        if name not in self._names:
+            return pa.nulls(len(codes), type)
+        found = self._warm.find(self.at, name)
+        if found is None and self.size > _FEW:
+            wanted = np.unique(codes[codes != UNBOUND])
+            if len(wanted) * _SPARSE < self.size:
+                return take(self._read_some(name, wanted), _places(codes, wanted))
+        return take(self.column(name) if found is None else found, codes)
+
+    def _read_some(self, name: str, wanted: Codes) -> pa.Array:
+        if self._warm.is_worth_keeping(self.at, name, size=self.size):
+            return take(self.column(name), wanted)
+        rows = self._tables.take(self.at, positions=wanted, columns=[name])
+        some = one_chunk(rows[name])
+        self._warm.note_width(self.at, name, bytes=some.nbytes, rows=len(some))
+        return some
+
+    def ids(self, codes: Codes) -> pa.Array:
+        """The ids of some codes."""
+        return self.values("id", pa.string(), codes)
+
+    def id_keys(self, codes: Codes) -> Codes:
+        """Numbers that sort as the ids of some codes do."""
+        if len(codes) * _SPARSE < self.size:
+            return order_keys(self.ids(codes), is_descending=False)
+        return np.append(self._warm.id_keys(self.at, tables=self._tables), _BEFORE_ALL)[codes]
+
+    def find(self, ids: pa.Array) -> Codes:
+        """The codes of ids; unbound where there is no such entity."""
+        return find_all(ids, self.column("id"))
+
+    def every(self) -> Codes:
+        """All codes."""
+        return np.arange(self.size, dtype=np.int64)
+
+    def fetch(self, *, columns: Iterable[str], predicate: str) -> FetchedSpace:
+        """The entities that a predicate holds for; columns that the table lacks are left out."""
+        names = ["id", *sorted(self._names.intersection(columns) - {"id"})]
+        rows = self._tables.scan(self.at, columns=names, predicate=predicate)
+        return FetchedSpace(rows, whole=self)
+
+
+class FetchedSpace:
+    """The entities of `whole` that a look-up found, with the columns that the query needs."""
+
+    def __init__(self, rows: pa.Table, *, whole: TableSpace) -> None:
+        self.size = rows.num_rows
+        self.whole = whole
+        self.rows = rows
+
+    def values(self, name: str, type: pa.DataType, codes: Codes) -> pa.Array:
+        """A column at some codes; null where nothing is bound or the table lacks the column."""
+        if name not in self.rows.column_names:
+            return pa.nulls(len(codes), type)
+        return take(one_chunk(self.rows[name]), codes)
+
+    def ids(self, codes: Codes) -> pa.Array:
+        """The ids of some codes."""
+        return self.values("id", pa.string(), codes)
+
+    def id_keys(self, codes: Codes) -> Codes:
+        """Numbers that sort as the ids of some codes do."""
+        every = order_keys(one_chunk(self.rows["id"]), is_descending=False)
+        return np.append(every, _BEFORE_ALL)[codes]
+
+    def find(self, ids: pa.Array) -> Codes:
+        """The codes of ids; unbound where there is no such entity."""
+        return find_all(ids, one_chunk(self.rows["id"]))
+
+    def every(self) -> Codes:
+        """All codes."""
+        return np.arange(self.size, dtype=np.int64)
+
+
+Space = TableSpace | FetchedSpace
+
+
+def join_fetched(parts: Sequence[FetchedSpace]) -> FetchedSpace:
+    """What several look-ups in one table found, in turn; no entity is in two of them."""
+    if len(parts) == 1:
+        return parts[0]
+    return FetchedSpace(pa.concat_tables(each.rows for each in parts), whole=parts[0].whole)
+
+
+def move(codes: Codes, *, source: Space, target: Space) -> Codes:
+    """The codes that entities of one space have in another; unbound where it lacks them."""
+    if source is target or not len(codes):
+        return codes
+    # The code of nothing is the last place of an array, so nothing stays nothing.
+    return np.append(target.find(source.ids(source.every())), UNBOUND)[codes]
+
+
+def find_all(wanted: pa.Array, among: pa.Array) -> Codes:
+    """The places of values in an array of distinct ones; unbound where it lacks them."""
+    return to_codes(pc.index_in(wanted, value_set=among))
+
+
+def to_codes(places: pa.Array) -> Codes:
+    """Places as codes, null as unbound."""
+    codes: Codes = pc.fill_null(places, UNBOUND).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64, copy=False)
+
+
+def take(values: pa.Array, codes: Codes) -> pa.Array:
+    """Values by code; null where nothing is bound."""
+    if not len(codes) or codes.min() != UNBOUND:
+        return values.take(pa.array(codes))
+    return values.take(pa.array(codes, mask=codes == UNBOUND))
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _read_column(at: TableVersion, name: str, tables: TableStore) -> pa.Array:
+    return one_chunk(tables.scan(at, columns=[name], predicate=None)[name])
+
+
+def _places(codes: Codes, wanted: Codes) -> Codes:
+    places = np.searchsorted(wanted, codes)
+    return np.where(codes == UNBOUND, UNBOUND, places)
+
+
+def _size_of_codes(codes: Codes) -> int:
+    return codes.nbytes
+
+
+def _bytes_of(column: pa.Array) -> int:
+    return int(column.nbytes)

@@ -1,0 +1,223 @@
+"""Topologies: the edges of a type as numbers, and adjacency between two spaces made of them.
+
+A topology belongs to one version of an edge table (or to the edges that a look-up found) and knows
+nothing of node tables, so it serves every branch and commit that pins that version. An adjacency
+joins it with the spaces of both ends: the neighbours of each entity, compressed row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy import sparse
+
+from omnigraph.compiler.ir import Direction
+from omnigraph.engine.read.spaces import (
+    UNBOUND,
+    Codes,
+    Marks,
+    Space,
+    TableSpace,
+    one_chunk,
+    to_codes,
+)
+from omnigraph.engine.read.warm import Asked, Warm
+from omnigraph.model.limits import WARM_KEYS_MAX, WARM_TOPOLOGY_BYTES_MAX
+from omnigraph.storage.ports import TableStore, TableVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Edges as pairs of numbers: `sources` and `targets` are places in `ids`, edge by edge."""
+
+    ids: pa.Array
+    sources: Codes
+    targets: Codes
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return int(self.ids.nbytes + self.sources.nbytes + self.targets.nbytes)
+
+
+def make_topology(sources: pa.ChunkedArray, targets: pa.ChunkedArray) -> Topology:
+    """The topology of edges given by the ids of their ends."""
+    count = len(sources)
+    ends = pa.chunked_array([*sources.chunks, *targets.chunks], pa.string())
+    encoded = one_chunk(ends.dictionary_encode())
+    places = to_codes(encoded.indices)
+    return Topology(encoded.dictionary, places[:count], places[count:])
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """The neighbours of every code of a space: those of code c are `ends[starts[c]:starts[c+1]]`.
+
+    `edges` are the places of the edges that lead there, in the topology; none where parallel edges
+    count once.
+    """
+
+    starts: Codes
+    ends: Codes
+    edges: Codes | None
+    target_count: int
+
+    @cached_property
+    def degrees(self) -> Codes:
+        """How many neighbours each code has."""
+        return np.diff(self.starts)
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        edges = 0 if self.edges is None else self.edges.nbytes
+        return int(self.starts.nbytes + self.ends.nbytes + edges)
+
+    def degrees_among(self, marks: Marks) -> Codes:
+        """How many neighbours each code has that are marked."""
+        running = np.zeros(len(self.ends) + 1, np.int64)
+        np.cumsum(marks[self.ends], out=running[1:])
+        return running[self.starts[1:]] - running[self.starts[:-1]]
+
+    def push(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The weights that arrive at each target when every code sends its own to all neighbours.
+
+        Exact as long as a weight has 53 bits.
+        """
+        sent = np.repeat(weights, self.degrees)
+        arrived: npt.NDArray[np.float64] = np.bincount(
+            self.ends, weights=sent, minlength=self.target_count
+        ).astype(np.float64)
+        return arrived
+
+    def gather(self, codes: Codes) -> tuple[Codes, Codes]:
+        """For each neighbour of each of some codes: whose it is, and its place in `ends`."""
+        counts = self.degrees[codes]
+        owners = np.repeat(np.arange(len(codes), dtype=np.int64), counts)
+        before = np.cumsum(counts) - counts
+        within = np.arange(len(owners), dtype=np.int64) - before[owners]
+        return owners, self.starts[codes][owners] + within
+
+
+def make_adjacency(
+    topology: Topology, *, direction: Direction, source: Space, target: Space, keeps_edges: bool
+) -> Adjacency:
+    """The neighbours of the source space in the target space; edges whose end is missing lead
+    nowhere. Without `keeps_edges` parallel edges are one."""
+    starts, ends, edges = _orient(topology, direction)
+    rows, columns = source.find(topology.ids)[starts], target.find(topology.ids)[ends]
+    are_there = (rows != UNBOUND) & (columns != UNBOUND)
+    if not are_there.all():
+        rows, columns, edges = rows[are_there], columns[are_there], edges[are_there]
+    # Scipy sorts by row in one pass over the edges, which no sort of numpy's does.
+    if keeps_edges:
+        numbered = _compress(rows, np.arange(len(rows)), (source.size, max(len(rows), 1)))
+        order = numbered.indices
+        return Adjacency(numbered.indptr, columns[order], edges[order], target.size)
+    matrix = _compress(rows, columns, (source.size, target.size))
+    return Adjacency(matrix.indptr, matrix.indices, None, target.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compressed:
+    indptr: Codes
+    indices: Codes
+
+
+def _compress(rows: Codes, columns: Codes, shape: tuple[int, int]) -> _Compressed:
+    """The columns of every row, each once."""
+    ones = np.ones(len(rows), np.bool_)
+    matrix = sparse.coo_matrix((ones, (rows, columns)), shape=shape).tocsr()
+    return _Compressed(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+
+
+def _orient(topology: Topology, direction: Direction) -> tuple[Codes, Codes, Codes]:
+    edges = np.arange(len(topology.sources), dtype=np.int64)
+    match direction:
+        case Direction.OUT:
+            return topology.sources, topology.targets, edges
+        case Direction.IN:
+            return topology.targets, topology.sources, edges
+        case Direction.BOTH:
+            # A self-loop is met once, though it leads there from either end.
+            is_loop = topology.sources == topology.targets
+            back = edges[~is_loop]
+            return (
+                np.concatenate([topology.sources, topology.targets[back]]),
+                np.concatenate([topology.targets, topology.sources[back]]),
+                np.concatenate([edges, back]),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What an adjacency was made of: versions of the edge table and of both node tables."""
+
+    edges: TableVersion
+    source: TableVersion
+    target: TableVersion
+    direction: Direction
+    keeps_edges: bool
+
+
+class WarmTopologies:
+    """Topologies of edge tables and adjacency made of them; all reads of a graph share them."""
+
+    def __init__(self) -> None:
+        self._topologies: Warm[TableVersion, Topology] = Warm(
+            bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+        )
+        self._adjacency: Warm[_Ends, Adjacency] = Warm(
+            bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+        )
+        self._probed: Asked[TableVersion] = Asked(keys_max=WARM_KEYS_MAX)
+
+    def is_warm(self, at: TableVersion) -> bool:
+        """Whether the edges of a version are in memory."""
+        return at in self._topologies
+
+    def note_probe(self, at: TableVersion) -> None:
+        """Count one more look-up of edges in a version."""
+        self._probed.note(at)
+
+    def probes(self, at: TableVersion) -> int:
+        """How many look-ups of edges there have been in a version."""
+        return self._probed.count(at)
+
+    def topology(self, at: TableVersion, *, tables: TableStore) -> Topology:
+        """All edges of a version, read now if they are not in memory."""
+
+        def read() -> Topology:
+            rows = tables.scan(at, columns=["src", "dst"], predicate=None)
+            return make_topology(rows["src"], rows["dst"])
+
+        return self._topologies.get(at, read)
+
+    def adjacency(
+        self,
+        at: TableVersion,
+        *,
+        direction: Direction,
+        source: Space,
+        target: TableSpace,
+        keeps_edges: bool,
+        tables: TableStore,
+    ) -> Adjacency:
+        """Adjacency over all edges of a version; kept if it is between whole tables."""
+
+        def make() -> Adjacency:
+            return make_adjacency(
+                self.topology(at, tables=tables),
+                direction=direction,
+                source=source,
+                target=target,
+                keeps_edges=keeps_edges,
+            )
+
+        if not isinstance(source, TableSpace):
+            return make()
+        return self._adjacency.get(_Ends(at, source.at, target.at, direction, keeps_edges), make)

@@ -1,0 +1,117 @@
+"""Which way a traversal finds its edges, for every reason that there is."""
+
+import itertools
+
+import pytest
+
+from omnigraph.engine.read.access import Access, TraversalMode, choose_access, estimate_edges
+from omnigraph.model.limits import (
+    EXPAND_CSR_FACTOR,
+    EXPAND_INDEXED_FRONTIER_MAX,
+    EXPAND_INDEXED_HOPS_MAX,
+    EXPAND_PROBES_MAX,
+)
+
+CSR, INDEXED = TraversalMode.CSR, TraversalMode.INDEXED
+
+
+def choose(
+    *,
+    forced: TraversalMode = TraversalMode.AUTO,
+    frontier: int = 1,
+    hops: int = 1,
+    edge_count: int = 1_000_000,
+    source_count: int = 1_000_000,
+    is_warm: bool = False,
+    probes: int = 0,
+) -> Access:
+    """The path of a traversal that is looked up, unless something is given that speaks against."""
+    return choose_access(
+        forced=forced,
+        frontier=frontier,
+        hops=hops,
+        edge_count=edge_count,
+        source_count=source_count,
+        is_warm=is_warm,
+        probes=probes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_warm", "is_wide", "is_deep", "is_frequent"),
+    list(itertools.product([False, True], repeat=4)),
+)
+def test_edges_are_looked_up_only_if_nothing_speaks_against_it(
+    *, is_warm: bool, is_wide: bool, is_deep: bool, is_frequent: bool
+) -> None:
+    access = choose(
+        is_warm=is_warm,
+        frontier=EXPAND_INDEXED_FRONTIER_MAX + is_wide,
+        hops=EXPAND_INDEXED_HOPS_MAX + is_deep,
+        probes=EXPAND_PROBES_MAX + is_frequent,
+    )
+
+    assert access.mode is (CSR if is_warm or is_wide or is_deep or is_frequent else INDEXED)
+
+
+@pytest.mark.parametrize(
+    ("access", "reason"),
+    [
+        (choose(forced=CSR), "environment"),
+        (choose(forced=INDEXED), "environment"),
+        (choose(is_warm=True), "in memory"),
+        (choose(frontier=2_000), "2,000 nodes"),
+        (choose(hops=7), "7 hops"),
+        (choose(probes=5), "again and again"),
+        (choose(frontier=1_000, edge_count=1_000, source_count=1_000), "all 1,000 edges"),
+        (choose(frontier=3), "3 of 1,000,000 edges"),
+    ],
+)
+def test_a_choice_says_why(access: Access, reason: str) -> None:
+    assert reason in access.reason
+
+
+@pytest.mark.parametrize("forced", [CSR, INDEXED])
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_forced_way_is_taken_whatever_it_costs(*, forced: TraversalMode, is_warm: bool) -> None:
+    access = choose(forced=forced, frontier=10**6, hops=99, is_warm=is_warm, probes=99)
+
+    assert access.mode is forced
+
+
+def test_reading_all_edges_is_cheaper_once_most_of_them_are_needed() -> None:
+    edge_count = 900
+    few = int(edge_count / EXPAND_CSR_FACTOR)
+
+    chosen = [
+        choose(frontier=frontier, edge_count=edge_count, source_count=edge_count).mode
+        for frontier in (few, few + 1)
+    ]
+
+    assert chosen == [INDEXED, CSR]
+
+
+def test_a_type_without_edges_is_not_read() -> None:
+    assert choose(edge_count=0).mode is INDEXED
+
+
+@pytest.mark.parametrize(
+    ("frontier", "hops", "edge_count", "source_count", "expected"),
+    [
+        (1, 1, 100, 10, 10),
+        (2, 1, 100, 10, 10),  # ten nodes are all there are to reach
+        (1, 2, 100, 10, 20),
+        (5, 3, 20, 40, 4),  # 2.5 + 1.25 + 0.625 edges
+        (1, 50, 100, 10, 100),
+        (0, 3, 100, 10, 0),
+        (3, 1, 0, 0, 0),
+    ],
+)
+def test_the_estimate_follows_the_average_degree_and_ends_at_all_edges(
+    *, frontier: int, hops: int, edge_count: int, source_count: int, expected: int
+) -> None:
+    estimate = estimate_edges(
+        frontier=frontier, hops=hops, edge_count=edge_count, source_count=source_count
+    )
+
+    assert estimate == expected
