@@ -61,11 +61,20 @@ bless: setup ## Rewrite the corpus's expectations; review the diff
 fuzz: setup ## Feed the compiler mutated sources for longer than `make test` does
 	$(BIN)/pytest tests/fuzz --hypothesis-profile=long
 
-.PHONY: soak
 # make's own number: a shell's SECONDS counts by itself.
 SECONDS ?= 60
+
+.PHONY: differential
+differential: setup ## Ask engine and referee generated reads for SECONDS=60, and print where they differ
+	@$(BIN)/python -m tests.support.read_referee $(SECONDS)
+
+.PHONY: soak
 soak: setup ## Kill writers at random for SECONDS=60 and look at what is left
 	@$(BIN)/python -m tests.support.soak soak $(SECONDS)
+
+.PHONY: mutants
+mutants: setup ## Plant known bugs one by one and see that a test notices each
+	@$(BIN)/python -m tests.mutants.run
 
 .PHONY: lock
 lock: ## Resolve requirements.lock again, keeping the versions that still fit

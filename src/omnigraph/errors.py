@@ -2,6 +2,7 @@
 
 from omnigraph.model.errors import (
     AlreadyExistsError,
+    BusyError,
     CompileError,
     Conflict,
     CorruptError,
@@ -33,6 +34,7 @@ from omnigraph.model.errors import (
 
 __all__ = [
     "AlreadyExistsError",
+    "BusyError",
     "CompileError",
     "Conflict",
     "CorruptError",

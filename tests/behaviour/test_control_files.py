@@ -1,12 +1,18 @@
 """Control objects on a disk: whole or not there, flushed before they count, among processes."""
 
+import os
 import re
 import threading
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from omnigraph.errors import UnavailableError
+from omnigraph.model.limits import STAGED_OBJECT_AGE_MAX_S
+from omnigraph.storage.local_files import lock_file, unlock_file
 from omnigraph.storage.ports import Listing
 from tests.support.control_objects import content, local_objects, token
 from tests.support.processes import output_of, started, system_calls
@@ -39,6 +45,14 @@ objects.put_if_absent("new/created.json", b"1")
 token = objects.put("replaced.json", b"1")
 objects.put_if_match("replaced.json", b"2", token=token)
 objects.delete("replaced.json")
+"""
+
+DIE_WRITING = f"""{OPEN}
+def die(*_, **options):
+    os.kill(os.getpid(), 9)
+
+os.utime = die
+store(sys.argv[1]).put("folder/a.json", b"half")
 """
 
 SHARE_MEMORY = f"""{OPEN}
@@ -90,6 +104,53 @@ def test_writing_leaves_nothing_beside_the_objects(tmp_path: Path) -> None:
     objects.put_if_match("folder/a.json", b"4", token=written)
 
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["a.json"]
+
+
+def test_what_a_killed_writer_left_is_removed_an_hour_later(tmp_path: Path) -> None:
+    left = kill_writer(tmp_path)
+    objects = local_objects(tmp_path)
+    objects.put("folder/b.json", b"1")
+    assert left.exists(), "whoever writes it may still be alive"
+    grow_old(left)
+
+    local_objects(tmp_path).put("folder/b.json", b"2")
+
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["b.json"]
+
+
+def test_what_is_no_file_of_a_writer_is_left_alone_however_old(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "#7").mkdir(parents=True)
+    (folder / "#notes#").write_text("mine", encoding="utf-8")
+    for path in folder.iterdir():
+        grow_old(path)
+
+    local_objects(tmp_path).put("folder/a.json", b"1")
+
+    assert sorted(path.name for path in folder.iterdir()) == ["#7", "#notes#", "a.json"]
+
+
+def test_a_writer_whose_file_was_removed_for_its_age_writes_nothing(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    objects.put("folder/a.json", b"1")
+    (tmp_path / "__locks").mkdir(exist_ok=True)
+    failures: list[UnavailableError] = []
+
+    def write() -> None:
+        try:
+            objects.put("folder/a.json", b"2")
+        except UnavailableError as error:
+            failures.append(error)
+
+    with locked(tmp_path / "__locks" / "objects.lock"):
+        waiting = threading.Thread(target=write)
+        waiting.start()
+        staged = wait_for_staged(tmp_path / "folder")
+        staged.unlink()
+    waiting.join()
+
+    assert len(failures) == 1
+    assert content(objects, "folder/a.json") == b"1"
 
 
 def test_a_file_that_was_edited_by_hand_has_another_token(tmp_path: Path) -> None:
@@ -188,6 +249,39 @@ def test_a_graph_in_memory_is_shared_within_a_process_and_gone_with_it() -> None
 
 def test_a_fork_leaves_its_parents_graphs_in_memory_alone() -> None:
     output_of(FORK_MEMORY)
+
+
+def kill_writer(root: Path) -> Path:
+    """Kill a process in the midst of writing an object; the file it leaves."""
+    with started(DIE_WRITING, str(root)) as child:
+        assert child.wait() != 0
+    (left,) = (root / "folder").iterdir()
+    return left
+
+
+def grow_old(path: Path) -> None:
+    """Let a file be as old as no write takes."""
+    long_ago = time.time() - STAGED_OBJECT_AGE_MAX_S - 1
+    os.utime(path, (long_ago, long_ago))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock that whoever replaces an object takes."""
+    lock = lock_file(path, timeout_s=1)
+    try:
+        yield
+    finally:
+        unlock_file(lock)
+
+
+def wait_for_staged(folder: Path) -> Path:
+    """The file of a write that waits for its turn."""
+    for _ in range(1_000):
+        for path in folder.glob("#*"):
+            return path
+        time.sleep(0.005)
+    raise AssertionError("nobody writes")
 
 
 def steps(calls: str, *, below: Path) -> list[tuple[str, str]]:

@@ -39,10 +39,10 @@ from tests.support.graphs import (
 from tests.support.queries import query
 from tests.support.s3_server import S3Server, serve_s3
 
-ONE_TYPE_REQUESTS_MAX = 17.5
+ONE_TYPE_REQUESTS_MAX = 19.5
 """Requests of a commit that adds a node, on average over a window of commits."""
 
-TWO_TYPE_REQUESTS_MAX = 22.5
+TWO_TYPE_REQUESTS_MAX = 24.5
 """The same for a commit that adds a node and an edge."""
 
 WINDOW = MANIFEST_FRAGMENTS_MAX

@@ -24,6 +24,7 @@ from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGE
 from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import SystemRuntime
 from omnigraph.storage.failpoints import Failpoint, Failpoints, fail_times
+from omnigraph.storage.locks import hold_nothing
 from omnigraph.storage.ports import Stores
 from tests.support.manifests import FILE
 
@@ -64,6 +65,7 @@ class Branch:
         published = publish(
             intent,
             onto=onto or self.state,
+            held=hold_nothing(),
             authority=self.authority,
             tables=self.stores.tables,
             failpoints=self.failpoints,

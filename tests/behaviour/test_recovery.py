@@ -410,3 +410,17 @@ def test_records_that_cannot_be_listed_stop_writers_and_no_reader(tmp_path: Path
 
     died.graph.mutate(FRANK)
     assert {"Eve", "Frank"} <= rows(died.graph, "Person").keys()
+
+
+def test_a_graph_that_starts_over_knows_nothing_of_its_predecessors_recoveries(
+    tmp_path: Path,
+) -> None:
+    social_graph(tmp_path).close()
+    stop(tmp_path, EVE)
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert graph.recoveries()
+        schema = graph.schema_source
+
+    anew = omnigraph.init(str(tmp_path), schema=schema, force=True)
+
+    assert anew.recoveries() == []

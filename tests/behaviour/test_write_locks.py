@@ -1,17 +1,25 @@
-"""Write queues: one writer of a type on a branch, nobody waits in a circle, nobody for ever."""
+"""Write queues: one writer of a type on a branch, nobody waits in a circle, nobody for ever.
+
+What both kinds of storage promise, and what file locks do among processes; see also the leases.
+"""
 
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omnigraph.model.errors import Outcome, UnavailableError
-from omnigraph.storage.locations import parse_location
-from omnigraph.storage.locks import LockKey, WriteLocks, open_write_locks
+from omnigraph.model.limits import LEASE_S
+from omnigraph.model.runtime import SystemClock
+from omnigraph.storage.locations import Location, parse_location
+from omnigraph.storage.locks import THIS_PROCESS, Locking, LockKey, WriteLocks
+from tests.support.clocks import open_locks
 from tests.support.processes import output_of, race, started
+from tests.support.s3_server import S3Server
 
 PERSON = LockKey("node:Person", None)
 PERSON_ON_DRAFT = LockKey("node:Person", "draft")
@@ -22,12 +30,14 @@ SHORT_S, LONG_S = 0.05, 30.0
 OPEN = """
 import os, sys
 from omnigraph.model.errors import UnavailableError
+from omnigraph.model.runtime import SystemClock
 from omnigraph.storage.locations import parse_location
-from omnigraph.storage.locks import LockKey, open_write_locks
+from omnigraph.storage.locks import THIS_PROCESS, Locking, LockKey
+from tests.support.clocks import open_locks
 
 def locks(timeout_s):
     location = parse_location(sys.argv[1], storage_options={})
-    return open_write_locks(location, timeout_s=timeout_s)
+    return open_locks(location, Locking(THIS_PROCESS, SystemClock(), 15.0), timeout_s=timeout_s)
 
 PERSON = LockKey("node:Person", None)
 KNOWS = LockKey("edge:Knows", None)
@@ -80,12 +90,14 @@ os.waitpid(child, 0)
 """
 
 
-def locks_of(root: Path | str, *, timeout_s: float = LONG_S) -> WriteLocks:
+def locks_of(root: Location | Path | str, *, timeout_s: float = LONG_S) -> WriteLocks:
     """The queues of a graph, through a handle of its own."""
-    return open_write_locks(parse_location(str(root), storage_options={}), timeout_s=timeout_s)
+    location = root if isinstance(root, Location) else parse_location(str(root), storage_options={})
+    locking = Locking(THIS_PROCESS, SystemClock(), LEASE_S)
+    return open_locks(location, locking, timeout_s=timeout_s)
 
 
-def is_free(root: Path | str, *keys: LockKey) -> bool:
+def is_free(root: Location | Path | str, *keys: LockKey) -> bool:
     """Whether another handle gets the locks at once."""
     try:
         with locks_of(root, timeout_s=SHORT_S).hold(keys):
@@ -95,22 +107,26 @@ def is_free(root: Path | str, *keys: LockKey) -> bool:
 
 
 @pytest.fixture(params=["disk", "s3"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place of either kind, for what both promise within a process; S3 is asked nothing."""
-    return str(tmp_path) if request.param == "disk" else f"s3://bucket/{tmp_path.name}"
+def root(request: pytest.FixtureRequest, tmp_path: Path, server: S3Server) -> Location:
+    """A place of either kind, for what both promise within a process."""
+    if request.param == "disk":
+        return parse_location(str(tmp_path), storage_options={})
+    return parse_location(
+        f"s3://{server.create_bucket()}/graph", storage_options=server.lance_options()
+    )
 
 
-def test_what_is_held_is_held_for_every_handle_of_the_graph(root: str) -> None:
+def test_what_is_held_is_held_for_every_handle_of_the_graph(root: Location) -> None:
     with locks_of(root).hold([PERSON]):
         assert not is_free(root, PERSON)
 
     assert is_free(root, PERSON)
 
 
-def test_another_type_another_branch_and_another_graph_are_free(root: str) -> None:
+def test_another_type_another_branch_and_another_graph_are_free(root: Location) -> None:
     with locks_of(root).hold([PERSON]):
         assert is_free(root, KNOWS, PERSON_ON_DRAFT)
-        assert is_free(f"{root}/other", PERSON)
+        assert is_free(replace(root, root=f"{root.root}-other", prefix="other"), PERSON)
 
 
 def test_two_spellings_of_a_root_share_their_locks(tmp_path: Path) -> None:
@@ -126,7 +142,7 @@ def test_two_paths_to_a_folder_share_their_locks(tmp_path: Path) -> None:
         assert not is_free(tmp_path / "link", PERSON)
 
 
-def test_a_key_that_is_named_twice_is_taken_once(root: str) -> None:
+def test_a_key_that_is_named_twice_is_taken_once(root: Location) -> None:
     with locks_of(root, timeout_s=SHORT_S).hold([PERSON, KNOWS, PERSON]):
         assert not is_free(root, KNOWS)
 
@@ -138,7 +154,7 @@ def test_holding_nothing_is_free(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_held_covers_its_keys_until_it_is_let_go(root: str) -> None:
+def test_what_is_held_covers_its_keys_until_it_is_let_go(root: Location) -> None:
     with locks_of(root).hold([PERSON, KNOWS]) as held:
         assert held.covers([KNOWS])
         assert held.covers([PERSON, KNOWS])
@@ -147,20 +163,20 @@ def test_what_is_held_covers_its_keys_until_it_is_let_go(root: str) -> None:
     assert not held.covers([PERSON])
 
 
-def test_an_error_in_the_block_lets_go(root: str) -> None:
+def test_an_error_in_the_block_lets_go(root: Location) -> None:
     with pytest.raises(ZeroDivisionError), locks_of(root).hold([PERSON, KNOWS]):
         raise ZeroDivisionError
 
     assert is_free(root, PERSON, KNOWS)
 
 
-def test_who_gets_only_some_of_its_locks_lets_those_go(root: str) -> None:
+def test_who_gets_only_some_of_its_locks_lets_those_go(root: Location) -> None:
     with locks_of(root).hold([PERSON]):
         assert not is_free(root, KNOWS, PERSON)
         assert is_free(root, KNOWS)
 
 
-def test_a_wait_in_vain_ends_and_says_what_to_do(root: str) -> None:
+def test_a_wait_in_vain_ends_and_says_what_to_do(root: Location) -> None:
     with (
         locks_of(root).hold([PERSON_ON_DRAFT]),
         pytest.raises(UnavailableError) as refusal,
@@ -170,12 +186,12 @@ def test_a_wait_in_vain_ends_and_says_what_to_do(root: str) -> None:
 
     assert refusal.value.outcome is Outcome.UNCHANGED
     assert str(refusal.value) == (
-        "cannot write Person on branch 'draft': another thread of this process has been writing it "
+        "cannot write Person on branch 'draft': another thread of this process has been writing there "
         "for more than 0.05 s; try again when that write is done, or end it if it hangs"
     )
 
 
-def test_writers_of_the_same_types_in_any_order_all_finish(root: str) -> None:
+def test_writers_of_the_same_types_in_any_order_all_finish(root: Location) -> None:
     # Taken as they are named, these would soon wait in a circle.
     orders: Sequence[Sequence[LockKey]] = (
         [PERSON, KNOWS, PERSON_ON_DRAFT],
@@ -198,7 +214,7 @@ def test_writers_of_the_same_types_in_any_order_all_finish(root: str) -> None:
     assert set(crowds) == {1}
 
 
-def test_a_writer_waits_for_its_turn(root: str) -> None:
+def test_a_writer_waits_for_its_turn(root: Location) -> None:
     order: list[str] = []
     has_started = threading.Event()
 

@@ -56,14 +56,7 @@ class S3Server:
 
     def lance_options(self) -> dict[str, str]:
         """The `storage_options` under which pylance reaches this endpoint."""
-        return {
-            "aws_endpoint": self.endpoint,
-            "aws_region": REGION,
-            "aws_access_key_id": "test",
-            "aws_secret_access_key": "test",
-            "allow_http": "true",
-            "aws_virtual_hosted_style_request": "false",
-        }
+        return client_options(self.endpoint)
 
     def object_store(self, bucket: str, *, prefix: str) -> S3Store:
         """An obstore store over one prefix of a bucket."""
@@ -85,6 +78,18 @@ class S3Server:
         start = len(self._requests)
         yield seen
         seen.extend(self._requests[start:])
+
+
+def client_options(endpoint: str) -> dict[str, str]:
+    """The `storage_options` under which pylance and a graph reach an endpoint."""
+    return {
+        "aws_endpoint": endpoint,
+        "aws_region": REGION,
+        "aws_access_key_id": "test",
+        "aws_secret_access_key": "test",
+        "allow_http": "true",
+        "aws_virtual_hosted_style_request": "false",
+    }
 
 
 @contextmanager

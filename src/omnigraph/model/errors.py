@@ -26,6 +26,7 @@
     │   ├── RecoveryRequiredError    .operation_id
     │   └── UnexpectedBaseError      .table .expected .found
     ├── UnavailableError           UNCHANGED: the storage did not answer
+    │   └── BusyError                .action .holder
     └── CorruptError               BROKEN: what is stored breaks a rule; stop
 
 Callers decide by type, `code` and `outcome`, never by the text of a message.
@@ -302,6 +303,18 @@ class UnavailableError(GraphError):
     def __init__(self, *, action: str, reason: str) -> None:
         super().__init__(f"cannot {action}: {reason}")
         self.action, self.reason = action, reason
+
+
+class BusyError(UnavailableError):
+    """Others kept what a write needs for longer than it may wait; `holder` says who."""
+
+    def __init__(self, *, action: str, holder: str, waited_s: float) -> None:
+        super().__init__(
+            action=action,
+            reason=f"{holder} has been writing there for more than {waited_s:g} s; "
+            "try again when that write is done, or end it if it hangs",
+        )
+        self.holder = holder
 
 
 class CorruptError(GraphError):

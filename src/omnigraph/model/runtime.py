@@ -6,8 +6,9 @@ too. A test gives a runtime of its own and holds both still.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
-from threading import Lock
+from threading import Event, Lock
 from typing import Protocol
 
 from ulid import ULID
@@ -27,6 +28,38 @@ class Runtime(Protocol):
 
     def new_ids(self, count: int) -> list[str]:
         """That many of them, ascending, at a fraction of the cost of single ones."""
+
+
+class Clock(Protocol):
+    """Where waiting gets its time from; a test holds it still or turns it by hand."""
+
+    def now(self) -> datetime:
+        """This moment, in UTC, as this machine believes it to be."""
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards; only differences mean anything."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+
+    def wait(self, event: Event, *, timeout_s: float) -> bool:
+        """Whether an event came before that much time had passed."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def wait(self, event: Event, *, timeout_s: float) -> bool:
+        return event.wait(timeout_s)
 
 
 class SystemRuntime:

@@ -141,6 +141,8 @@ class LanceCommits:
                 raise self._moved(base) from error
             landed = self._handles.get(expected)
         except FOREIGN as error:
+            if self._handles.set_aside_cut(expected):
+                return self._advance(base, transaction)
             name = describe_version(base)
             raise translate(error, table=name, action=f"add to '{name}'") from error
         if landed.version != expected.version:

@@ -60,6 +60,8 @@ _FAILURE_BY_WORDS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
         (r"Ref conflict error", Failure.BRANCHED),
         (r"[Ii]nvalid magic|does not appear to be a Lance file", Failure.DAMAGED),
         (r"file size is too small|does not have sufficient data", Failure.DAMAGED),
+        # Not that it is missing: what is there says that it is another version.
+        (r"^Version not found error", Failure.DAMAGED),
         (r"Invalid range .* for object of size|failed to decode", Failure.DAMAGED),
         (r"<Code>", Failure.REFUSED),
         (r"Not found: |No such file or directory", Failure.MISSING_FILE),

@@ -2,8 +2,8 @@
 
 A kept handle is never moved: Lance moves handles in place, and refuses two threads that do so at
 once, so whatever moves one works on a copy. Promises that the newest version is asked of the
-storage each time, and that a branch which was deleted and made anew is not taken for its
-predecessor. Knows nothing of rows.
+storage each time, and that a branch or a graph which was deleted and made anew is not taken for
+its predecessor. Knows nothing of rows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,17 @@ from omnigraph.model.limits import (
     TABLE_INDEX_BYTES_MAX,
     TABLE_METADATA_BYTES_MAX,
 )
-from omnigraph.storage.lance_errors import FOREIGN, Failure, classify, missing_version, translate
+from omnigraph.storage.lance_errors import (
+    FOREIGN,
+    Failure,
+    classify,
+    lance_errors,
+    missing_version,
+    translate,
+)
 from omnigraph.storage.ports import TableRef, TableVersion
+
+_KEY_MARK = b"lance-schema:unenforced-primary-key"
 
 _ABSENT = frozenset({Failure.MISSING_TABLE, Failure.MISSING_VERSION})
 
@@ -38,7 +47,7 @@ class LanceHandles:
 
     def __init__(self, root: str, *, storage_options: Mapping[str, str], is_local: bool) -> None:
         self._root = root
-        self._is_local = is_local
+        self.is_local = is_local
         self.storage_options = None if is_local else _bounded(storage_options)
         self.session = LanceSession(
             index_cache_size_bytes=TABLE_INDEX_BYTES_MAX,
@@ -77,21 +86,21 @@ class LanceHandles:
         """The newest version, asked of the storage; None if there is no such table or branch."""
         warm = self._find_warm(ref)
         if warm is None:
-            found = self._open(ref, version=None)
+            found = self._open_newest(ref)
             return None if found is None else self.keep(ref, found)
-        if ref.branch is None and self._is_local:
+        has_stamps = ref.branch is None and self.is_local
+        if has_stamps:
             if self._was_replaced(ref, warm.version):
-                self.forget(lambda kept: kept.path == ref.path)
+                self._forget_replaced(ref)
                 return self.find_newest(ref)
             if self._has_not_moved(ref, warm.version):
                 return warm
-        newest = copy(warm)
-        if not self._exists(ref, newest.checkout_latest):
+        newest = self._move_on(ref, warm)
+        if newest is None:
             self.forget(lambda kept: kept == ref)
             return None
-        if ref.branch is not None and not self._continues(ref, warm, newest):
-            # Other tables of that branch were replaced with it.
-            self.forget(lambda kept: kept.branch == ref.branch)
+        if not has_stamps and not self._continues(ref, warm, newest):
+            self._forget_replaced(ref)
         return self.keep(ref, newest)
 
     def get_newest(self, ref: TableRef) -> LanceDataset:
@@ -122,24 +131,91 @@ class LanceHandles:
                 del self._kept[at]
                 self._stamp_by_version.pop(at, None)
 
+    def _forget_replaced(self, ref: TableRef) -> None:
+        # Other tables of a branch were replaced with it, and those of a graph with any of them.
+        self.forget(lambda kept: ref.branch in (None, kept.branch))
+
     def _find_warm(self, ref: TableRef) -> LanceDataset | None:
         with self._lock:
             versions = [at for at in self._kept if at.ref == ref]
             newest = max(versions, key=lambda at: at.version, default=None)
             return None if newest is None else self._kept[newest]
 
+    def _open_newest(self, ref: TableRef) -> LanceDataset | None:
+        try:
+            return self._open(ref, version=None)
+        except CorruptError as error:
+            return self._open_before_cut(ref, error)
+
+    def _move_on(self, ref: TableRef, warm: LanceDataset) -> LanceDataset | None:
+        newest = copy(warm)
+        try:
+            return newest if self._exists(ref, lambda: _check_out_newest(newest)) else None
+        except CorruptError as error:
+            return self._open_before_cut(ref, error)
+
+    def _open_before_cut(self, ref: TableRef, error: CorruptError) -> LanceDataset:
+        """The version before a newest one that is damaged, as if that one had never been.
+
+        A loss of power may cut a version off before it is flushed, and so before anybody is told
+        of it. Should it have been damaged later, whoever pins versions sees that one is missing.
+        """
+        newest, earlier = self._newest_files(ref)
+        before = None if earlier is None else self._open(ref, version=_version_of(earlier))
+        if newest is None or before is None:
+            raise error
+        if _is_published_to(before):
+            # Nobody pins its versions: only who saw the power fail knows what was lost.
+            raise CorruptError(
+                subject=f"'{newest.relative_to(self._root)}'",
+                problem="the newest description of the graph's history is damaged; if the power "
+                "failed, move that file out of the graph and open it again: the write that it was "
+                "part of was not acknowledged, and is then finished or undone; otherwise restore "
+                "it from a copy of the graph",
+            ) from error
+        return before
+
+    def set_aside_cut(self, at: TableVersion) -> bool:
+        """Rename the description of a version that a loss of power cut off; whether there is one.
+
+        The caller holds the locks of the table, and knows that nobody pins the version.
+        """
+        newest, _ = self._newest_files(at.ref)
+        if newest is None or _version_of(newest) != at.version:
+            return False
+        try:
+            self._open(at.ref, version=None)
+        except CorruptError as error:
+            self._open_before_cut(at.ref, error)
+        else:
+            return False
+        with lance_errors(table=at.ref.path, action=f"rename '{newest}'"):
+            newest.rename(newest.with_suffix(".cut"))
+        # A crash here leaves a table without that version, as everybody takes it to be.
+        return True
+
+    def _newest_files(self, ref: TableRef) -> tuple[Path | None, Path | None]:
+        """The files that describe the two newest versions, as far as files can be cut off."""
+        if not self.is_local:
+            # Object stores show a file when it is whole.
+            return None, None
+        # By their names the newest comes first.
+        files = sorted(Path(self.uri(ref), "_versions").glob("*.manifest"))
+        newest, earlier, *_ = (*files, None, None)
+        return newest, earlier
+
     def _open(self, ref: TableRef, *, version: int | None) -> LanceDataset | None:
         opened: list[LanceDataset] = []
 
         def open_table() -> None:
-            opened.append(
-                lance.dataset(
-                    self.uri(ref),
-                    version=version,
-                    storage_options=self.storage_options,
-                    session=self.session,
-                )
+            table = lance.dataset(
+                self.uri(ref),
+                version=version,
+                storage_options=self.storage_options,
+                session=self.session,
             )
+            _require_described(table)
+            opened.append(table)
 
         return opened[0] if self._exists(ref, open_table) else None
 
@@ -163,7 +239,7 @@ class LanceHandles:
         return known is not None and known != self._find_stamp(ref, version)
 
     def _find_stamp(self, ref: TableRef, version: int) -> object:
-        if not self._is_local:
+        if not self.is_local:
             return None
         try:
             found = (Path(self.uri(ref)) / version_file(version)).stat()
@@ -183,11 +259,15 @@ class LanceHandles:
         return hint == {"version": version} and not next_file.exists()
 
     def _continues(self, ref: TableRef, warm: LanceDataset, newest: LanceDataset) -> bool:
-        # A branch made anew under the same name may have the same version numbers.
+        # A branch or a graph made anew under the same name may have the same version numbers.
         if newest.version < warm.version:
             return False
         if newest.version == warm.version:
+            # Lance reads it again if its entity tag is another, so looking costs no request.
             return _written_at(newest) == _written_at(warm)
+        if ref.branch is None and not _files_of(warm).isdisjoint(_files_of(newest)):
+            # No two graphs have a file in common. Two branches have those of their base.
+            return True
         known = self._open(ref, version=warm.version)
         return known is not None and _written_at(known) == _written_at(warm)
 
@@ -207,8 +287,32 @@ def describe_version(at: TableVersion) -> str:
     return f"{folder_of(at.ref)}@{at.version}"
 
 
+def _version_of(file: Path) -> int:
+    return 2**64 - 1 - int(file.stem)
+
+
+def _check_out_newest(table: LanceDataset) -> None:
+    table.checkout_latest()  # type: ignore[no-untyped-call]  # pylance types it not
+    _require_described(table)
+
+
+def _require_described(table: LanceDataset) -> None:
+    # Lance takes a description of zeros, as power leaves them, for an empty table of version 0.
+    if table.version == 0:
+        raise ValueError("failed to decode: the version is described by zeros")
+
+
+def _is_published_to(table: LanceDataset) -> bool:
+    return any(_KEY_MARK in (field.metadata or {}) for field in table.schema)
+
+
 def _written_at(table: LanceDataset) -> object:
     return table.get_version()["timestamp"]
+
+
+def _files_of(table: LanceDataset) -> frozenset[str]:
+    fragments = table.get_fragments()
+    return frozenset(str(file.path) for each in fragments for file in each.data_files())
 
 
 def _bounded(storage_options: Mapping[str, str]) -> dict[str, str]:

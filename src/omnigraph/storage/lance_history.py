@@ -15,7 +15,7 @@ from omnigraph.storage.ports import TableVersion, TransactionRecord
 def find_transaction(handles: LanceHandles, at: TableVersion) -> TransactionRecord | None:
     """The transaction that made a version; None if Lance does not know, or cannot say."""
     table = handles.find_newest(at.ref)
-    if table is None:
+    if table is None or table.version < at.version:
         return None
     try:
         # Lance holds a handle for itself while it looks, and refuses readers then.

@@ -2,7 +2,8 @@
 
 A name shows the old content or the new, never a part, whenever the process or the machine stops:
 files are written under a reserved name, flushed, and renamed or linked into place. obstore does
-the same without the flush, and has no put-if-match on disks, so files are written here.
+the same without the flush, and has no put-if-match on disks, so files are written here. What a
+dead process left under such a name is removed by whoever writes beside it an hour later.
 
 A token is a file's inode, time and size. Every write makes a new inode and stamps it with a clock
 of nanoseconds, so two contents that ever shared a name have different tokens, and asking for one
@@ -24,7 +25,11 @@ from io import BufferedWriter
 from pathlib import Path
 from secrets import randbelow
 
-from omnigraph.model.limits import LOCK_PROBE_INTERVAL_S, OBJECT_LOCK_TIMEOUT_S
+from omnigraph.model.limits import (
+    LOCK_PROBE_INTERVAL_S,
+    OBJECT_LOCK_TIMEOUT_S,
+    STAGED_OBJECT_AGE_MAX_S,
+)
 from omnigraph.storage.object_errors import is_reserved, require_object_path, storage_errors
 from omnigraph.storage.ports import Listing, StoredObject
 
@@ -55,6 +60,7 @@ class LocalObjects:
         self._root = root
         self._locks = root / LOCKS_FOLDER
         self._is_durable = is_durable
+        self._swept_at: dict[Path, float] = {}
 
     def find(self, path: str) -> StoredObject | None:
         target = self._target(path)
@@ -154,6 +160,7 @@ class LocalObjects:
                 if self._is_durable:
                     os.fsync(file.fileno())
                 staged = _Staged(path, _token(os.fstat(file.fileno())))
+            self._sweep(target.parent)
             yield staged
         finally:
             path.unlink(missing_ok=True)
@@ -170,6 +177,19 @@ class LocalObjects:
             self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         self._flush(folder.parent)
+
+    def _sweep(self, folder: Path) -> None:
+        # A look at the folder once in a while: a write that is under way is never that old, and
+        # one that is after all fails at its last step, with nothing written.
+        now = time.time()
+        if now - self._swept_at.get(folder, 0.0) < STAGED_OBJECT_AGE_MAX_S:
+            return
+        self._swept_at[folder] = now
+        for path in folder.glob("#*"):
+            # It may go away while we look, or be another user's: no reason to refuse a write.
+            with suppress(OSError):
+                if is_reserved(path.name) and _is_file_before(now - STAGED_OBJECT_AGE_MAX_S, path):
+                    path.unlink()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -231,6 +251,11 @@ def _wait_for_lock(descriptor: int, timeout_s: float) -> None:
             return
         time.sleep(pause)
         pause = min(2 * pause, LOCK_PROBE_INTERVAL_S)
+
+
+def _is_file_before(moment: float, path: Path) -> bool:
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_mtime < moment
 
 
 def _entries(folder: str | Path) -> Iterator[os.DirEntry[str]]:

@@ -13,6 +13,13 @@ from enum import StrEnum
 import orjson
 import pyarrow as pa
 
+from omnigraph.model.errors import (
+    AlreadyExistsError,
+    ExpectedVersionMismatchError,
+    UnavailableError,
+    UnexpectedBaseError,
+)
+from omnigraph.model.limits import AUDIT_ATTEMPTS_MAX
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableRef, TableStore, TableVersion
 
@@ -65,16 +72,30 @@ class Recovery:
 def record(recovery: Recovery, *, tables: TableStore) -> None:
     """Write a recovery down, unless its operation is there already.
 
-    The caller holds the audit's lock.
+    Others may write theirs at the same time; `UnavailableError` if they always get in between.
     """
     rows = _encode([recovery])
+    for _ in range(AUDIT_ATTEMPTS_MAX):
+        try:
+            _record_once(rows, recovery.operation_id, tables)
+        except (AlreadyExistsError, ExpectedVersionMismatchError, UnexpectedBaseError):
+            # In the last case the row landed, behind another's; the next look finds it.
+            continue
+        return
+    raise UnavailableError(
+        action=f"write down the recovery of {recovery.operation_id}",
+        reason="others keep writing theirs down; try again",
+    )
+
+
+def _record_once(rows: pa.Table, operation_id: str, tables: TableStore) -> None:
     ref = TableRef(AUDIT_PATH, None)
     newest = tables.find_head(ref)
     if newest is None:
         tables.create(AUDIT_PATH, rows, config={})
         return
     at = TableVersion(ref, newest)
-    known = render_in("operation_id", pa.array([recovery.operation_id]))
+    known = render_in("operation_id", pa.array([operation_id]))
     if not tables.count(at, predicate=known):
         tables.apply(tables.stage_append(rows, onto=at))
 

@@ -58,12 +58,16 @@ def classify(pin: Pin, facts: Facts) -> PinClass:
     return PinClass.UNEXPECTED_AT_P1
 
 
-def decide(classes: Iterable[PinClass]) -> Decision:
-    """What the classes of all tables together mean."""
+def decide(classes: Iterable[PinClass], *, is_writer_gone: bool) -> Decision:
+    """What the classes of all tables together mean.
+
+    A writer that may only be paused could still move what it has not moved yet, so its write is
+    undone, which moves every table out of its reach, and not merely forgotten.
+    """
     found = set(classes)
     if PinClass.INVARIANT_VIOLATION in found:
         return Decision.ABORT
-    if found <= {PinClass.NO_MOVEMENT}:
+    if not found or (found == {PinClass.NO_MOVEMENT} and is_writer_gone):
         return Decision.DISCARD
     if found == {PinClass.ROLLED_PAST_EXPECTED}:
         return Decision.ROLL_FORWARD

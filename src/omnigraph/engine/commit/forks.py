@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.state.manifest import ManifestState
-from omnigraph.engine.state.snapshot import Entry
-from omnigraph.model.errors import ExpectedVersionMismatchError
+from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.model.errors import (
+    AlreadyExistsError,
+    ExpectedVersionMismatchError,
+    ReadSetChangedError,
+)
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import TableRef, TableStore
 
 
@@ -27,12 +33,13 @@ def fork(
     *,
     branch: BranchName,
     state: ManifestState,
+    held: HeldLocks,
     tables: TableStore,
     failpoints: Failpoints,
 ) -> Entry:
     """The entry on the branch's own line, which starts at the version that the entry names.
 
-    `state` is the branch's manifest as it is now, under the locks.
+    `state` is the branch's manifest as it is now, under the locks that are `held`.
     """
     current = state.snapshot.get(entry.table_key)
     if current != entry:
@@ -42,6 +49,16 @@ def fork(
     failpoints.maybe_fail(Failpoint.FORK_BEFORE_CLASSIFY)
     if branch in tables.branches(entry.path):
         failpoints.maybe_fail(Failpoint.FORK_BEFORE_RECLAIM)
+        # It was there before we asked, so if it is still our turn, nobody has published it.
+        require_kept(held)
         tables.delete_branch(TableRef(entry.path, branch))
-    tables.fork(entry.at, branch=branch)
+    try:
+        tables.fork(entry.at, branch=branch)
+    except AlreadyExistsError as error:
+        # Only somebody who took our turn makes it at the same time.
+        raise ReadSetChangedError(
+            member=f"the line of {type_name_of(entry.table_key)}",
+            expected="none",
+            actual="one that somebody else made",
+        ) from error
     return replace(entry, branch=branch)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.commit.changes import PreparedWrite
+from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.forks import fork, needs_fork
 from omnigraph.engine.commit.publish import (
     Intent,
@@ -46,6 +47,8 @@ from omnigraph.model.errors import (
     MovedError,
     ReadSetChangedError,
     RecoveryRequiredError,
+    UnavailableError,
+    UncertainError,
 )
 from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Runtime
@@ -106,16 +109,32 @@ class WritePath:
         inherited = [each for each in entries.values() if needs_fork(each, basis.branch)]
         # A crash up to *arm* leaves files, and perhaps a line of a table, that nobody refers to.
         staged = () if inherited else stage(write, entries=entries, tables=self.stores.tables)
-        with self._locked(self.lock_keys(write, basis, authorship), held):
+        with self._locked(self.lock_keys(write, basis, authorship), held) as locked:
+            if locked is not held and locked.is_fresh:
+                # Whoever takes our turn from now on moves the manifest past the basis.
+                locked.trust(basis.state.at.version)
             self._require_unmoved(write, basis, authorship)
             if inherited:
-                entries |= {each.table_key: self._fork(each, basis) for each in inherited}
+                entries |= {each.table_key: self._fork(each, basis, locked) for each in inherited}
                 staged = stage(write, entries=entries, tables=self.stores.tables)
-            return self._make_true(staged, write=write, basis=basis, authorship=authorship)
+            if inherited or locked.has_lapsed():
+                # Whoever took our turn may have removed a line that it found, with what is staged.
+                require_kept(locked)
+            return self._make_true(
+                staged, write=write, basis=basis, authorship=authorship, held=locked
+            )
 
-    def _locked(self, keys: frozenset[LockKey], held: HeldLocks) -> AbstractContextManager[object]:
+    def has_moved(self, write: PreparedWrite, basis: Basis) -> bool:
+        """Whether anything that a write relies on is visibly another than in its basis."""
+        state = self.authority.state(basis.branch)
+        relied_on = _relied_on(write)
+        return any(state.version_of(key) != basis.state.version_of(key) for key in relied_on)
+
+    def _locked(
+        self, keys: frozenset[LockKey], held: HeldLocks
+    ) -> AbstractContextManager[HeldLocks]:
         if held.covers(keys):
-            return nullcontext()
+            return nullcontext(held)
         if not held.is_empty:
             # Taking more on top could end in a circle of writers who wait for each other.
             missing = min(key.table_key for key in keys if not held.covers([key]))
@@ -126,11 +145,12 @@ class WritePath:
             )
         return self.locks.hold(keys)
 
-    def _fork(self, entry: Entry, basis: Basis) -> Entry:
+    def _fork(self, entry: Entry, basis: Basis, held: HeldLocks) -> Entry:
         return fork(
             entry,
             branch=basis.branch,
             state=self.authority.newest_known(basis.state),
+            held=held,
             tables=self.stores.tables,
             failpoints=self.failpoints,
         )
@@ -192,30 +212,62 @@ class WritePath:
         write: PreparedWrite,
         basis: Basis,
         authorship: Authorship,
+        held: HeldLocks,
     ) -> Commit:
         sidecar = self._plan_sidecar(staged, write, basis, authorship)
         self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_WRITE)
         arm(sidecar, objects=self.stores.objects)
-        landed = self._apply_all(staged, sidecar, write)
+        try:
+            landed = self._apply_all(staged, sidecar, write)
+            state = self._publish(landed, sidecar, basis, authorship, held)
+        except UncertainError:
+            self._arm_again(sidecar, held)
+            raise
+        # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
+        self._disarm(sidecar)
+        self._follow(staged, landed)
+        self._tidy(state)
+        return self._commit_of(sidecar, state)
+
+    def _publish(
+        self,
+        landed: Mapping[str, tuple[StagedTable, TableVersion]],
+        sidecar: Sidecar,
+        basis: Basis,
+        authorship: Authorship,
+        held: HeldLocks,
+    ) -> ManifestState:
         try:
             self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
             intent = self._plan_intent(landed, sidecar, authorship)
             # The compare-and-swap decides; taking turns only spares writers lost attempts.
-            with self.locks.hold([LockKey(MANIFEST_PATH, _lance_branch(basis))]):
-                state = publish(
+            turn = [LockKey(MANIFEST_PATH, _lance_branch(basis))]
+            with self.locks.hold_within(held, turn) as locked:
+                return publish(
                     intent,
                     onto=self.authority.newest_known(basis.state),
+                    held=locked,
                     authority=self.authority,
                     tables=self.stores.tables,
                     failpoints=self.failpoints,
                 )
         except GraphError as error:
             raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
-        # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
-        self._disarm(sidecar)
-        self._follow(staged, landed)
-        self._tidy(state)
-        return state.head
+
+    def _arm_again(self, sidecar: Sidecar, held: HeldLocks) -> None:
+        """Put back the record of a write that stopped, if somebody may have taken it for dead.
+
+        It was recovered then, and has perhaps moved a table since.
+        """
+        if held.is_revocable:
+            with suppress(UnavailableError):
+                arm(sidecar, objects=self.stores.objects)
+
+    def _commit_of(self, sidecar: Sidecar, state: ManifestState) -> Commit:
+        if state.head.id == sidecar.commit_id:
+            return state.head
+        commits = self.authority.commits(state.branch)
+        return next(each for each in commits if each.id == sidecar.commit_id)
 
     def _plan_sidecar(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.state.authority import Authority
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
@@ -33,6 +34,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGET
 from omnigraph.storage.failpoints import Failpoint, Failpoints
+from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import TableStore
 
 
@@ -59,22 +61,32 @@ def publish(
     intent: Intent,
     *,
     onto: ManifestState,
+    held: HeldLocks,
     authority: Authority,
     tables: TableStore,
     failpoints: Failpoints,
 ) -> ManifestState:
     """Make an intent true on a branch, or raise; `onto` is the state it was last known in.
 
+    `held` are the locks under which it happens. The state that is returned holds the intent's
+    commit, and its head is a later one if somebody else had made the intent true already.
     `ExpectedVersionMismatchError` is never retried: what the write relied on is gone.
     """
     state = onto
     for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
-        if attempt:
+        if attempt or held.has_lapsed():
             state = authority.state(onto.branch)
+            if authority.has_commit(state, intent.commit_id):
+                # An answer got lost, or whoever took our turn has recovered this very write.
+                return state
         try:
             failpoints.maybe_fail(Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION)
         except MovedError:
             continue
+        if attempt or not held.trusts(state.at.version) or held.has_lapsed():
+            # In this order: know the manifest, ask whose turn it is, swap.
+            require_kept(held)
+            held.trust(state.at.version)
         require_head(intent.expected_head, state)
         require_expected(intent.expected, state)
         changes = plan_changes(intent.changes, state)
@@ -82,6 +94,7 @@ def publish(
         published = _publish_once(changes, commit_of(intent, state), state, tables)
         if published is not None:
             authority.remember(published)
+            held.trust(published.at.version)
             failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT)
             return published
     raise ReadSetChangedError(

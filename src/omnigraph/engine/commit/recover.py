@@ -2,30 +2,28 @@
 
 Whoever holds those locks knows that the writer is dead or done, so what it left can be judged at
 leisure: a write whose every table moved is published as it was meant; one that moved some of them
-is undone by making the old content the newest; one that moved nothing is forgotten. Safe to repeat
-and to interrupt anywhere: every step is recognised by whoever comes next.
+is undone by making the old content the newest; one that moved nothing is forgotten. Where locks can
+be taken from a writer that is only paused, undoing moves every table of the write, those that it
+had yet to move as well: Lance refuses whatever it does to them when it wakes. Safe to repeat and to
+interrupt anywhere: every step is recognised by whoever comes next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from omnigraph.engine.commit.audit import (
-    AUDIT_PATH,
-    Recovery,
-    RecoveryKind,
-    TableOutcome,
-    record,
-)
+from omnigraph.engine.commit.audit import Recovery, RecoveryKind, TableOutcome, record
 from omnigraph.engine.commit.classify import Decision, Facts, classify, decide
+from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.publish import Intent, publish
 from omnigraph.engine.commit.sidecar import (
     RECOVERY_PREFIX,
     Pin,
     Sidecar,
+    arm,
     decode_sidecar,
     disarm,
     sidecar_path,
@@ -33,11 +31,17 @@ from omnigraph.engine.commit.sidecar import (
 from omnigraph.engine.state.authority import Authority
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, type_name_of
-from omnigraph.model.errors import CorruptError, ExpectedVersionMismatchError, UnavailableError
+from omnigraph.model.errors import (
+    BusyError,
+    CorruptError,
+    ExpectedVersionMismatchError,
+    GraphError,
+    UnavailableError,
+)
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
-from omnigraph.storage.locks import LockKey, WriteLocks
+from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
 from omnigraph.storage.ports import Listing, Stores, TableRef, TableVersion
 
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -77,34 +81,50 @@ class Recoverer:
         sidecar = self._find_sidecar(path)
         if sidecar is None:
             return
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                held.enter_context(self.free_locks.hold(_lock_keys(sidecar)))
-            except UnavailableError:
+                held = stack.enter_context(self.free_locks.hold(_lock_keys(sidecar)))
+            except BusyError:
                 # Somebody holds them, so its writer lives, or another recovery is at work.
                 return
             # Its writer may have finished before we had the locks.
             if self._find_sidecar(path) is not None:
-                self._recover(sidecar)
+                self._recover_under(held, sidecar)
+
+    def _recover_under(self, held: HeldLocks, sidecar: Sidecar) -> None:
+        try:
+            self._recover(sidecar, held)
+        except GraphError:
+            if held.is_revocable:
+                # Whoever took our turn may have recovered it, and we may have moved a table since.
+                with suppress(UnavailableError):
+                    arm(sidecar, objects=self.stores.objects)
+            raise
 
     def _find_sidecar(self, path: str) -> Sidecar | None:
         stored = self.stores.objects.find(path)
         return None if stored is None else decode_sidecar(stored.content, path=path)
 
-    def _recover(self, sidecar: Sidecar) -> None:
+    def _recover(self, sidecar: Sidecar, held: HeldLocks) -> None:
         branch = BranchName(sidecar.branch)
         if branch not in self.authority.branches():
-            self._discard_orphan(sidecar)
+            self._discard_orphan(sidecar, held)
             return
         state = self.authority.state(branch)
-        if self.authority.has_commit(state, sidecar.commit_id):
+        is_true = self.authority.has_commit(state, sidecar.commit_id)
+        if is_true and not held.is_revocable:
             self._conclude_forward(sidecar)
             return
         facts = {pin.table_key: self._observe(pin, sidecar, state) for pin in sidecar.pins}
-        if self.authority.has_commit(state, sidecar.rollback_commit_id):
-            self._conclude_back(sidecar, facts)
+        if is_true or self.authority.has_commit(state, sidecar.rollback_commit_id):
+            self._undo_late_effects(sidecar, facts, state, held)
+            if is_true:
+                self._conclude_forward(sidecar)
+            else:
+                self._conclude_back(sidecar, facts)
             return
-        match decide(classify(pin, facts[pin.table_key]) for pin in sidecar.pins):
+        classes = [classify(pin, facts[pin.table_key]) for pin in sidecar.pins]
+        match decide(classes, is_writer_gone=not held.is_revocable):
             case Decision.ABORT:
                 raise _behind(sidecar, facts)
             case Decision.DISCARD:
@@ -115,9 +135,9 @@ class Recoverer:
                     outcomes=(),
                 )
             case Decision.ROLL_FORWARD:
-                self._roll_forward(sidecar, facts, state)
+                self._roll_forward(sidecar, facts, state, held)
             case Decision.ROLL_BACK:
-                self._roll_back(sidecar, facts, state)
+                self._roll_back(sidecar, facts, state, held)
 
     def _observe(self, pin: Pin, sidecar: Sidecar, state: ManifestState) -> Facts:
         tables, ref = self.stores.tables, _ref_of(pin)
@@ -130,46 +150,74 @@ class Recoverer:
         return Facts(
             newest=newest,
             named=named,
-            has_landed=planned is not None and planned.uuid == pin.transaction_uuid,
+            has_landed=any(made and made.uuid == pin.transaction_uuid for made in (planned, last)),
             is_undone=last is not None and last.uuid == _undoing_uuid(sidecar, pin),
         )
 
     def _roll_forward(
-        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
+        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState, held: HeldLocks
     ) -> None:
         """Publish the write as it was meant, with its own commit id and actor."""
         self.failpoints.maybe_fail(Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
         intent = replace(
-            self._plan(sidecar, [_landed_entry(pin) for pin in sidecar.pins]),
+            self._plan(sidecar, [_landed_entry(pin) for pin in sidecar.pins], state),
             expected=sidecar.relied_on,
             commit_id=sidecar.commit_id,
             created_at=sidecar.started_at,
             actor=sidecar.actor,
         )
         try:
-            self._publish(intent, state)
+            self._publish(intent, state, held)
         except ExpectedVersionMismatchError:
             # What its checks relied on has changed since, so it must not become true any more.
-            self._roll_back(sidecar, facts, self.authority.state(state.branch))
+            self._roll_back(sidecar, facts, self.authority.state(state.branch), held)
             return
         self._conclude_forward(sidecar)
 
     def _roll_back(
-        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
+        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState, held: HeldLocks
     ) -> None:
         """Make the content that the branch names the newest of every table the write moved."""
-        # Whatever moved a table instead of the write is not ours to undo.
-        moved = [pin for pin in sidecar.pins if _is_ahead(facts[pin.table_key])]
+        # Whatever moved a table instead of the write is not ours to undo, unless the writer could
+        # still add to it.
+        moved = [
+            pin for pin in sidecar.pins if held.is_revocable or _is_ahead(facts[pin.table_key])
+        ]
         named = [pin for pin in moved if _is_named(pin, state)]
+        require_kept(held)
         restored = [self._restored_entry(pin, sidecar, facts, state) for pin in named]
         # A crash here leaves tables that are undone and not yet named; they are recognised.
-        intent = replace(self._plan(sidecar, restored), commit_id=sidecar.rollback_commit_id)
-        self._publish(intent, state)
+        intent = replace(self._plan(sidecar, restored, state), commit_id=sidecar.rollback_commit_id)
+        self._publish(intent, state, held)
         for pin in moved:
             if pin not in named:
                 # A line that the branch never came to name: nobody reads it.
+                require_kept(held)
                 self.stores.tables.delete_branch(_ref_of(pin))
         self._conclude_back(sidecar, facts)
+
+    def _undo_late_effects(
+        self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState, held: HeldLocks
+    ) -> None:
+        """Undo what was done to a table after the write was recovered.
+
+        Its writer, or an earlier recovery of it, was paused then, and put the record back.
+        """
+        late = [
+            pin
+            for pin in sidecar.pins
+            if _is_named(pin, state) and _is_late(facts[pin.table_key]) and held.is_revocable
+        ]
+        if late:
+            require_kept(held)
+            restored = [
+                replace(
+                    state.snapshot.get(pin.table_key),
+                    version=self._restore(pin, sidecar, facts[pin.table_key]),
+                )
+                for pin in late
+            ]
+            self._publish(self._plan(sidecar, restored, state), state, held)
 
     def _restored_entry(
         self, pin: Pin, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState
@@ -182,12 +230,12 @@ class Recoverer:
         at = TableVersion(_ref_of(pin), seen.named)
         return self.stores.tables.restore(at, uuid=_undoing_uuid(sidecar, pin)).version
 
-    def _discard_orphan(self, sidecar: Sidecar) -> None:
+    def _discard_orphan(self, sidecar: Sidecar, held: HeldLocks) -> None:
         """Forget a write on a branch that is gone."""
         state = self.authority.state(MAIN)
         if not self.authority.has_commit(state, sidecar.rollback_commit_id):
-            intent = replace(self._plan(sidecar, []), commit_id=sidecar.rollback_commit_id)
-            self._publish(intent, state)
+            intent = replace(self._plan(sidecar, [], state), commit_id=sidecar.rollback_commit_id)
+            self._publish(intent, state, held)
         self.failpoints.maybe_fail(Failpoint.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
         self._conclude(
             sidecar,
@@ -196,12 +244,11 @@ class Recoverer:
             outcomes=(),
         )
 
-    def _plan(self, sidecar: Sidecar, entries: list[Entry]) -> Intent:
+    def _plan(self, sidecar: Sidecar, entries: list[Entry], state: ManifestState) -> Intent:
         """A commit by recovery that makes these versions the true ones."""
-        expected = {pin.table_key: pin.expected_version for pin in sidecar.pins}
         return Intent(
             changes=tuple(Update(each, self.stores.tables.describe(each.at)) for each in entries),
-            expected={entry.table_key: expected[entry.table_key] for entry in entries},
+            expected={entry.table_key: state.version_of(entry.table_key) for entry in entries},
             expected_head=None,
             commit_id=self.runtime.new_id(),
             created_at=self.runtime.now(),
@@ -210,12 +257,13 @@ class Recoverer:
             schema_hash=sidecar.schema_hash,
         )
 
-    def _publish(self, intent: Intent, state: ManifestState) -> ManifestState:
+    def _publish(self, intent: Intent, state: ManifestState, held: HeldLocks) -> None:
         branch = None if state.branch == MAIN else state.branch
-        with self.locks.hold([LockKey(MANIFEST_PATH, branch)]):
-            return publish(
+        with self.locks.hold_within(held, [LockKey(MANIFEST_PATH, branch)]) as locked:
+            publish(
                 intent,
                 onto=self.authority.newest_known(state),
+                held=locked,
                 authority=self.authority,
                 tables=self.stores.tables,
                 failpoints=self.failpoints,
@@ -262,8 +310,7 @@ class Recoverer:
             outcomes=tuple(outcomes),
             created_at=self.runtime.now(),
         )
-        with self.locks.hold([LockKey(AUDIT_PATH, None)]):
-            record(recovery, tables=self.stores.tables)
+        record(recovery, tables=self.stores.tables)
         # A crash here leaves a sidecar whose recovery is on record; it is only deleted then.
         disarm(sidecar.operation_id, objects=self.stores.objects)
 
@@ -284,6 +331,10 @@ def _undoing_uuid(sidecar: Sidecar, pin: Pin) -> str:
 
 def _is_ahead(seen: Facts) -> bool:
     return seen.has_landed and seen.newest != seen.named
+
+
+def _is_late(seen: Facts) -> bool:
+    return seen.newest > seen.named and (seen.has_landed or seen.is_undone)
 
 
 def _is_named(pin: Pin, state: ManifestState) -> bool:

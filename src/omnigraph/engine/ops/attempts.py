@@ -3,7 +3,7 @@
 Only a write that keeps its meaning on a newer state is prepared again (inserts and merges), each
 time from a fresh basis, at most a bounded number of times, and holding the locks it lacked the time
 before: many writers of one type all get their turn. An update, delete or overwrite was
-decided on rows that have changed since, so its caller hears of it.
+decided on rows that have changed since, so its caller hears of it, unless they have not.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ def write_on(
             try:
                 commit = path.commit(prepared.write, basis=basis, authorship=authorship, held=held)
             except (ExpectedVersionMismatchError, ReadSetChangedError):
-                if prepared.write.is_strict or not attempts_left:
+                if not attempts_left:
+                    raise
+                # What stopped a strict write may be a dead writer's, which nobody has seen.
+                if prepared.write.is_strict and path.has_moved(prepared.write, basis):
                     raise
                 # From now on with the locks from the start, so that nobody can be first again.
                 wanted |= path.lock_keys(prepared.write, basis, authorship)

@@ -8,6 +8,7 @@ empty tables that it leaves are reused.
 from __future__ import annotations
 
 from omnigraph.compiler.schema.canonical import hash_schema
+from omnigraph.engine.commit.audit import AUDIT_PATH
 from omnigraph.engine.state.contract import FILES, SOURCE_FILE, encode_contract
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
@@ -21,14 +22,20 @@ from omnigraph.engine.state.manifest import (
 )
 from omnigraph.engine.state.snapshot import Entry, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.errors import AlreadyExistsError, GraphError
+from omnigraph.model.errors import (
+    AlreadyExistsError,
+    GraphError,
+    UnavailableError,
+    UncertainError,
+)
 from omnigraph.model.names import MAIN, fnv1a_64
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.ports import Stores, TableRef, TableVersion
 
-_TREES = ("nodes", "edges", MANIFEST_PATH, "__recovery")
+_TREES = ("nodes", "edges", AUDIT_PATH, MANIFEST_PATH, "__recovery")
+"""What a graph consists of besides its schema's files. Leases stay: their epochs only grow."""
 
 
 def create_graph(
@@ -59,10 +66,20 @@ def create_graph(
         genesis = _genesis(hash_schema(catalog), runtime)
         _create_manifest(entries, genesis, stores)
         failpoints.maybe_fail(Failpoint.INIT_AFTER_COORDINATOR_INIT)
-    except GraphError:
-        for name in FILES:
-            objects.delete(name)
+    except GraphError as error:
+        _take_back(stores, uri, after=error)
         raise
+
+
+def _take_back(stores: Stores, uri: str, *, after: GraphError) -> None:
+    try:
+        for name in FILES:
+            stores.objects.delete(name)
+    except UnavailableError as error:
+        raise UncertainError(
+            f"{uri} may hold a graph now: {after}; `omnigraph.open` opens it if it is whole, "
+            "`init` with `force=True` starts over"
+        ) from error
 
 
 def is_graph(stores: Stores) -> bool:

@@ -6,6 +6,7 @@ is newer, and reads only what is. Safe to share between threads.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
@@ -156,8 +157,10 @@ class Authority:
     def find_commit(self, commit_id: str) -> Commit | None:
         """The commit of an id, on whatever branch it is."""
         for branch in self.branches():
-            for commit in self._commits_of(self.state(branch), commit_id):
-                return commit
+            # A branch that was deleted since has no commits any more.
+            with suppress(NotFoundError):
+                for commit in self._commits_of(self.state(branch), commit_id):
+                    return commit
         return None
 
     def has_commit(self, state: ManifestState, commit_id: str) -> bool:

@@ -1,0 +1,149 @@
+"""What a write that finds something in its way under the locks does: prepare again, or say so."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import omnigraph
+from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
+from omnigraph.engine.commit.fencing import Fence
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.recover import Recoverer
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.known_ids import KnownIds
+from omnigraph.errors import ReadSetChangedError, RecoveryRequiredError
+from omnigraph.model.names import MAIN
+from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
+from omnigraph.storage.locks import LockKey, open_write_locks
+from tests.support.graphs import open_with, require_linear, rows, sidecars, social_graph
+from tests.support.queries import query
+
+PERSON, COMPANY = "node:Person", "node:Company"
+ANN = Authorship(actor="ann", kind=WriterKind.MUTATION, expected_head=None)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a preparation gives."""
+
+    write: PreparedWrite
+
+
+def open_write_path(root: Path) -> WritePath:
+    """The write path of a graph, without the graph around it."""
+    settings = make_settings(str(root), storage_options=None, durability="relaxed")
+    stores, known_ids = open_stores(settings), KnownIds()
+    authority = Authority(
+        uri=str(root), objects=stores.objects, tables=stores.tables, known_ids=known_ids
+    )
+    locks = open_write_locks(
+        settings.location,
+        objects=stores.objects,
+        locking=settings.locking,
+        fence=Fence(authority, stores.tables),
+        timeout_s=10,
+    )
+    recoverer = Recoverer(
+        authority=authority,
+        stores=stores,
+        locks=locks,
+        free_locks=locks,
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+    )
+    return WritePath(
+        authority=authority,
+        stores=stores,
+        recoverer=recoverer,
+        locks=locks,
+        known_ids=known_ids,
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+    )
+
+
+def add_eve(basis: Basis, *, read_set: frozenset[str], is_strict: bool = False) -> PreparedWrite:
+    """A write that adds one person and relies on these types."""
+    declared = basis.catalog.nodes["Person"]
+    row = {"id": "Eve", "age": None, "name": "Eve"}
+    put = pa.Table.from_pylist([row], schema=table_schema(declared))
+    change = TableChange(declared, put, pa.array([], pa.string()), is_overwrite=False)
+    return PreparedWrite(
+        changes={PERSON: change},
+        placement={PERSON: Placement.APPEND},
+        read_set=read_set,
+        is_strict=is_strict,
+    )
+
+
+def test_k04_locks_held_from_before_that_miss_a_type_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    graph = social_graph(tmp_path)
+    path = open_write_path(tmp_path)
+    before = graph.commits()
+
+    with path.locks.hold([LockKey(PERSON, None)]) as held:
+        basis = path.authority.capture(MAIN)
+        write = add_eve(basis, read_set=frozenset({COMPANY}))
+        with pytest.raises(ReadSetChangedError, match="also Company; nothing was written"):
+            path.commit(write, basis=basis, authorship=ANN, held=held)
+
+    assert graph.commits() == before
+    assert sidecars(tmp_path) == []
+
+
+def test_k04_a_write_that_lacked_a_lock_is_prepared_again_with_all_it_ever_needed(
+    tmp_path: Path,
+) -> None:
+    graph = social_graph(tmp_path)
+    other = omnigraph.open(str(tmp_path), durability="relaxed")
+    prepared: list[frozenset[str]] = []
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared:
+        del committed
+        prepared.append(frozenset({COMPANY}) if prepared else frozenset())
+        if len(prepared) == 1:
+            other.mutate(query('insert Person { name: "Frank" }'))
+        return Prepared(add_eve(basis, read_set=prepared[-1]))
+
+    _, commit = write_on(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
+
+    # Overtaken; then with the locks of the first attempt; then with those of both.
+    assert len(prepared) == 3
+    assert commit
+    assert commit.id == graph.head()
+    assert {"Eve", "Frank"} <= rows(graph, "Person").keys()
+    require_linear(graph.commits())
+
+
+def test_a_strict_write_in_whose_way_a_dead_writer_is_recovers_it_and_goes_on(
+    tmp_path: Path,
+) -> None:
+    graph = social_graph(tmp_path)
+    failpoints = Failpoints()
+    dying = open_with(tmp_path, failpoints)
+    attempts: list[Basis] = []
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared:
+        del committed
+        attempts.append(basis)
+        place = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+        if len(attempts) == 1:
+            with failpoints.activate(place, FAIL_ALWAYS), pytest.raises(RecoveryRequiredError):
+                dying.mutate(query('insert Person { name: "Frank" }'))
+        return Prepared(add_eve(basis, read_set=frozenset(), is_strict=True))
+
+    write_on(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
+
+    assert len(attempts) == 2
+    assert {"Eve", "Frank"} <= rows(graph, "Person").keys()
+    assert sidecars(tmp_path) == []
+    require_linear(graph.commits())

@@ -1,0 +1,51 @@
+"""Bugs planted in leases: whose turn it is on an object store, and what a paused writer may do."""
+
+from tests.mutants.planting import Edit, Mutant
+
+LEASES = "storage/leases.py"
+
+LEASE_TESTS = "tests/behaviour/test_leases.py"
+CLASSES = "tests/unit/engine/commit/test_classify.py"
+
+LEASE_MUTANTS = (
+    Mutant(
+        "follow a holder that lives",
+        (
+            Edit(
+                LEASES,
+                "return is_silent or terms.clock.now() >",
+                "return True or terms.clock.now() >",
+            ),
+        ),
+        (f"{LEASE_TESTS}::test_what_one_process_holds_another_does_not_get_on_the_same_branch",),
+    ),
+    Mutant(
+        "show no sign of life",
+        (Edit(LEASES, "    tenure.keep_alive()\n", ""),),
+        (f"{LEASE_TESTS}::test_a_holder_that_lives_is_not_followed",),
+    ),
+    Mutant(
+        "seize a lease and build no fence",
+        (Edit(LEASES, "            terms.fence(terms.place.branch)\n", ""),),
+        (
+            f"{LEASE_TESTS}::"
+            "test_a_lease_that_was_let_go_needs_no_fence_and_one_that_was_seized_does",
+        ),
+    ),
+    Mutant(
+        "give two holders the same epoch",
+        (Edit(LEASES, "seen.lease.epoch + 1 if seen", "seen.lease.epoch if seen"),),
+        (f"{LEASE_TESTS}::test_epochs_only_grow",),
+    ),
+    Mutant(
+        "forget what a paused writer could still do",
+        (
+            Edit(
+                "engine/commit/classify.py",
+                "(found == {PinClass.NO_MOVEMENT} and is_writer_gone)",
+                "found == {PinClass.NO_MOVEMENT}",
+            ),
+        ),
+        (CLASSES,),
+    ),
+)

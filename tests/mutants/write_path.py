@@ -1,0 +1,209 @@
+"""Bugs planted in the write path: preparing, checking, staging, arming, applying, publishing."""
+
+from tests.mutants.planting import Edit, Mutant
+
+PROTOCOL = "engine/commit/protocol.py"
+PUBLISH = "engine/commit/publish.py"
+ATTEMPTS = "engine/ops/attempts.py"
+MUTATE = "engine/ops/mutate.py"
+KNOWN_IDS = "engine/state/known_ids.py"
+
+CUT = "tests/faults/test_cut_writes.py::test_a_write_cut_short_anywhere_is_there_or_not_there"
+OVERTAKEN = "tests/behaviour/test_overtaken_writes.py"
+PLANTED = "tests/behaviour/test_planted_bugs.py"
+PUBLISHER = "tests/behaviour/test_publisher.py"
+PUBLISHING = "tests/behaviour/test_publishing.py"
+
+WRITE_PATH_MUTANTS = (
+    # The order of a write
+    Mutant(
+        "publish before apply",
+        (
+            Edit(
+                PROTOCOL,
+                "landed = self._apply_all(staged, sidecar, write)",
+                "landed = {each.entry.table_key: (each, replace(each.entry.at, "
+                "version=each.entry.version + 1)) for each in staged}",
+            ),
+            Edit(PROTOCOL, "tables.describe(at)", "tables.describe(each.entry.at)"),
+            Edit(
+                PROTOCOL,
+                "        self._disarm(sidecar)\n",
+                "        self._apply_all(staged, sidecar, write)\n        self._disarm(sidecar)\n",
+            ),
+        ),
+        (CUT,),
+    ),
+    Mutant(
+        "arm after the first table has moved",
+        (
+            Edit(
+                PROTOCOL,
+                "        arm(sidecar, objects=self.stores.objects)\n        try:\n",
+                "        try:\n",
+            ),
+            Edit(
+                PROTOCOL,
+                "(each, self.stores.tables.apply(each.write))\n",
+                "(each, self.stores.tables.apply(each.write))\n"
+                "                arm(sidecar, objects=self.stores.objects)\n",
+            ),
+        ),
+        (CUT,),
+    ),
+    Mutant(
+        "disarm before the publish",
+        (
+            Edit(
+                PROTOCOL,
+                "            landed = self._apply_all(staged, sidecar, write)\n",
+                "            landed = self._apply_all(staged, sidecar, write)\n"
+                "            self._disarm(sidecar)\n",
+            ),
+        ),
+        ("tests/behaviour/test_recovery.py",),
+    ),
+    Mutant(
+        "never disarm",
+        (Edit(PROTOCOL, "        self._disarm(sidecar)\n", ""),),
+        ("tests/behaviour/test_mutation_commits.py",),
+    ),
+    Mutant(
+        "let the locks go before the durable part",
+        (
+            Edit(
+                PROTOCOL,
+                "            return self._make_true(",
+                "        return self._make_true(",
+            ),
+        ),
+        (PLANTED,),
+    ),
+    # What a write relied on
+    Mutant(
+        "do not look again under the locks",
+        (Edit(PROTOCOL, "            self._require_unmoved(write, basis, authorship)\n", ""),),
+        (OVERTAKEN,),
+    ),
+    Mutant(
+        "rely only on the types that the write changes",
+        (Edit(PROTOCOL, "write.read_set | write.changes.keys()", "frozenset(write.changes)"),),
+        (OVERTAKEN,),
+    ),
+    Mutant(
+        "take the read set before the checks have asked",
+        (
+            Edit(
+                MUTATE,
+                "    changes = run.changes()\n",
+                "    changes, read_set = run.changes(), committed.read_set\n",
+            ),
+            Edit(MUTATE, "read_set=committed.read_set", "read_set=read_set"),
+        ),
+        (OVERTAKEN,),
+    ),
+    Mutant(
+        "repeat a strict write that was overtaken",
+        (
+            Edit(
+                ATTEMPTS,
+                "prepared.write.is_strict and path.has_moved(prepared.write, basis)",
+                "not prepared",
+            ),
+        ),
+        (OVERTAKEN,),
+    ),
+    Mutant(
+        "ignore the commit that the caller insists on",
+        (Edit(PUBLISH, "expected is not None and state.head.id != expected", "not state"),),
+        (PUBLISHING,),
+    ),
+    Mutant(
+        "publish without a look at what was expected",
+        (Edit(PUBLISH, "        require_expected(intent.expected, state)\n", ""),),
+        (PUBLISHER,),
+    ),
+    # The publish
+    Mutant(
+        "add to the manifest and leave the row of the head",
+        (
+            Edit(
+                PUBLISH,
+                "tables.stage_replacement(rows, replacing=replacing, onto=state.at)",
+                "tables.stage_append(rows, onto=state.at)",
+            ),
+        ),
+        (PUBLISHER,),
+    ),
+    Mutant(
+        "publish only one of the tables",
+        (
+            Edit(
+                PROTOCOL,
+                "for each, at in landed.values()",
+                "for each, at in [*landed.values()][:1]",
+            ),
+        ),
+        ("tests/behaviour/test_mutation_commits.py",),
+    ),
+    Mutant(
+        "try a lost publish again onto the state that lost",
+        (Edit(PUBLISH, "state = authority.state(onto.branch)", "state = onto"),),
+        (PUBLISHER,),
+    ),
+    # Meaning
+    Mutant(
+        "cascade to the edges that leave a node only",
+        (
+            Edit(
+                MUTATE,
+                '(("src", edge.source), ("dst", edge.target))',
+                '(("src", edge.source),)',
+            ),
+        ),
+        (PLANTED,),
+    ),
+    Mutant(
+        "do not ask who loses edges for the minimum",
+        (
+            Edit(
+                "engine/commit/integrity/cardinality.py",
+                "[*gaining.chunks, *losing.chunks]",
+                "gaining.chunks",
+            ),
+        ),
+        ("tests/unit/engine/commit/test_integrity_cardinality.py",),
+    ),
+    Mutant(
+        "forget the untouched edges of a node that goes",
+        (
+            Edit(
+                "engine/commit/integrity/endpoints.py",
+                "        if len(edges):\n",
+                "        if not edges:\n",
+            ),
+        ),
+        ("tests/unit/engine/commit/test_integrity_endpoints.py",),
+    ),
+    Mutant(
+        "remember ids that were removed",
+        (Edit(KNOWN_IDS, "            known.ids.difference_update(removed)\n", ""),),
+        ("tests/unit/engine/state/test_known_ids.py",),
+    ),
+    Mutant(
+        "answer from the ids of another version",
+        (
+            Edit(
+                KNOWN_IDS,
+                "known.version != at.version or",
+                "",
+            ),
+        ),
+        ("tests/unit/engine/state/test_known_ids.py",),
+    ),
+    Mutant(
+        "remember the ids of a graph that was made anew",
+        (Edit("engine/state/authority.py", "                self._known_ids.forget_all()\n", ""),),
+        (PLANTED,),
+    ),
+)
