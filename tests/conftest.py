@@ -1,8 +1,21 @@
-"""How much generated input a test gets: little by default, much under `make fuzz`."""
+"""How much generated input a test gets, and what a run tells at its end.
 
+Generated input is little by default and much under `make fuzz`.
+"""
+
+import pytest
 from hypothesis import settings
+
+from tests.support.told import sum_up
 
 # No deadlines: on a shared core a slow example says more about the neighbours than about the code.
 settings.register_profile("short", max_examples=100, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=10_000, deadline=None, print_blob=True)
 settings.load_profile("short")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the tests have told beside passing."""
+    reports = terminalreporter.getreports("passed")
+    for line in sum_up(report.capstdout for report in reports):
+        terminalreporter.write_line(line)

@@ -424,3 +424,45 @@ def test_a_graph_that_starts_over_knows_nothing_of_its_predecessors_recoveries(
     anew = omnigraph.init(str(tmp_path), schema=schema, force=True)
 
     assert anew.recoveries() == []
+
+
+def test_a_deletion_that_dies_between_the_edges_and_their_node_is_undone(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(
+        tmp_path,
+        query('delete Person where name = "Alice"'),
+        at=Failpoint.MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE,
+    )
+
+    with omnigraph.open(str(tmp_path)) as graph:
+        assert contents(graph) == died.before
+        require_settled(graph, tmp_path)
+        (recovery,) = graph.recoveries()
+
+    assert recovery.kind == "RolledBack"
+
+
+def test_a_record_that_cannot_be_judged_yet_is_kept(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    died = stop(tmp_path, EVE)
+
+    unreadable = died.failpoints.activate(Failpoint.CLASSIFY_FRESH_READ, FAIL_ALWAYS)
+    with unreadable, pytest.raises(UnavailableError):
+        died.graph.refresh()
+
+    assert len(sidecars(tmp_path)) == 1
+    died.graph.refresh()
+    assert "Eve" in rows(died.graph, "Person")
+    require_settled(died.graph, tmp_path)
+
+
+def test_a_branch_that_was_made_before_the_error_is_there(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
+
+    made = Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE
+    with failpoints.activate(made, FAIL_ALWAYS):
+        graph.create_branch("draft")
+
+    assert graph.branches() == ["main", "draft"]

@@ -186,8 +186,8 @@ def test_a_wait_in_vain_ends_and_says_what_to_do(root: Location) -> None:
 
     assert refusal.value.outcome is Outcome.UNCHANGED
     assert str(refusal.value) == (
-        "cannot write Person on branch 'draft': another thread of this process has been writing there "
-        "for more than 0.05 s; try again when that write is done, or end it if it hangs"
+        "cannot write Person on branch 'draft': another thread of this process has been writing "
+        "there for more than 0.05 s; try again when that write is done, or end it if it hangs"
     )
 
 

@@ -17,15 +17,19 @@ from tests.support.crashing import Fault, Scope, SimulatedCrash, When, crashing
 from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, social_graph
 from tests.support.sweeps import (
     Operation,
+    Reached,
     State,
     Swept,
     copies_of,
     each_fault,
     files_untouched,
     no_steps,
+    open_crashing,
     open_plain,
+    operate_under_fault,
     require_sound,
     require_writable,
+    state_of,
     sweep,
 )
 from tests.support.writes import Write, load, mutate
@@ -126,6 +130,29 @@ def test_a_write_refused_at_any_call_of_its_storage_is_there_or_not_there(
     swept = sweep(tmp_path, operation, whens=[When.ERROR_ONCE], scope=Scope.CALLS)
 
     assert swept.states == swept.effects >= CALLS_MIN, "the sweep went blind"
+
+
+def test_indexes_whose_building_is_cut_short_anywhere_are_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    built = social_graph(tmp_path / "built")
+    prepare, state, folders = copies_of(built), state_of(built), itertools.count(1)
+
+    def play(fault: Fault) -> None:
+        root = tmp_path / str(next(folders))
+        prepare(root)
+        allowed = operate_under_fault(Graph.ensure_indices, open_crashing(root, fault))
+        graph = open_plain(root)
+        require_sound(graph, state)
+        missing = [each for each in graph.ensure_indices() if each.is_built]
+        assert Reached.OLD in allowed or not missing, "they were reported as built"
+        assert Reached.NEW in allowed or missing, "they were reported as not built"
+        assert len({each.type for each in missing}) in (0, len(state["main"]))
+        require_writable(graph, state)
+
+    swept = each_fault(play, whens=list(When), scope=Scope.EFFECTS)
+
+    require_sighted(swept, least=EFFECTS_MIN - 1 + len(state["main"]))
 
 
 # Creating

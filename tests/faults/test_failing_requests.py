@@ -8,7 +8,6 @@ only, after the same was told, are looked at once.
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
@@ -428,6 +427,5 @@ def require_writable(s3: FaultyS3, graph: Graph, state: State) -> None:
 
 def require_sighted(swept: Swept, *, ways: ScopeByWay, requests_min: int) -> None:
     """Fail if a sweep saw fewer requests than there are, or did not hit them in every way."""
-    sys.stdout.write(f"{swept}\n")
     assert swept.requests >= requests_min, "the sweep went blind"
     assert swept.states >= len(ways) * requests_min // 2

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.types import PropertyType, Scalar, Vector
+from omnigraph.model.types import INTEGERS, PropertyType, Scalar, Vector
 from tests.support.choices import Choices
 from tests.support.generated_values import INTEGER, STRING, Values
 
@@ -49,6 +49,9 @@ class _Output:
         if not distinct:
             keys += [path for path, type in self._properties if type.is_scalar]
         written = [f"{path} as {alias}" for alias, (path, _) in columns.items()]
+        if self._choices.seldom():
+            scores = [each for each in self.rankings() if not each.startswith("rrf")]
+            written += self._choices.some(scores, least=1, most=1)
         return self._write_end(f"return {distinct}{{ {self._separate(written)} }}", keys)
 
     def write_aggregate(self) -> str:
@@ -57,17 +60,38 @@ class _Output:
         texts = [path for path, type in self._properties if type.is_string]
         groups = [path for path, type in self._properties if type.is_scalar]
         groups = self._choices.some(groups, least=0, most=2)
+        # A list can be a group key, but nothing is ordered by it.
+        lists = [path for path, type in self._properties if not type.is_scalar]
+        lists = lists[:1] if self._choices.seldom() else []
         nodes = [f"${name}" for name, _ in self._nodes]
         anything = [f"${name}" for name in self._variables]
         anything += [path for path, _ in self._properties]
         functions = ["count(*)", f"count({self._choices.one(anything)})"]
         functions += [f"count(distinct {self._choices.one(anything)})"]
-        functions += [f"{word}({path})" for path in numbers[:2] for word in ("sum", "avg", "min")]
-        functions += [f"max({path})" for path in (texts + nodes)[:2]]
-        aliases = self._choose_aliases()
-        written = [f"{self._choices.one(functions)} as {alias}" for alias in aliases]
-        returned = f"return {{ {self._separate([*groups, *written])} }}"
-        return self._write_end(returned, [*groups, *aliases])
+        functions += [
+            f"{word}({path})"
+            for path in self._choices.some(numbers, least=1, most=2)
+            for word in ("sum", "avg", "min", "max")
+        ]
+        extremes = self._choices.some(texts + nodes, least=0, most=2)
+        functions += [f"{self._choices.one(['max', 'min'])}({path})" for path in extremes]
+        by_alias = {alias: self._choices.one(functions) for alias in self._choose_aliases()}
+        written = [f"{function} as {alias}" for alias, function in by_alias.items()]
+        keys = [alias for alias, function in by_alias.items() if self._is_exact(function)]
+        distinct = "distinct " * self._choices.seldom()
+        returned = f"return {distinct}{{ {self._separate([*lists, *groups, *written])} }}"
+        return self._write_end(returned, [*groups, *keys])
+
+    def _is_exact(self, function: str) -> bool:
+        """Whether an aggregate is the same however its numbers are added up.
+
+        Two sums of floats that should be equal may not be, and then their order means nothing.
+        """
+        word, _, path = function.removesuffix(")").partition("(")
+        if word not in ("sum", "avg"):
+            return True
+        element = dict(self._properties)[path].element
+        return element in (Scalar.I32, Scalar.U32) or (word == "sum" and element in INTEGERS)
 
     def rankings(self) -> list[str]:
         """The rankings that the variables allow."""
@@ -86,6 +110,8 @@ class _Output:
             found += near + text
             if near and text:
                 found += [f"rrf({near[0]}, {text[0]})", f"rrf({text[0]}, {near[0]}, 10)"]
+            if len(text) > 1:
+                found.append(f"rrf({text[0]}, {text[1]}, 1)")
         return found
 
     def write_ranked(self, rankings: Sequence[str]) -> str:
@@ -94,9 +120,14 @@ class _Output:
         columns = [self._choose_column()[0]]
         if self._choices.often():
             columns.append(f"{ranking} as score")
-            ranking = "score"
-        returned = f"return {{ {self._separate(columns)} }}"
-        return f"{returned}\norder {{ {ranking} }}\nlimit {self._values.write_row_count()}"
+        lines = [f"return {{ {self._separate(columns)} }}"]
+        is_named = len(columns) > 1 and self._choices.often()
+        lines.append(f"order {{ {'score' if is_named else ranking} }}")
+        if not ranking.startswith("bm25") or self._choices.often():
+            lines.append(f"limit {self._values.write_limit()}")
+        if self._choices.seldom():
+            lines.append(f"offset {self._values.write_offset()}")
+        return "\n".join(lines)
 
     def _write_vector(self, vector: Vector) -> str:
         return self._values.write(PropertyType(vector) if self._choices.often() else STRING)
@@ -117,9 +148,12 @@ class _Output:
             chosen = self._choices.some(keys, least=1, most=2)
             directed = (f"{key}{self._choices.one(['', ' asc', ' desc'])}" for key in chosen)
             lines.append(f"order {{ {', '.join(directed)} }}")
-        words = self._choices.some(["limit", "offset"], least=0, most=2)
-        lines += [f"{word} {self._values.write_row_count()}" for word in words]
-        return "\n".join(lines)
+        window = [f"limit {self._values.write_limit()}"] if self._choices.often() else []
+        if self._choices.seldom():
+            # Either may come first.
+            place = self._choices.count(len(window))
+            window.insert(place, f"offset {self._values.write_offset()}")
+        return "\n".join([*lines, *window])
 
     def _separate(self, written: Sequence[str]) -> str:
         return self._choices.one([", ", " ", " ,\n"]).join(written)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.types import PropertyType
+from omnigraph.model.types import PropertyType, are_comparable
 from tests.support.choices import Choices
 from tests.support.generated_output import write_output
-from tests.support.generated_values import STRING, Values
+from tests.support.generated_values import COMPARATORS, STRING, Values
 
 _BLOCK_DEPTH_MAX = 2
+_HOPS = ("", "", "{1,1}", "{ 2 , 3 }", "{1,3}", "{2,2}")
 
 
 def write_read(choices: Choices, catalog: Catalog, values: Values) -> str:
@@ -62,25 +63,41 @@ class _PatternWriter:
             for each in node.properties.values()
             if not each.type.is_blob and not each.type.is_vector
         ]
-        if not matchable or self._choices.often():
+        if not matchable or not self._choices.seldom():
             return f"${name}: {node.name}"
         prop = self._choices.one(matchable)
         value = self._values.write(replace(prop.type, is_list=False))
         return f"${name}: {node.name} {{ {prop.name}: {value}{self._choices.one(['', ','])} }}"
+
+    def _write_second_binding(self, pattern: _Pattern) -> str:
+        """Bind a variable again that is bound, which only adds conditions."""
+        known = [
+            (name, node, [each for each in node.properties.values() if each.type.is_scalar])
+            for name, node in pattern.nodes()
+            if name not in pattern.optional_here
+        ]
+        known = [each for each in known if each[2]]
+        if not known:
+            return self.write_binding(pattern)
+        name, node, properties = self._choices.one(known)
+        prop = self._choices.one(properties)
+        return f"${name}: {node.name} {{ {prop.name}: {self._values.write(prop.type)} }}"
 
     def write_clauses(self, pattern: _Pattern, *, depth: int) -> list[str]:
         """Up to four more clauses of any kind."""
         return [self._write_clause(pattern, depth) for _ in range(self._choices.count(4))]
 
     def _write_clause(self, pattern: _Pattern, depth: int) -> str:
-        kinds = ["filter", "filter", "binding"]
-        kinds += ["walk", "walk", "walk"] if self._edges else []
+        kinds = ["filter", "filter", "again", "binding"]
+        kinds += ["walk", "walk", "walk", "walk"] if self._edges else []
         kinds += ["not", "optional"] if depth < _BLOCK_DEPTH_MAX else []
         match self._choices.one(kinds):
             case "filter":
                 return self._values.join(lambda: self._write_filter(pattern))
             case "binding":
                 return self.write_binding(pattern)
+            case "again":
+                return self._write_second_binding(pattern)
             case "walk":
                 return self._write_walk(pattern)
             case word:
@@ -89,7 +106,11 @@ class _PatternWriter:
     def _write_block(self, word: str, pattern: _Pattern, depth: int) -> str:
         inner = _Pattern(dict(pattern.variables))
         # A block has to mention an outer variable, and at first there are no others.
-        clauses = [self._values.join(lambda: self._write_filter(inner))]
+        anchors = self._anchors(inner)
+        if anchors and self._choices.often():
+            clauses = [self._write_walk(inner, self._choices.one(anchors))]
+        else:
+            clauses = [self._values.join(lambda: self._write_filter(inner))]
         clauses += self.write_clauses(inner, depth=depth + 1)
         if word == "optional":
             pattern.optional_here.update(inner.variables.keys() - pattern.variables.keys())
@@ -100,15 +121,35 @@ class _PatternWriter:
         name, node = self._choices.one(pattern.nodes())
         texts = [each.name for each in node.properties.values() if each.type.is_string]
         comparable = pattern.comparable()
-        match self._choices.count(3):
+        match self._choices.count(5):
             case 0 | 1 if comparable:
                 path, type = self._choices.one(comparable)
                 operators = ("contains", "starts_with")
                 return self._values.write_comparison(path, type, text_operators=operators)
             case 2 if texts:
                 return self._write_search(f"${name}.{self._choices.one(texts)}")
+            case 3 if comparable:
+                return self._write_pair(comparable)
+            case 4 if node.properties:
+                known = [each.name for each in node.properties.values() if not each.type.is_blob]
+                path = f"${name}.{self._choices.one(known)}" if known else f"${name}"
+                return f"{path} is {self._choices.one(['', 'not '])}null"
             case _:
                 return f"${name} is {self._choices.one(['', 'not '])}null"
+
+    def _write_pair(self, comparable: list[tuple[str, PropertyType]]) -> str:
+        """Two properties compared, if need be one with itself."""
+        path, type = self._choices.one(comparable)
+        if type.is_list:
+            element = type.list_element
+            others = [p for p, other in comparable if are_comparable(element, other)]
+            if not others:
+                return f"{path} contains {self._values.write(element)}"
+            other = self._choices.one(others)
+            return f"{path} contains {other}" if self._choices.often() else f"{other} in {path}"
+        other = self._choices.one([p for p, each in comparable if are_comparable(type, each)])
+        operators = [*COMPARATORS, *(("contains", "starts_with") if type.is_string else ())]
+        return f"{path} {self._choices.one(operators)} {other}"
 
     def _write_search(self, path: str) -> str:
         function = self._choices.one(["search", "match_text", "fuzzy"])
@@ -118,14 +159,28 @@ class _PatternWriter:
         truth = self._choices.one(["", "", " = true", " != true", " = false"])
         return f"{function}({', '.join(arguments)}){truth}"
 
-    def _write_walk(self, pattern: _Pattern) -> str:
-        edge = self._choices.one(self._edges)
+    def _anchors(self, pattern: _Pattern) -> list[tuple[EdgeType, int, str]]:
+        """The edges that a known variable may be an end of: which end, and which variable."""
+        return [
+            (edge, position, name)
+            for edge in self._edges
+            for position, end in enumerate((edge.source, edge.target))
+            for name, node in pattern.nodes()
+            if node.name == end and name not in pattern.optional_here
+        ]
+
+    def _write_walk(
+        self, pattern: _Pattern, anchor: tuple[EdgeType, int, str] | None = None
+    ) -> str:
+        edge = anchor[0] if anchor else self._choices.one(self._edges)
         ends = [self._choose_end(node, pattern) for node in (edge.source, edge.target)]
+        if anchor:
+            ends[anchor[1]] = anchor[2]
         word = f"{edge.name[0].lower()}{edge.name[1:]}"
         if edge.source == edge.target and self._choices.often():
             word = f"<{word}>"
         edge_variable = self._choices.one(["", "", "_", self._make_variable()])
-        hops = "" if edge_variable else self._choices.one(["", "", "{1,1}", "{ 2 , 3 }"])
+        hops = "" if edge_variable else self._choices.one(_HOPS)
         # Between two types either end may be written first, once one of them is known.
         is_known = any(name in pattern.variables for name in ends)
         is_turned = is_known and edge.source != edge.target and self._choices.often()

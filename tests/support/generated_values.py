@@ -3,7 +3,7 @@
 Promises that whatever is written here fits the type it was asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnigraph.model.types import NUMBERS, PropertyType, Scalar, Vector
@@ -12,9 +12,9 @@ from tests.support.choices import Choices
 STRING = PropertyType(Scalar.STRING)
 INTEGER = PropertyType(Scalar.I64)
 
-_COMPARATORS = ("=", "!=", "<", "<=", ">", ">=")
+COMPARATORS = ("=", "!=", "<", "<=", ">", ">=")
 _PARAMETER_NAMES = ("q", "name_", "limit", "x1", "_p", "contains", "now", "not", "type", "z")
-_LITERALS = {
+_LITERALS: Mapping[Scalar | Vector, Sequence[str]] = {
     Scalar.STRING: ('"text"', '""', '"say \\"hi\\""', '"// 漢"'),
     Scalar.BLOB: ('"base64:AA=="',),
     Scalar.BOOL: ("true", "false"),
@@ -35,6 +35,8 @@ class Values:
 
     choices: Choices
     parameters: dict[str, PropertyType] = field(default_factory=dict)
+    literals: Mapping[Scalar | Vector, Sequence[str]] = field(default_factory=lambda: _LITERALS)
+    """What may be written for a value of a type; a vector that is not there is made up."""
 
     def write(self, type: PropertyType) -> str:
         """A literal or a parameter of a type; never null."""
@@ -46,12 +48,12 @@ class Values:
 
     def write_literal(self, type: PropertyType) -> str:
         """A literal of a type."""
-        if isinstance(type.element, Vector):
+        if isinstance(type.element, Vector) and type.element not in self.literals:
             return f"[{', '.join(['0.5'] * type.element.dimension)}]"
         if type.enum_values is not None:
             return f'"{self.choices.one(type.enum_values)}"'
         if not type.is_list:
-            return self.choices.one(_LITERALS[type.element])
+            return self.choices.one(self.literals[type.element])
         elements = [self.write_literal(type.list_element) for _ in range(self.choices.count(2))]
         return f"[{', '.join(elements)}]"
 
@@ -65,12 +67,19 @@ class Values:
         self.parameters[name] = wanted
         return f"${name}"
 
-    def write_row_count(self) -> str:
-        """What may stand behind `limit` and `offset`."""
+    def write_limit(self) -> str:
+        """What may stand behind `limit`."""
+        return self._write_row_count("rows", ("10", "2", "3", "1", "0", "9223372036854775807"))
+
+    def write_offset(self) -> str:
+        """What may stand behind `offset`."""
+        return self._write_row_count("skipped", ("1", "0", "2", "1", "9223372036854775807"))
+
+    def _write_row_count(self, parameter: str, numbers: Sequence[str]) -> str:
         if self.choices.often():
-            return self.choices.one(["10", "0", "9223372036854775807"])
-        self.parameters["rows"] = INTEGER
-        return "$rows"
+            return self.choices.one(numbers)
+        self.parameters[parameter] = INTEGER
+        return f"${parameter}"
 
     def write_declarations(self) -> str:
         """The parameters as a query's heading declares them."""
@@ -81,8 +90,9 @@ class Values:
     ) -> str:
         """A comparison of a property that is neither a vector nor a blob."""
         if type.is_list:
-            return f"{left} contains {self.write(type.list_element)}"
-        match self.choices.count(3):
+            element = self.write(type.list_element)
+            return f"{left} contains {element}" if self.choices.often() else f"{element} in {left}"
+        match self.choices.count(4):
             case 0 if type.is_string and text_operators:
                 return f"{left} {self.choices.one(text_operators)} {self.write(STRING)}"
             case 1:
@@ -90,9 +100,11 @@ class Values:
             case 2 if type.element in NUMBERS:
                 # Any two numbers may be compared.
                 other = PropertyType(self.choices.one([Scalar.I64, Scalar.U32, Scalar.F64]))
-                return f"{left} {self.choices.one(_COMPARATORS)} {self.write(other)}"
+                return f"{left} {self.choices.one(COMPARATORS)} {self.write(other)}"
+            case 3 if text_operators:
+                return f"{self.write_literal(type)} {self.choices.one(COMPARATORS)} {left}"
             case _:
-                return f"{left} {self.choices.one(_COMPARATORS)} {self.write(type)}"
+                return f"{left} {self.choices.one(COMPARATORS)} {self.write(type)}"
 
     def join(self, write: Callable[[], str]) -> str:
         """One condition, or several under `and`, `or` and parentheses."""

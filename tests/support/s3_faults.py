@@ -26,6 +26,7 @@ from xml.sax.saxutils import escape, unescape
 
 from omnigraph.errors import GraphError
 from tests.support.s3_server import S3Request, client_options
+from tests.support.told import tell_states
 
 _BUCKET = "bucket"
 
@@ -192,7 +193,9 @@ def each_request(play: Callable[[RequestFault, IsNew], None], *, ways: ScopeByWa
                 raise
     unharmed = [fault for fault in faults if fault.hit is None]
     requests = max(fault.seen for fault in unharmed)
-    return Swept(requests, len(faults) - len(unharmed), len(seen))
+    swept = Swept(requests, len(faults) - len(unharmed), len(seen))
+    tell_states(swept.states)
+    return swept
 
 
 def requests_to_hit(way: Way, scope: Scope) -> Iterator[RequestFault]:

@@ -23,6 +23,7 @@ class Failpoint(StrEnum):
     INIT_AFTER_SCHEMA_CONTRACT_WRITTEN = "init.after_schema_contract_written"
     INIT_AFTER_COORDINATOR_INIT = "init.after_coordinator_init"
 
+    MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE = "mutation.delete_node_pre_primary_delete"
     MUTATION_POST_FINALIZE_PRE_PUBLISHER = "mutation.post_finalize_pre_publisher"
 
     PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION = "publish.load_state_retryable_contention"
@@ -36,6 +37,9 @@ class Failpoint(StrEnum):
     RECOVERY_RECORD_AUDIT = "recovery.record_audit"
     RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND = "recovery.orphan_discard_audit_append"
 
+    BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE = "branch_create.after_manifest_branch_create"
+
+    CLASSIFY_FRESH_READ = "classify.fresh_read"
     FORK_BEFORE_CLASSIFY = "fork.before_classify"
     FORK_BEFORE_RECLAIM = "fork.before_reclaim"
 

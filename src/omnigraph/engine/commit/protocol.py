@@ -39,6 +39,7 @@ from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import (
     CorruptError,
     DriftError,
@@ -54,7 +55,7 @@ from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
-from omnigraph.storage.ports import Stores, TableVersion
+from omnigraph.storage.ports import StagedKind, Stores, TableVersion
 
 _LOG = logging.getLogger(__name__)
 
@@ -295,6 +296,8 @@ class WritePath:
         landed: dict[str, tuple[StagedTable, TableVersion]] = {}
         for each in staged:
             try:
+                if each.write.kind is StagedKind.DELETE and isinstance(each.change.type, NodeType):
+                    self.failpoints.maybe_fail(Failpoint.MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE)
                 landed[each.entry.table_key] = (each, self.stores.tables.apply(each.write))
             except ExpectedVersionMismatchError as error:
                 if landed:

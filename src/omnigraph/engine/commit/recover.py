@@ -110,6 +110,7 @@ class Recoverer:
         if branch not in self.authority.branches():
             self._discard_orphan(sidecar, held)
             return
+        self.failpoints.maybe_fail(Failpoint.CLASSIFY_FRESH_READ)
         state = self.authority.state(branch)
         is_true = self.authority.has_commit(state, sidecar.commit_id)
         if is_true and not held.is_revocable:

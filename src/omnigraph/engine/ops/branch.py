@@ -15,6 +15,7 @@ from omnigraph.model.errors import (
     UncertainError,
 )
 from omnigraph.model.names import MAIN, BranchName
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import LockKey
 
 
@@ -32,6 +33,7 @@ def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> Non
         start = path.authority.state(base).at
         try:
             path.stores.tables.fork(start, branch=name)
+            path.failpoints.maybe_fail(Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
         except (AlreadyExistsError, UnavailableError) as error:
             # An answer may get lost on its way, and a request that is repeated then be refused by
             # its own success; under the lock, nobody else made the branch.

@@ -115,10 +115,13 @@ class Explainer:
         degree = edges / max(nodes, 1)
         reach = sum(degree**hop for hop in range(expand.hops_min, expand.hops_max + 1))
         rows[0] *= reach * _share_of_all((*expand.filters, *step.edge_filters))
-        yield f"expand {render_walk(expand)}  (about {_count(rows[0])} rows)"
+        yield f"expand {render_walk(step.expand)}  (about {_count(rows[0])} rows)"
         yield from _indent(
             f"where {render_condition(each)}" for each in (*expand.filters, *step.edge_filters)
         )
+        if expand.hops_min > expand.hops_max:
+            yield f"{_STEP}finds nothing: edges between two types go one hop"
+            return
         path = {
             TraversalMode.CSR: "all edges of the type in memory",
             TraversalMode.INDEXED: "edges looked up by the ids of the nodes",

@@ -123,8 +123,9 @@ class _Rows:
             # Who cannot get into the window needs no tie-breaker.
             places = _contenders(keys[0], window.stop)
             rows, keys = self.take(places), [key[places] for key in keys]
-        ties = [rows.id_keys(name) for name in self.output.plan.ordering_variables]
-        order = rows.order(keys + ties, window)
+        if rows.relation.count > 1:
+            keys += [rows.id_keys(name) for name in self.output.plan.ordering_variables]
+        order = rows.order(keys, window)
         self.output.budget.require_rows(len(order), width=len(self.ir.columns))
         returned = rows.take(order)
         return [returned.column(column) for column in self.ir.columns]
@@ -134,12 +135,13 @@ class _Rows:
         if weights is None:
             return sort_rows(keys, count=self.relation.count, start=window.start, stop=window.stop)
         ordered = sort_rows(keys, count=self.relation.count, start=0, stop=window.stop)
-        counts = weights[ordered]
-        if window.stop is not None:
-            # One row may stand for more than are returned at all.
-            counts = np.minimum(counts, window.stop)
-        self.output.budget.require_rows(int(counts.sum()), width=1)
-        return np.repeat(ordered, counts)[window.start : window.stop]
+        # A row may stand for more rows than are returned at all, so only those in the window are
+        # looked for.
+        ends = np.cumsum(weights[ordered])
+        total = int(ends[-1]) if len(ends) else 0
+        stop = total if window.stop is None else min(window.stop, total)
+        self.output.budget.require_rows(max(stop - window.start, 0), width=1)
+        return ordered[np.searchsorted(ends, np.arange(window.start, stop), side="right")]
 
     def id_keys(self, variable: str) -> Codes:
         return self.spaces[variable].id_keys(self.relation.codes[variable])

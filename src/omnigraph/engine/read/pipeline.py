@@ -24,7 +24,7 @@ from omnigraph.compiler.ir import (
     SameEntity,
 )
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.conditions import ALWAYS, NEVER
+from omnigraph.engine.read.conditions import ALWAYS, NEVER, BoundCondition, Column, Compare
 from omnigraph.engine.read.expand import Expander
 from omnigraph.engine.read.masks import mask
 from omnigraph.engine.read.matching import Matcher, can_push_down
@@ -55,6 +55,7 @@ from omnigraph.engine.read.spaces import (
     move,
     to_codes,
 )
+from omnigraph.model.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +134,32 @@ class Pipeline:
         bound = [each for each in bound if each != ALWAYS]
         if not bound:
             return table.every(), table
+        found = self._find_by_key(scan, bound, table)
+        if found is not None:
+            return found, table
         names = _properties(pushed)
         if table.is_worth_reading(names):
             columns = pa.table({name: table.column(name) for name in names})
             marks = [mask(each, columns).to_numpy(zero_copy_only=False) for each in bound]
             return np.flatnonzero(np.logical_and.reduce(marks)), table
         predicates = [render_predicate(each) for each in bound]
-        found = table.fetch(
+        fetched = table.fetch(
             columns=self.properties.get(scan.variable, set()),
             predicate=" AND ".join(f"({each})" for each in predicates if each is not None),
         )
-        return found.every(), found
+        return fetched.every(), fetched
+
+    def _find_by_key(
+        self, scan: NodeScan, bound: Sequence[BoundCondition], table: TableSpace
+    ) -> Codes | None:
+        """The node that the only filter names by its key; None if it does not, or ids are cold."""
+        match bound:
+            case [Compare(Column(name, Scalar.STRING), Comparator.EQ, str(id))]:
+                # Where the key is one text, that text is the id.
+                is_key = self.sources.catalog.nodes[scan.type_name].key == (name,)
+                return table.find_one(id) if is_key and table.is_worth_reading(["id"]) else None
+            case _:
+                return None
 
     # Conditions
 
@@ -260,7 +276,7 @@ def _with(rest: Iterable[Relation], part: Relation, matches: Matches) -> Matches
 
 def _properties(conditions: Iterable[Condition]) -> list[str]:
     mentions = (mention for condition in conditions for mention in mentions_of(condition))
-    names = (each.property for each in mentions if isinstance(each, PropertyValue))
+    names = (each.property if isinstance(each, PropertyValue) else "id" for each in mentions)
     return list(dict.fromkeys(names))
 
 

@@ -8,7 +8,7 @@ needed, whole or only at the places asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,15 @@ _BEFORE_ALL = np.iinfo(np.int64).min
 _FEW = 4_096
 """Rows of a type that is read whole whenever it is read: asking for parts costs as much."""
 
+_COMPARED_WHOLE = 2_048
+"""Up to how many texts Arrow sorts, comparing them whole, quicker than we take them apart."""
+
+_LOOKED_THROUGH = 24
+"""How many single ids are found by looking through all before a dictionary of them pays."""
+
+_LISTED_IDS_MAX = 500_000
+"""How many ids a dictionary holds at most: each takes some hundred bytes."""
+
 _SPARSE = 32
 """How many times more rows a type has than are needed when reading them one by one pays."""
 
@@ -46,6 +55,10 @@ class WarmColumns:
         self._id_keys: Warm[TableVersion, Codes] = Warm(
             bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
         )
+        self._code_by_id: Warm[TableVersion, Mapping[str, int]] = Warm(
+            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
+        )
+        self._looked_for: Asked[TableVersion] = Asked(keys_max=WARM_KEYS_MAX)
         self._widths: Warm[tuple[TableVersion, str], float] = Warm(
             bytes_max=WARM_KEYS_MAX, size_of=lambda _: 1
         )
@@ -64,6 +77,16 @@ class WarmColumns:
         return self._id_keys.get(
             at, lambda: order_keys(self.get(at, "id", tables=tables), is_descending=False)
         )
+
+    def find_id(self, at: TableVersion, id: str, *, tables: TableStore) -> int:
+        """The place of an id in a version; unbound if it lacks it."""
+        ids = self.get(at, "id", tables=tables)
+        if self._looked_for.note(at) <= _LOOKED_THROUGH or len(ids) > _LISTED_IDS_MAX:
+            return int(pc.index(ids, id).as_py())
+        codes = self._code_by_id.get(
+            at, lambda: dict(zip(ids.to_pylist(), range(len(ids)), strict=True))
+        )
+        return codes.get(id, UNBOUND)
 
     def note_width(self, at: TableVersion, name: str, *, bytes: int, rows: int) -> None:
         """Remember how wide a column is, by some rows of it."""
@@ -144,12 +167,17 @@ class TableSpace:
     def id_keys(self, codes: Codes) -> Codes:
         """Numbers that sort as the ids of some codes do."""
         if len(codes) * _SPARSE < self.size:
-            return order_keys(self.ids(codes), is_descending=False)
+            return _rank(self.ids(codes))
         return np.append(self._warm.id_keys(self.at, tables=self._tables), _BEFORE_ALL)[codes]
 
     def find(self, ids: pa.Array) -> Codes:
         """The codes of ids; unbound where there is no such entity."""
         return find_all(ids, self.column("id"))
+
+    def find_one(self, id: str) -> Codes:
+        """The code of one id, if there is such an entity."""
+        code = self._warm.find_id(self.at, id, tables=self._tables)
+        return np.array([] if code == UNBOUND else [code], np.int64)
 
     def every(self) -> Codes:
         """All codes."""
@@ -235,6 +263,15 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
+def _rank(ids: pa.Array) -> Codes:
+    """Numbers that sort as ids do, null first."""
+    if len(ids) > _COMPARED_WHOLE:
+        return order_keys(ids, is_descending=False)
+    ranks = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense")
+    numbers: Codes = ranks.to_numpy().astype(np.int64)
+    return numbers
+
+
 def _read_column(at: TableVersion, name: str, tables: TableStore) -> pa.Array:
     return one_chunk(tables.scan(at, columns=[name], predicate=None)[name])
 
@@ -242,6 +279,10 @@ def _read_column(at: TableVersion, name: str, tables: TableStore) -> pa.Array:
 def _places(codes: Codes, wanted: Codes) -> Codes:
     places = np.searchsorted(wanted, codes)
     return np.where(codes == UNBOUND, UNBOUND, places)
+
+
+def _size_of_codes_by_id(codes: Mapping[str, int]) -> int:
+    return 150 * len(codes)
 
 
 def _size_of_codes(codes: Codes) -> int:

@@ -228,7 +228,8 @@ def test_a_ranked_variable_is_needed_to_the_end() -> None:
 
 def test_a_block_asks_inside_only_for_where_it_started() -> None:
     found = plan(
-        "match { $p: Person $p knows $f not { $f knows $g $g worksAt $c } } return { count(*) as n }"
+        "match { $p: Person $p knows $f not { $f knows $g $g worksAt $c } } "
+        "return { count(*) as n }"
     )
 
     assert needed(found.steps) == ["p", "f", ""]

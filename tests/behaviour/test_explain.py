@@ -1,0 +1,308 @@
+"""A plan as text: what each step would do, which way it would go, and why."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.settings import make_settings
+from omnigraph.errors import CompileError, InvalidValueError
+from omnigraph.model.limits import EXPAND_INDEXED_HOPS_MAX, EXPAND_PROBES_MAX
+from tests.support.graphs import build_graph, edge, ndjson, node, social_graph, unchanged
+from tests.support.queries import query
+
+LOOKED_UP = "edges looked up by the ids of the nodes"
+IN_MEMORY = "all edges of the type in memory"
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  bio: String? }
+node Firm { name: String @key }
+edge Knows: Person -> Person { since: I32? }
+edge WorksAt: Person -> Firm
+"""
+
+FRIENDS = query('match { $p: Person { name: "p0" } $p knows $f } return { $f.name }')
+
+
+def many_people(path: Path, *, people: int = 40) -> Graph:
+    """People in a ring, each of whom knows the next."""
+    names = [f"p{number}" for number in range(people)]
+    return build_graph(
+        path,
+        SCHEMA,
+        *(node("Person", name=name) for name in names),
+        *(edge("Knows", one, other) for one, other in zip(names, names[1:] + names, strict=False)),
+    )
+
+
+def lines(text: str) -> Sequence[str]:
+    """The lines of a plan without their indentation."""
+    return [line.strip() for line in text.splitlines()]
+
+
+def access_of(text: str) -> str:
+    """The only line of a plan that says how edges are found."""
+    (found,) = [line for line in lines(text) if line.startswith((LOOKED_UP, IN_MEMORY))]
+    return found
+
+
+# What is said
+
+
+def test_a_plan_tells_each_step_in_order_with_its_conditions(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+
+    text = graph.explain(
+        query(
+            'match { $p: Person { name: "Alice" } $p knows $f $f.age > 26 not { $f worksAt $c } } '
+            "return { $f.name } order { $f.age desc } limit 3"
+        )
+    )
+
+    expected = [
+        "read q()",
+        "scan $p: Person",
+        'where $p.name = "Alice"',
+        "expand $p -[Knows]-> $f: Person",
+        "where $f.age > 26",
+        "keep rows without a match, joined on $f",
+        "expand $f -[WorksAt]-> $c: Company",
+        "project $f.name",
+        "order by $f.age desc",
+        "limit 3",
+    ]
+    remaining = iter(lines(text))
+    for start in expected:
+        assert any(line.startswith(start) for line in remaining), f"{start} is not in\n{text}"
+
+
+def test_a_plan_says_how_many_rows_there_are(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+
+    everybody = graph.explain(query("match { $p: Person } return { $p.name }"))
+    nobody = build_graph(tmp_path / "empty", SCHEMA).explain(
+        query("match { $p: Person } return { $p.name }")
+    )
+
+    assert "scan $p: Person  (about 4 of 4 nodes)" in everybody
+    assert "scan $p: Person  (about 0 of 0 nodes)" in nobody
+
+
+def test_conditions_stand_where_they_are_evaluated_not_where_they_were_written(
+    tmp_path: Path,
+) -> None:
+    graph = social_graph(tmp_path)
+
+    text = graph.explain(
+        query(
+            "match { $p: Person $p knows $f $f knows $g $p.age > 20 $p.age < $f.age } "
+            "return { $p.name, $g.name }"
+        )
+    )
+
+    found = lines(text)
+    scan, first, second = (
+        next(number for number, line in enumerate(found) if line.startswith(start))
+        for start in ("scan $p", "expand $p", "expand $f")
+    )
+    assert scan < found.index("where $p.age > 20") < first
+    compared = next(n for n, line in enumerate(found) if line.startswith("filter $p.age < $f.age"))
+    assert first < compared < second
+
+
+def test_a_plan_says_where_matches_are_counted_instead_of_listed(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    body = "match { $p: Person $p $w:knows $f } return "
+
+    counted = graph.explain(query(body + "{ $p.name, count(*) as friends }"))
+    listed = graph.explain(query(body + "{ $p.name, $f.name }"))
+    edges = graph.explain(query(body + "{ $p.name, max($w.since) as last }"))
+
+    said = [
+        any("counted, not listed" in line for line in lines(t)) for t in (counted, listed, edges)
+    ]
+    assert said == [True, False, False]
+
+
+def test_an_expansion_that_cannot_find_anything_says_so(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+
+    text = graph.explain(query("match { $p: Person $p worksAt{2,3} $c } return { $c.name }"))
+
+    assert "expand $p -[WorksAt{2,3}]-> $c: Company  (about 0 rows)" in text
+    assert "finds nothing: edges between two types go one hop" in text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "said"),
+    [
+        ("", "every node; properties are read when needed"),
+        ('search($p.bio, "art")', "conditions that need the words of a text"),
+        ("$p.age > 3", "in memory: the columns were read before or are few"),
+    ],
+)
+def test_a_scan_says_who_evaluates_its_conditions(
+    tmp_path: Path, conditions: str, said: str
+) -> None:
+    graph = many_people(tmp_path)
+
+    text = graph.explain(query(f"match {{ $p: Person {conditions} }} return {{ $p.name }}"))
+
+    assert said in text
+
+
+def test_a_condition_on_a_large_type_is_asked_of_lance_until_its_columns_are_in_memory(
+    tmp_path: Path,
+) -> None:
+    graph = build_graph(tmp_path, "node Place { name: String @key  size: I32 }")
+    graph.load(
+        ndjson(*(node("Place", name=f"p{n}", size=n % 7) for n in range(5_000))), mode="append"
+    )
+    text = query("match { $p: Place $p.size = 3 } return { count(*) as n }")
+
+    explained, answers = [], []
+    for _ in range(3):
+        explained.append("by Lance" in graph.explain(text))
+        answers.append(graph.query(text).rows)
+
+    assert explained == [True, True, False]
+    assert answers == [[{"n": 714}]] * 3
+
+
+# Which way edges are found
+
+
+def test_few_edges_of_many_are_looked_up(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    assert access_of(graph.explain(FRIENDS)) == f"{LOOKED_UP}: about 2 of 40 edges are needed"
+
+
+def test_edges_that_are_nearly_all_needed_are_held_in_memory(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    text = graph.explain(query("match { $p: Person $p knows $f } return { $f.name }"))
+
+    assert access_of(text) == f"{IN_MEMORY}: about all 40 edges are needed"
+
+
+def test_a_long_walk_is_made_in_memory(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    hops = EXPAND_INDEXED_HOPS_MAX + 1
+
+    text = graph.explain(
+        query(
+            f'match {{ $p: Person {{ name: "p0" }} $p knows{{1,{hops}}} $f }} return {{ $f.name }}'
+        )
+    )
+
+    assert access_of(text) == f"{IN_MEMORY}: it goes {hops} hops"
+
+
+def test_a_plan_changes_when_the_edges_have_come_into_memory(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    before = access_of(graph.explain(FRIENDS))
+
+    graph.query(query("match { $p: Person $p knows $f } return { count(*) as n }"))
+
+    assert before.startswith(LOOKED_UP)
+    assert access_of(graph.explain(FRIENDS)) == f"{IN_MEMORY}: the edges are in memory"
+
+
+def test_a_plan_changes_back_when_the_edges_are_written(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    graph.query(query("match { $p: Person $p knows $f } return { count(*) as n }"))
+
+    graph.load(ndjson(edge("Knows", "p0", "p7")), mode="append")
+
+    assert access_of(graph.explain(FRIENDS)).startswith(LOOKED_UP)
+    assert [row["f.name"] for row in graph.query(FRIENDS)] == ["p1", "p7"]
+
+
+def test_edges_that_are_asked_for_again_and_again_are_held_in_memory(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    ways = []
+    for _ in range(EXPAND_PROBES_MAX + 3):
+        ways.append(access_of(graph.explain(FRIENDS)))
+        assert [row["f.name"] for row in graph.query(FRIENDS)] == ["p1"]
+
+    looked_up = [way.startswith(LOOKED_UP) for way in ways]
+    assert looked_up == [True] * (EXPAND_PROBES_MAX + 1) + [False, False]
+    assert ways[-2].endswith("these edges are asked for again and again")
+    assert ways[-1].endswith("the edges are in memory")
+
+
+@pytest.mark.parametrize(
+    ("mode", "path"), [(TraversalMode.CSR, IN_MEMORY), (TraversalMode.INDEXED, LOOKED_UP)]
+)
+def test_a_forced_way_is_taken_and_said(tmp_path: Path, mode: TraversalMode, path: str) -> None:
+    many_people(tmp_path).close()
+    settings = make_settings(tmp_path, storage_options=None, durability="relaxed")
+    graph = open_graph(replace(settings, traversal=mode), actor=None, is_read_only=True)
+    every = query("match { $p: Person $p knows $f } return { count(*) as n }")
+
+    assert access_of(graph.explain(FRIENDS)) == f"{path}: as the environment says"
+    assert access_of(graph.explain(every)) == f"{path}: as the environment says"
+    assert graph.query(every).rows == [{"n": 40}]
+
+
+def test_the_environment_forces_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_people(tmp_path).close()
+
+    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
+    forced = omnigraph.open(tmp_path)
+
+    assert access_of(forced.explain(FRIENDS)).startswith(IN_MEMORY)
+
+
+def test_a_way_that_does_not_exist_cannot_be_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_people(tmp_path).close()
+    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "teleport")
+
+    with pytest.raises(InvalidValueError) as refused:
+        omnigraph.open(tmp_path)
+
+    assert "teleport" in str(refused.value)
+
+
+# What explaining does not do
+
+
+def test_explaining_reads_and_writes_nothing(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    with unchanged(graph):
+        first = graph.explain(FRIENDS)
+
+    assert graph.explain(FRIENDS) == first
+
+
+def test_a_plan_needs_no_values_but_refuses_wrong_ones(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+    text = query(
+        "match { $p: Person { name: $name } } return { $p.age }", parameters="$name: String"
+    )
+
+    assert "where $p.name = $name" in graph.explain(text)
+    assert graph.explain(text, {"name": "p0"}) == graph.explain(text)
+    with pytest.raises(InvalidValueError):
+        graph.explain(text, {"name": 3})
+
+
+def test_only_a_read_that_compiles_can_be_explained(tmp_path: Path) -> None:
+    graph = many_people(tmp_path)
+
+    for text in (
+        query("match { $p: Persn } return { $p.name }"),
+        query('insert Person { name: "x" }'),
+    ):
+        with pytest.raises(CompileError):
+            graph.explain(text)

@@ -1,0 +1,30 @@
+"""What a test tells beside passing: how many states it swept, which seed a story had.
+
+Told to standard output, where pytest collects it from every worker; the end of a run shows it.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+_STATES = re.compile(r"^fault states: (\d+)$", re.MULTILINE)
+_STORY = re.compile(r"^story: (.*)$", re.MULTILINE)
+
+
+def tell_states(count: int) -> None:
+    """Tell how many states a sweep has been through."""
+    sys.stdout.write(f"fault states: {count}\n")
+
+
+def tell_story(text: str) -> None:
+    """Tell what happened in a run that is different each time."""
+    sys.stdout.write(f"story: {text.splitlines()[0]}\n")
+
+
+def sum_up(outputs: Iterable[str]) -> Iterator[str]:
+    """The lines that a whole run ends with, from what its tests have told."""
+    told = "\n".join(outputs)
+    yield from _STORY.findall(told)
+    states = sum(map(int, _STATES.findall(told)))
+    if states:
+        yield f"{states:,} fault states"
