@@ -1,5 +1,6 @@
-"""The part of the demo that stores things: a graph is created, loaded, changed, looked back at."""
+"""The part of the demo that stores things: a graph is created, loaded, changed and asked."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from io import StringIO
@@ -11,11 +12,39 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph
+from demo.questions import show_questions
 from demo.telling import read, say, title
 from omnigraph.errors import GraphError
 
 FINDINGS = 50_000
 TOPICS = ("batteries", "solar", "wind")
+
+# Each with its topic, its text, what it means (a number for each topic and one for money) and what
+# it cites.
+WRITTEN = (
+    ("Lithium is dear", "batteries", "The price of lithium doubled", [0.8, 0, 0, 0.6], ()),
+    (
+        "Salt will do",
+        "batteries",
+        "Cells made with sodium are cheaper and last as long",
+        [0.9, 0, 0, 0.4],
+        ("Lithium is dear",),
+    ),
+    (
+        "Panels by the metre",
+        "solar",
+        "Printed cells are cheaper than cut ones",
+        [0.1, 0.9, 0, 0.4],
+        (),
+    ),
+    (
+        "Sun by night",
+        "solar",
+        "Panels with storage of sodium carry a village",
+        [0.5, 0.8, 0, 0.1],
+        ("Salt will do", "Panels by the metre"),
+    ),
+)
 
 PUBLISH = """
 query publish($title: String, $topic: String, $confidence: F64) {
@@ -33,6 +62,7 @@ def show_graph() -> None:
         show_mutation(graph)
         show_refusals(graph)
         show_history(graph)
+        show_questions(graph)
 
 
 def show_creation(path: Path) -> omnigraph.Graph:
@@ -93,16 +123,27 @@ def _lines() -> Iterator[str]:
     for name in TOPICS:
         yield f'{{"type":"Topic","data":{{"name":"{name}","summary":"All about {name}"}}}}'
         yield f'{{"edge":"Follows","from":"Ann","to":"{name}","data":{{"since":"2024-01-01"}}}}'
+    for heading, topic, text, meaning, cited in WRITTEN:
+        finding = {"title": heading, "text": text, "meaning": meaning, "confidence": 0.8}
+        yield json.dumps(
+            {"type": "Finding", "data": {**finding, "found_at": "2026-04-01T12:00:00Z"}}
+        )
+        yield json.dumps({"edge": "Reports", "from": heading, "to": topic})
+        for source in cited:
+            yield json.dumps({"edge": "Cites", "from": heading, "to": source})
 
 
 def _findings() -> dict[str, pa.Table]:
     numbers = np.arange(FINDINGS)
     titles = pa.array([f"Finding {number}" for number in numbers])
     moment = pa.scalar(datetime(2026, 5, 1, tzinfo=UTC), pa.timestamp("ms", "UTC"))
+    meanings = np.eye(len(TOPICS), 4, dtype=np.float32)[numbers % len(TOPICS)]
+    meanings[:, :3] += np.random.default_rng(7).normal(0, 0.2, (FINDINGS, 3))
     return {
         "Finding": pa.table(
             {
                 "title": titles,
+                "meaning": pa.FixedSizeListArray.from_arrays(meanings.reshape(-1), 4),
                 "text": pa.array([f"Measured {number} times" for number in numbers]),
                 "confidence": numbers / FINDINGS,
                 "found_at": pa.array([moment] * FINDINGS),

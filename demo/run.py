@@ -94,7 +94,7 @@ def show_migration(catalog: Catalog) -> None:
 
 
 def show_generated() -> None:
-    title(f"12. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
+    title(f"15. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
     started = perf_counter()
     catalog = compile_schema(Source("generated.pg", generated_schema()))
     say(f"The schema compiled in {(perf_counter() - started) * 1000:.0f} ms.")

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from omnigraph.embed.mock import MockEmbedder
-from omnigraph.engine.graph import Graph, init_graph, open_graph
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.opening import init_graph, open_graph
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.model.errors import InvalidValueError

@@ -65,6 +65,7 @@ TABLE_MEMBERS = frozenset(
 )
 MAKES_NO_VERSION = frozenset(
     {
+        "base_paths",
         "branches",
         "checkout_latest",
         "count_rows",
@@ -80,6 +81,7 @@ MAKES_NO_VERSION = frozenset(
         "get_fragments",
         "get_version",
         "join",
+        "lance_schema",
         "list",
         "merge_existing_index_segments",
         "metadata",
@@ -89,6 +91,7 @@ MAKES_NO_VERSION = frozenset(
         "schema",
         "session",
         "slice",
+        "stats",
         "take",
         "to_batches",
         "to_table",

@@ -10,7 +10,10 @@ LINES_MAX = 450
 CONFTEST_LINES_MAX = 60
 
 BANNED_WORDS = frozenset({"util", "helper", "common", "misc", "manager", "processor", "service"})
-PUBLISHED_NAMES = frozenset({("omnigraph.engine.graph", "data")})  # an argument of `load`
+# An argument of `load`.
+PUBLISHED_NAMES = frozenset(
+    {("omnigraph.engine.graph", "data"), ("omnigraph.engine.ops.transaction", "data")}
+)
 BANNED_NAMES = frozenset({"data", "info", "obj", "item", "tmp", "process", "handle"})
 
 ROOT_PACKAGE = "omnigraph"

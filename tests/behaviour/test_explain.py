@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.graph import open_graph
+from omnigraph.engine.opening import open_graph
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import CompileError, InvalidValueError

@@ -1,5 +1,6 @@
 """Indexes: which ones a type gets, when, and that no answer depends on them."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,18 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.graph import open_graph
+from omnigraph.engine.opening import open_graph
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.results import IndexReport
-from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.errors import ForbiddenError, NotFoundError, Outcome, UnavailableError
-from omnigraph.storage.ports import Stores
-from tests.support.crashing import CrashingTables, Fault, Scope, When
+from omnigraph.engine.settings import make_settings
+from omnigraph.errors import (
+    ForbiddenError,
+    NotFoundError,
+    Outcome,
+    RecoveryRequiredError,
+    UnavailableError,
+)
+from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
 from tests.support.graphs import (
     Record,
     build_graph,
@@ -24,6 +30,7 @@ from tests.support.graphs import (
     head_versions,
     ndjson,
     node,
+    open_with,
     pins,
     row_counts,
     sidecars,
@@ -51,6 +58,9 @@ node Thing {
 node Loose { text: String? }
 edge Likes: Thing -> Thing { since: I32? }
 """
+
+AFTER_STAGING = Failpoint.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE
+BEFORE_PUBLISH = Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT
 
 BTREE, INVERTED, VECTOR = "BTREE", "INVERTED", "VECTOR"
 
@@ -310,12 +320,54 @@ def test_indexes_of_a_branch_that_is_not_there_are_not_built(tmp_path: Path) -> 
 # Building that stops half-way
 
 
-def test_g37_indexes_that_were_staged_and_never_applied_hold_nobody_up(tmp_path: Path) -> None:
+def test_g35_who_has_nothing_to_build_leaves_nothing_to_recover(tmp_path: Path) -> None:
+    social_graph(tmp_path).ensure_indices()
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
+
+    with (
+        files_untouched(tmp_path),
+        failpoints.activate(BEFORE_PUBLISH, FAIL_ALWAYS),
+        pytest.raises(UnavailableError),
+    ):
+        graph.ensure_indices()
+
+    reopened = open_plain(tmp_path)
+    assert reopened.recoveries() == []
+    assert not any(each.is_built for each in reopened.ensure_indices())
+
+
+def test_indexes_that_were_applied_and_not_published_are_finished_by_the_next_writer(
+    tmp_path: Path,
+) -> None:
     social_graph(tmp_path).close()
-    graph = open_lossy(tmp_path, losing="stage_indexes")
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
     before, pinned = contents(graph), pins(graph)
 
-    with pytest.raises(UnavailableError) as refused:
+    with (
+        failpoints.activate(BEFORE_PUBLISH, FAIL_ALWAYS),
+        pytest.raises(RecoveryRequiredError),
+    ):
+        graph.ensure_indices()
+    assert (pins(graph), contents(graph)) == (pinned, before)
+    graph.refresh()
+
+    assert contents(graph) == before
+    assert pins(graph) == head_versions(tmp_path) != pinned
+    assert not any(each.is_built for each in graph.ensure_indices())
+
+
+def test_g37_indexes_that_were_staged_and_never_applied_hold_nobody_up(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
+    before, pinned = contents(graph), pins(graph)
+
+    with (
+        failpoints.activate(AFTER_STAGING, FAIL_ALWAYS),
+        pytest.raises(UnavailableError) as refused,
+    ):
         graph.ensure_indices()
 
     assert refused.value.outcome is Outcome.UNCHANGED
@@ -325,16 +377,6 @@ def test_g37_indexes_that_were_staged_and_never_applied_hold_nobody_up(tmp_path:
     graph.mutate(query('insert Company { name: "Initech" }'))
     assert row_counts(graph)["node:Company"] == 3
     assert all(each.pending_reason is None for each in open_plain(tmp_path).ensure_indices())
-
-
-def open_lossy(path: Path, *, losing: str) -> Graph:
-    """The graph of a directory whose storage once does not answer one call that it carried out."""
-    settings = make_settings(path, storage_options=None, durability="relaxed")
-    stores = open_stores(settings)
-    tables = CrashingTables(stores.tables, Fault(at=0, when=When.LOST, scope=Scope.EFFECTS))
-    fault = Fault(at=1, when=When.LOST, scope=Scope.CALLS)
-    setattr(tables, losing, fault.harmless(getattr(stores.tables, losing)))
-    return Graph(settings, Stores(stores.objects, tables), actor=None, is_read_only=False)
 
 
 # No answer depends on an index
@@ -371,6 +413,9 @@ READS = {
     "return { $u.code }",
     "edges themselves": 'match { $t: Thing { code: "t005" } $t $w:likes $u $w.since > 2 } '
     "return { $u.code, $w.since }",
+    "all edges": "match { $t: Thing $t $w:likes $u } return { $u.kind, count($w) as n }",
+    "all edges either way": "match { $t: Thing $t $w:<likes> $u } "
+    "return { $t.kind, count(*) as n }",
     "nobody beyond": "match { $t: Thing $t.count = 5 not { $t likes $_ } } return { $t.code }",
 }
 
@@ -419,27 +464,25 @@ def answers(path: Path, mode: TraversalMode) -> Mapping[str, Sequence[dict[str, 
     return found
 
 
-@pytest.mark.parametrize("mode", [TraversalMode.CSR, TraversalMode.INDEXED])
-def test_answers_are_the_same_without_with_and_beside_indexes(
-    tmp_path: Path, mode: TraversalMode
-) -> None:
+def test_answers_are_the_same_without_with_and_beside_indexes(tmp_path: Path) -> None:
     bare = build_graph(tmp_path / "bare", EVERY_KIND)
     indexed = build_graph(tmp_path / "indexed", EVERY_KIND)
+    ways = list(itertools.product(("bare", "indexed"), (TraversalMode.CSR, TraversalMode.INDEXED)))
     for graph in (bare, indexed):
         load_things(graph, range(MANY))
     indexed.ensure_indices()
-    whole = [answers(tmp_path / name, mode) for name in ("bare", "indexed")]
+    whole = [answers(tmp_path / name, mode) for name, mode in ways]
     for graph in (bare, indexed):
         load_things(graph, range(MANY, MANY + LATER))
         graph.mutate(query('update Thing set { count: 5, kind: "green" } where code = "t012"'))
         graph.mutate(query('delete Thing where code = "t071"'))
     covered = find_report(indexed.ensure_indices(), "Thing", "count")
 
-    partial = [answers(tmp_path / name, mode) for name in ("bare", "indexed")]
+    partial = [answers(tmp_path / name, mode) for name, mode in ways]
 
     assert 0 < covered.rows_covered < covered.rows
     assert indexed_columns(bare) == set()
-    assert whole[0] == whole[1]
-    assert partial[0] == partial[1]
+    assert whole == [whole[0]] * len(ways)
+    assert partial == [partial[0]] * len(ways)
     assert whole[0] != partial[0]
     assert all(whole[0].values()), "a read that finds nothing proves nothing"

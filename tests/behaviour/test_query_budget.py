@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.graph import open_graph
+from omnigraph.engine.opening import open_graph
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.read.budget import Allowance
 from omnigraph.engine.settings import make_settings
@@ -98,6 +99,18 @@ def test_rows_that_are_only_counted_need_no_memory(tmp_path: Path) -> None:
     assert graph.query(COUNTED_PAIRS).rows == [{"pairs": PEOPLE * PEOPLE}]
 
 
+def test_more_rows_than_any_machine_holds_are_refused_before_they_are_made(tmp_path: Path) -> None:
+    crowd(tmp_path)
+    graph = open_with_budget(tmp_path, bytes_max=2**30)
+    body = "match { $p: Person " + "$p knows $_ " * 8 + "}"
+
+    with pytest.raises(LimitExceededError) as refused:
+        graph.query(query(f"{body} return {{ $p.name }}"))
+
+    assert refused.value.found == PEOPLE**9 * 8
+    assert graph.query(query(f"{body} return {{ count(*) as n }}")).rows == [{"n": PEOPLE**9}]
+
+
 def test_rows_beyond_the_limit_of_a_query_need_no_memory(tmp_path: Path) -> None:
     crowd(tmp_path)
     graph = open_with_budget(tmp_path, bytes_max=PEOPLE * PEOPLE * 8 - 1)
@@ -118,7 +131,7 @@ def test_a_query_that_takes_too_long_is_refused_and_the_next_one_is_answered(
     with unchanged(graph), pytest.raises(LimitExceededError) as refused:
         graph.query(WALKS)
 
-    assert "the seconds of a query" in str(refused.value)
+    assert "the time of a query" in str(refused.value)
     assert refused.value.limit == 10
     assert graph.query(COUNTED).rows == [{"people": PEOPLE}]
 
@@ -141,3 +154,22 @@ def test_explaining_a_query_that_costs_too_much_costs_nothing(tmp_path: Path) ->
     graph = open_with_budget(tmp_path, bytes_max=1)
 
     assert "scan $p: Person" in graph.explain(PAIRS)
+
+
+def test_a_column_that_is_too_large_to_be_held_is_not_read(tmp_path: Path) -> None:
+    schema = "node Note { name: String @key  text: String }"
+    count, letters = 5_000, 1_000
+    notes = {
+        "name": [f"n{n}" for n in range(count)],
+        "text": [f"{n:0{letters}d}" for n in range(count)],
+    }
+    with build_graph(tmp_path, schema) as built:
+        built.load({"Note": pa.table(notes)}, mode="append")
+    graph = open_with_budget(tmp_path, bytes_max=200_000)
+    search = query('match { $n: Note search($n.text, "0") } return { $n.name }')
+
+    with unchanged(graph), pytest.raises(LimitExceededError):
+        graph.query(search)
+
+    one = query('match { $n: Note { name: "n7" } } return { $n.name }')
+    assert graph.query(one).rows == [{"n.name": "n7"}]

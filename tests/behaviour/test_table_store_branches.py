@@ -205,6 +205,26 @@ def test_a_reader_of_a_deleted_branch_is_told_that_it_is_gone(place: Place) -> N
     assert ours.find_head(FEATURE) is None
 
 
+def test_only_a_branch_made_anew_makes_what_is_known_doubtful(place: Place) -> None:
+    store, other = place.open(), place.open()
+    at = create_people(store, ann=1)
+    store.find_head(MAIN)
+    before = store.generation()
+
+    for name in ("one", "two"):
+        store.fork(at, branch=name)
+        assert store.find_head(TableRef(PATH, name)) == 1
+        store.delete_branch(TableRef(PATH, name))
+        assert store.find_head(TableRef(PATH, name)) is None
+    assert store.generation() == before
+
+    store.fork(at, branch="one")
+    ours = store.generation()
+    other.fork(at, branch="two")
+    store.find_head(TableRef(PATH, "two"))
+    assert before < ours < store.generation()
+
+
 @pytest.mark.parametrize("is_same_store", [True, False])
 def test_a_branch_made_anew_brings_nothing_back(place: Place, *, is_same_store: bool) -> None:
     store = place.open()

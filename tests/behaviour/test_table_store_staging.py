@@ -166,6 +166,35 @@ def test_a_merge_that_replaces_a_whole_fragment_leaves_none_of_it(place: Place) 
     assert ages(store, at) == {"cyd": 3, "bob": 8, "ann": 9}
 
 
+def test_an_exchange_puts_rows_and_removes_others_in_one_version(place: Place) -> None:
+    store = place.open()
+    at = append(store, create_people(store, ann=1, bob=2), cyd=3, dan=4)
+    before = row_versions(place, at)
+    removing = pa.array(["bob", "cyd", "nobody"])
+
+    staged = store.stage_exchange(people(zoe=9, ann=9), removing=removing, onto=at)
+    landed = store.apply(staged)
+
+    assert landed.version == at.version + 1
+    assert (staged.rows_added, staged.rows_removed) == (1, 2)
+    assert ages(store, landed) == {"dan": 4, "ann": 9, "zoe": 9}
+    after = row_versions(place, landed)
+    assert after["dan"] == before["dan"]
+    assert after["ann"] == before["ann"].updated_at(3)
+
+
+def test_an_exchange_of_rows_that_are_all_new_for_some_that_are_there(place: Place) -> None:
+    store = place.open()
+    at = create_people(store, ann=1, bob=2)
+
+    at = store.apply(
+        store.stage_exchange(people(zoe=9), removing=pa.array(["ann", "bob"]), onto=at)
+    )
+
+    assert ages(store, at) == {"zoe": 9}
+    assert store.fragment_row_counts(at) == (1,)
+
+
 @pytest.mark.parametrize("count", [3, 3_000])
 def test_a_merge_finds_rows_however_many_it_has(place: Place, count: int) -> None:
     store = place.open()

@@ -1,6 +1,7 @@
 """A write that is cut short or refused by its storage, anywhere and in any way, is there or not."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX
 from omnigraph.model.source import Source
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When, crashing
 from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, social_graph
+from tests.support.queries import query
 from tests.support.sweeps import (
     Operation,
     Reached,
@@ -108,6 +110,74 @@ def test_a_load_that_starts_a_branch_leaves_no_branch_an_equal_one_or_a_loaded_o
     require_sighted(swept, least=EFFECTS_MIN + 2)
 
 
+def test_a_branch_whose_making_is_cut_short_anywhere_is_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    operation = Operation(with_a_draft(tmp_path), start_child, no_steps)
+
+    swept = sweep(tmp_path, operation, whens=list(When))
+
+    require_sighted(swept, least=1)
+
+
+def test_a_branch_whose_deletion_is_cut_short_anywhere_is_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    operation = Operation(with_a_draft(tmp_path), delete_draft, no_steps)
+
+    swept = sweep(tmp_path, operation, whens=list(When))
+
+    # The history of the branch, and its lines of two types.
+    require_sighted(swept, least=3)
+
+
+def test_deleting_a_branch_refused_at_any_call_of_its_storage_is_done_or_not(
+    tmp_path: Path,
+) -> None:
+    operation = Operation(with_a_draft(tmp_path), delete_draft, no_steps)
+
+    swept = sweep(tmp_path, operation, whens=[When.ERROR_ONCE], scope=Scope.CALLS)
+
+    assert swept.states == swept.effects >= 8, "the sweep went blind"
+
+
+def test_a_transaction_cut_short_anywhere_is_there_or_leaves_no_trace(tmp_path: Path) -> None:
+    def operate(graph: Graph) -> None:
+        with graph.transaction() as tx:
+            tx.mutate(query('insert Person { name: "Eve" }'))
+            tx.load(ndjson(edge("Knows", "Eve", "Bob")), mode="append")
+
+    prepare = copies_of(social_graph(tmp_path / "built"))
+    swept = sweep(tmp_path, Operation(prepare, operate, no_steps), whens=list(When))
+
+    # A record made and deleted, a branch made and deleted with two lines, and three writes.
+    require_sighted(swept, least=2 + 2 + 2 + 3 * EFFECTS_MIN)
+
+
+def with_a_draft(tmp_path: Path) -> Callable[[Path], object]:
+    """Prepare a graph with a branch that has lines of two types."""
+    copy = copies_of(social_graph(tmp_path / "built"))
+
+    def prepare(root: Path) -> None:
+        copy(root)
+        graph = open_plain(root)
+        graph.create_branch("draft")
+        rows = ndjson(node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
+        graph.load(rows, mode="append", branch="draft")
+
+    return prepare
+
+
+def start_child(graph: Graph) -> None:
+    """Start a branch at another one that has lines of its own."""
+    graph.create_branch("child", base="draft")
+
+
+def delete_draft(graph: Graph) -> None:
+    """Delete the branch that has lines of its own."""
+    graph.delete_branch("draft")
+
+
 def test_a_write_that_also_joins_the_files_of_history_is_there_or_not_there(
     tmp_path: Path,
 ) -> None:
@@ -153,6 +223,86 @@ def test_indexes_whose_building_is_cut_short_anywhere_are_there_or_not_there(
     swept = each_fault(play, whens=list(When), scope=Scope.EFFECTS)
 
     require_sighted(swept, least=EFFECTS_MIN - 1 + len(state["main"]))
+
+
+# Merging, reverting, picking
+
+
+def change_all_ways(graph: Graph, branch: str) -> None:
+    """Add, change and remove nodes and edges."""
+    graph.mutate(query('delete Person where name = "Bob"'), branch=branch)
+    added = ndjson(
+        node("Person", name="Alice", age=31),
+        node("Person", name="Eve"),
+        edge("Knows", "Eve", "Diana"),
+    )
+    graph.load(added, mode="merge", branch=branch)
+
+
+def test_a_merge_cut_short_anywhere_is_there_or_not_there(tmp_path: Path) -> None:
+    copy = copies_of(social_graph(tmp_path / "built"))
+
+    def prepare(root: Path) -> None:
+        copy(root)
+        graph = open_plain(root)
+        graph.create_branch("draft")
+        change_all_ways(graph, "draft")
+        graph.mutate(query('insert Person { name: "Fay" }'))
+
+    def operate(graph: Graph) -> object:
+        return graph.merge("draft")
+
+    swept = sweep(tmp_path, Operation(prepare, operate, no_steps), whens=list(When))
+
+    require_sighted(swept, least=EFFECTS_MIN + 2)
+
+
+def test_a_merge_into_a_branch_without_lines_of_its_own_is_there_or_not_there(
+    tmp_path: Path,
+) -> None:
+    copy = copies_of(social_graph(tmp_path / "built"))
+
+    def prepare(root: Path) -> None:
+        copy(root)
+        graph = open_plain(root)
+        graph.create_branch("draft")
+        change_all_ways(graph, "main")
+
+    def operate(graph: Graph) -> object:
+        return graph.merge("main", into="draft")
+
+    swept = sweep(tmp_path, Operation(prepare, operate, no_steps), whens=[When.AFTER, When.LOST])
+
+    assert swept.effects >= EFFECTS_MIN + 2 + 3, "the sweep went blind"
+
+
+def test_a_revert_cut_short_anywhere_is_there_or_not_there(tmp_path: Path) -> None:
+    built = social_graph(tmp_path / "built")
+    made = str(built.mutate(query('delete Person where name = "Bob"')).commit_id)
+
+    def operate(graph: Graph) -> object:
+        return graph.revert(made)
+
+    swept = sweep(tmp_path, Operation(copies_of(built), operate, no_steps), whens=list(When))
+
+    require_sighted(swept, least=EFFECTS_MIN + 2)
+
+
+def test_a_picked_commit_cut_short_anywhere_is_there_or_not_there(tmp_path: Path) -> None:
+    copy = copies_of(social_graph(tmp_path / "built"))
+
+    def prepare(root: Path) -> None:
+        copy(root)
+        graph = open_plain(root)
+        graph.create_branch("draft")
+        change_all_ways(graph, "draft")
+
+    def operate(graph: Graph) -> object:
+        return graph.cherry_pick(graph.head("draft"))
+
+    swept = sweep(tmp_path, Operation(prepare, operate, no_steps), whens=list(When))
+
+    require_sighted(swept, least=EFFECTS_MIN + 1)
 
 
 # Creating

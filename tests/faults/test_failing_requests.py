@@ -81,6 +81,11 @@ def start_a_branch(graph: Graph) -> None:
     graph.create_branch("draft")
 
 
+def delete_the_branch(graph: Graph) -> None:
+    """Delete the branch that has lines of its own."""
+    graph.delete_branch("draft")
+
+
 def write_on_a_branch(graph: Graph) -> object:
     """A load of a type that the branch has not written yet."""
     return graph.load(ndjson(node("Person", name="Fay")), mode="append", branch="draft")
@@ -126,6 +131,17 @@ def test_a_branch_of_which_any_request_fails_is_there_or_not_there(s3: FaultyS3)
     swept = sweep_write(s3, start_a_branch)
 
     # Its first version, the transaction of that, and the reference that lists it.
+    require_sighted(swept, ways=EVERY_WAY, requests_min=2 * 3)
+
+
+def test_deleting_a_branch_of_which_any_request_fails_is_done_or_not(s3: FaultyS3) -> None:
+    graph = build_people(s3)
+    graph.create_branch("draft")
+    write_on_a_branch(graph)
+
+    swept = sweep_write(s3, delete_the_branch)
+
+    # The reference that lists it and the two that list its lines.
     require_sighted(swept, ways=EVERY_WAY, requests_min=2 * 3)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.engine.commit.fencing import Fence
-from omnigraph.engine.graph import init_graph
+from omnigraph.engine.opening import init_graph
 from omnigraph.engine.results import MutationResult
 from omnigraph.engine.settings import Settings, make_settings, open_stores
 from omnigraph.engine.state.authority import Authority

@@ -4,6 +4,7 @@ from tests.mutants.planting import Edit, Mutant
 
 LEASES = "storage/leases.py"
 
+FENCED = "tests/faults/test_fenced_writers.py"
 LEASE_TESTS = "tests/behaviour/test_leases.py"
 CLASSES = "tests/unit/engine/commit/test_classify.py"
 
@@ -47,5 +48,16 @@ LEASE_MUTANTS = (
             ),
         ),
         (CLASSES,),
+    ),
+    Mutant(
+        "publish without asking whose turn it is",
+        (
+            Edit(
+                "engine/commit/publish.py",
+                "            require_kept(held)\n            held.trust(state.at.version)\n",
+                "            held.trust(state.at.version)\n",
+            ),
+        ),
+        (f"{FENCED}::test_g41_a_publish_is_refused_once_another_has_had_the_turn",),
     ),
 )

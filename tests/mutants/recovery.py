@@ -52,7 +52,7 @@ RECOVERY_MUTANTS = (
         "heal when a reader opens",
         (
             Edit(
-                "engine/graph.py",
+                "engine/opening.py",
                 "    if is_read_only:\n        graph.head()\n",
                 "    if is_read_only:\n        graph._open.writes.heal()\n",
             ),
@@ -76,11 +76,16 @@ RECOVERY_MUTANTS = (
         (
             Edit(
                 RECOVER,
-                "            actor=sidecar.actor,\n        )\n        try",
-                "        )\n        try",
+                "            actor=sidecar.actor,\n            merged_parent_id",
+                "            merged_parent_id",
             ),
         ),
         (RECOVERY,),
+    ),
+    Mutant(
+        "finish a merge with one parent",
+        (Edit(RECOVER, "            merged_parent_id=sidecar.merged_parent_id,\n", ""),),
+        ("tests/behaviour/test_merge.py",),
     ),
     Mutant(
         "finish a write whatever has changed since",

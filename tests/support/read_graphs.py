@@ -18,7 +18,7 @@ from omnigraph.compiler.compile import compile_read
 from omnigraph.compiler.ir import ReadIR, Value
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.embed.mock import MockEmbedder
-from omnigraph.engine.graph import init_graph
+from omnigraph.engine.opening import init_graph
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.settings import make_settings
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType

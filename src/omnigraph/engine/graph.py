@@ -6,78 +6,52 @@ share between threads. A handle is never stale by itself: each call looks at wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
-from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
+from omnigraph.engine.arguments import require_inline, require_local
+from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.commit.audit import Recovery, list_recoveries
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import write_on
-from omnigraph.engine.ops.branch import create_branch
-from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
+from omnigraph.engine.ops.branch import create_branch, delete_branch
+from omnigraph.engine.ops.change_feed import ChangeFeed, open_feed
+from omnigraph.engine.ops.diff import diff, parse_selection
 from omnigraph.engine.ops.entity import find_entity
 from omnigraph.engine.ops.export import export
-from omnigraph.engine.ops.indexes import PreparedIndexes, prepare_indexes, report_indexes
+from omnigraph.engine.ops.indexes import ensure_indexes
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
+from omnigraph.engine.ops.merge import merge_branch
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
 from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
+from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
+from omnigraph.engine.ops.terms import parse_terms
+from omnigraph.engine.ops.transaction import Transaction, sweep_transactions, transact
+from omnigraph.engine.ops.undo import cherry_pick_commit, revert_commit
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
-from omnigraph.engine.results import IndexReport, LoadResult, MutationResult, Result, TableState
-from omnigraph.engine.settings import Settings, open_stores, require_text
-from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.contract import SOURCE_FILE, is_bare, write_derived_files
-from omnigraph.engine.state.history import Commit
-from omnigraph.model.errors import (
-    AlreadyExistsError,
-    CorruptError,
-    InvalidValueError,
-    SchemaChangedError,
+from omnigraph.engine.results import (
+    IndexReport,
+    LoadResult,
+    MergeResult,
+    MutationResult,
+    Result,
+    TableState,
 )
-from omnigraph.model.names import MAIN, BranchName, parse_branch_name
-from omnigraph.model.source import Source
+from omnigraph.engine.settings import Settings, require_text
+from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.contract import is_bare, write_derived_files
+from omnigraph.engine.state.history import Commit
+from omnigraph.model.errors import AlreadyExistsError, SchemaChangedError
+from omnigraph.model.names import MAIN, BranchName, parse_branch_name, parse_tag_name
 from omnigraph.storage.ports import Stores
 
 Progress = Callable[[str, int, int | None], None]
-
-
-def init_graph(settings: Settings, *, schema: str, is_forced: bool) -> Graph:
-    """Create a graph and open it for writing."""
-    require_text(schema, subject="schema")
-    catalog = compile_schema(Source("<schema>", schema))
-    stores = open_stores(settings)
-    if is_forced and is_graph(stores):
-        delete_graph(stores)
-        stores = open_stores(settings)
-    create_graph(
-        uri=settings.location.uri,
-        source=schema,
-        catalog=catalog,
-        stores=stores,
-        runtime=settings.runtime,
-        failpoints=settings.failpoints,
-    )
-    return Graph(settings, stores, actor=None, is_read_only=False)
-
-
-def open_graph(settings: Settings, *, actor: str | None, is_read_only: bool) -> Graph:
-    """Open a graph; `NotFoundError` if there is none, `CorruptError` if it is damaged."""
-    stores = open_stores(settings)
-    if stores.objects.find(SOURCE_FILE) is None and has_history(stores):
-        raise CorruptError(
-            subject=f"the graph at {settings.location.uri}",
-            problem=f"its {SOURCE_FILE} is missing; restore it from a copy",
-        )
-    graph = Graph(settings, stores, actor=actor, is_read_only=is_read_only)
-    if is_read_only:
-        graph.head()
-    else:
-        graph.refresh()
-    return graph
 
 
 class Graph:
@@ -131,7 +105,7 @@ class Graph:
     ) -> Result:
         """Run the read of a `.gq` text on a branch, `main` if none is named, or at a commit."""
         require_text(source, subject="source")
-        _require_local(engine, spark)
+        require_local(engine, spark)
         basis = self._open.at(branch, commit)
         plan = self._open.compiled.read(source, name=name, contract=basis.contract)
         values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
@@ -149,7 +123,7 @@ class Graph:
     ) -> str:
         """How a read would be run on a branch now, step by step, as text; nothing is run."""
         require_text(source, subject="source")
-        _require_local(engine, None)
+        require_local(engine, None)
         basis = self._open.pin(parse_branch_name(branch))
         plan = self._open.compiled.read(source, name=name, contract=basis.contract)
         if params is not None:
@@ -212,7 +186,7 @@ class Graph:
         """
         self._open.require_writable("load")
         target, load_mode = parse_branch_name(branch), parse_mode(mode)
-        _require_inline(engine, spark)
+        require_inline(engine, spark)
         source = None if base is None else parse_branch_name(base)
         is_missing = source is not None and target not in self._open.authority.branches()
         start = self._open.authority.capture(source if is_missing and source else target)
@@ -281,6 +255,84 @@ class Graph:
         self._open.require_writable("create a branch")
         create_branch(parse_branch_name(name), base=parse_branch_name(base), path=self._open.writes)
 
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+        """Delete a branch and the commits that only it had."""
+        del actor  # recorded once branches have an audit of their own
+        self._open.require_writable("delete a branch")
+        delete_branch(parse_branch_name(name), path=self._open.writes)
+
+    def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
+        """Name a commit, for good; it stays readable as long as the tag is there."""
+        self._open.require_writable("tag a commit")
+        found, author = self._open.state_of(commit).head, self._open.actor_of(actor)
+        create_tag(parse_tag_name(name), found, actor=author, path=self._open.writes)
+
+    def tags(self) -> dict[str, str]:
+        """The tags by name, each with the id of its commit."""
+        self._open.require_open()
+        return {tag.name: tag.commit_id for tag in list_tags(self._open.stores.objects)}
+
+    def delete_tag(self, name: str) -> None:
+        """Take a tag away; its commit stays."""
+        self._open.require_writable("delete a tag")
+        delete_tag(parse_tag_name(name), path=self._open.writes)
+
+    def transaction(
+        self, branch: str = "main", *, actor: str | None = None
+    ) -> AbstractContextManager[Transaction]:
+        """A block whose calls become one commit on a branch at its end, or leave no trace."""
+        self._open.require_writable("begin a transaction")
+        return transact(self, parse_branch_name(branch), actor=actor, path=self._open.writes)
+
+    def merge(
+        self,
+        source: str,
+        *,
+        into: str = "main",
+        actor: str | None = None,
+        dry_run: bool = False,
+        granularity: str = "row",
+        resolve: Mapping[tuple[str, str], object] | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another as one commit, or change nothing.
+
+        Conflicts are a `MergeConflictError`, or part of the result of a dry run; `resolve` decides
+        them: `"source"`, `"target"` or a row for each (type, id).
+        """
+        terms = parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
+        if not dry_run:
+            self._open.require_writable("merge")
+        self._open.require_open()
+        return merge_branch(
+            parse_branch_name(source),
+            into=parse_branch_name(into),
+            terms=terms,
+            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            path=self._open.writes,
+        )
+
+    def revert(self, commit: str, *, branch: str = "main", actor: str | None = None) -> MergeResult:
+        """Undo one commit of a branch's history by a new one; later commits stay."""
+        self._open.require_writable("revert")
+        return revert_commit(
+            self._open.at(None, commit),
+            branch=parse_branch_name(branch),
+            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            path=self._open.writes,
+        )
+
+    def cherry_pick(
+        self, commit: str, *, onto: str = "main", actor: str | None = None
+    ) -> MergeResult:
+        """Do on a branch what one commit did elsewhere."""
+        self._open.require_writable("cherry-pick")
+        return cherry_pick_commit(
+            self._open.at(None, commit),
+            onto=parse_branch_name(onto),
+            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            path=self._open.writes,
+        )
+
     def commits(self, branch: str = "main") -> list[Commit]:
         """The commits of a branch, oldest first."""
         self._open.require_open()
@@ -289,6 +341,23 @@ class Graph:
     def head(self, branch: str = "main") -> str:
         """The id of the commit that a branch is at."""
         return self._open.pin(parse_branch_name(branch)).head.id
+
+    def diff(
+        self,
+        old: str,
+        new: str,
+        *,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> ChangeSet:
+        """What changed from one branch, commit or tag to another, net."""
+        before, after = self._open.state_named(old), self._open.state_named(new)
+        selection = parse_selection(self._open.pin(MAIN).catalog, types=types, ops=ops)
+        return diff(before, after, selection=selection, tables=self._open.stores.tables)
+
+    def changes(self, start: str, branch: str = "main") -> ChangeFeed:
+        """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""
+        return open_feed(start, branch=parse_branch_name(branch), path=self._open.feeds)
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
         """The snapshot of a branch, for those who read it with other Lance tools."""
@@ -310,7 +379,8 @@ class Graph:
         self._open.require_writable("refresh")
         if is_bare(self._open.stores.objects):
             self._restore_derived_files()
-        self._open.writes.heal()
+        root = self._open.writes.heal()
+        sweep_transactions(root, path=self._open.writes)
         self._open.pin(MAIN)
 
     def ensure_indices(
@@ -318,20 +388,12 @@ class Graph:
     ) -> list[IndexReport]:
         """Build the indexes that types should have and lack, as one commit, and report on all."""
         self._open.require_writable("build indexes")
-        target, tables = parse_branch_name(branch), self._open.stores.tables
-
-        def prepare(basis: Basis, committed: SnapshotRows) -> PreparedIndexes:
-            del committed  # indexes are built from the tables themselves
-            return prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
-
-        done, _ = write_on(
-            target,
-            prepare=prepare,
+        reports = ensure_indexes(
+            parse_branch_name(branch),
             authorship=self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None),
             path=self._open.writes,
         )
-        basis = self._open.pin(target)
-        return list(report_indexes(done, basis.snapshot, catalog=basis.catalog, tables=tables))
+        return list(reports)
 
     def recoveries(self) -> list[Recovery]:
         """What was found half-way done and how it was ended, oldest first."""
@@ -373,28 +435,6 @@ class Graph:
             authorship=self._open.author(actor, WriterKind.LOAD, expected_head=None),
             path=self._open.writes,
         )
-
-
-def _require_inline(engine: str, spark: object) -> None:
-    if engine in ("auto", "inline") and spark is None:
-        return
-    raise InvalidValueError(
-        subject="engine",
-        expected="auto or inline",
-        value=engine,
-        problem='this version loads in process only; leave `spark` out and use "inline"',
-    )
-
-
-def _require_local(engine: str, spark: object) -> None:
-    if engine == "local" and spark is None:
-        return
-    raise InvalidValueError(
-        subject="engine",
-        expected="local",
-        value=engine,
-        problem='this version answers queries in process only; use "local" and leave `spark` out',
-    )
 
 
 def _say_nothing(stage: str, done: int, total: int | None) -> None:

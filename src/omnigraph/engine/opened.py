@@ -6,6 +6,7 @@ is writing; what the calls do is in `ops`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from omnigraph.engine.commit.fencing import Fence
@@ -13,15 +14,29 @@ from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
+from omnigraph.engine.ops.change_feed import FeedPath
 from omnigraph.engine.ops.query import ReadPath
+from omnigraph.engine.ops.tags import find_tagged
 from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.known_ids import KnownIds
-from omnigraph.model.errors import ForbiddenError, InvalidValueError, NotFoundError
+from omnigraph.engine.state.manifest import ManifestState
+from omnigraph.model.errors import (
+    ForbiddenError,
+    InvalidNameError,
+    InvalidValueError,
+    NotFoundError,
+)
 from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
-from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.names import (
+    MAIN,
+    BranchName,
+    find_near_name,
+    looks_like_commit,
+    parse_branch_name,
+)
 from omnigraph.storage.locks import open_write_locks
 from omnigraph.storage.ports import Stores
 
@@ -49,6 +64,7 @@ class OpenGraph:
             tables=stores.tables,
             known_ids=known_ids,
         )
+        self.feeds = FeedPath(self.pin, self.authority, stores.tables)
         self.writes = _make_write_path(settings, stores, self.authority, known_ids)
         self._actor = actor
         self._is_read_only = is_read_only
@@ -74,15 +90,47 @@ class OpenGraph:
                 value=(branch, commit),
                 problem="a read is at a branch or at a commit, not at both",
             )
+        return Basis(self.state_of(commit), self.pin(MAIN).contract)
+
+    def state_named(self, name: str) -> ManifestState:
+        """The state that a name means: the present of a branch, else a commit or a tag."""
+        self.require_open()
+        require_text(name, subject="branch or commit")
+        with suppress(InvalidNameError):
+            branch = parse_branch_name(name)
+            if self.authority.has_branch(branch):
+                return self.authority.state(branch)
+        try:
+            return self.state_of(name)
+        except NotFoundError as error:
+            if looks_like_commit(name):
+                raise
+            near = find_near_name(name, self.authority.branches())
+            advice = "" if near is None else f"did you mean branch '{near}'?"
+            raise NotFoundError(kind="branch, commit or tag", name=name, advice=advice) from error
+
+    def state_of(self, commit: str) -> ManifestState:
+        """What a commit made true, by its id or by a tag that names it."""
         self.require_open()
         require_text(commit, subject="commit")
+        tag = find_tagged(commit, self.stores.objects)
+        if tag is not None:
+            return self.authority.state_of(
+                tag.commit_id, branch=tag.branch, version=tag.manifest_version
+            )
         found = self.authority.find_commit(commit)
         if found is None:
-            raise NotFoundError(kind="commit", name=commit, advice="`commits` lists them")
-        state = self.authority.state_at(BranchName(found.branch), found.manifest_version)
-        if state.head.id != commit:
-            raise NotFoundError(kind="commit", name=commit, advice="its branch was made anew")
-        return Basis(state, self.pin(MAIN).contract)
+            raise self._no_commit(commit)
+        return self.authority.state_of(
+            found.id, branch=found.branch, version=found.manifest_version
+        )
+
+    def _no_commit(self, name: str) -> NotFoundError:
+        advice = "`commits` lists them, and `tags` what has a name"
+        for each in self.authority.commits(MAIN):
+            if each.merged_parent_id == name:
+                advice = f"commit {each.id} merged it, and then its branch was deleted"
+        return NotFoundError(kind="commit", name=name, advice=advice)
 
     def rows_of(self, basis: Basis) -> SnapshotRows:
         """The rows of a state, as a write looks them up."""
@@ -93,11 +141,15 @@ class OpenGraph:
     def author(
         self, actor: str | None, kind: WriterKind, *, expected_head: str | None
     ) -> Authorship:
-        """Who a write is by: whoever the call names, else whoever the graph was opened for."""
+        """Who a write is by, and how."""
+        return Authorship(actor=self.actor_of(actor), kind=kind, expected_head=expected_head)
+
+    def actor_of(self, actor: str | None) -> str | None:
+        """Whoever the call names, else whoever the graph was opened for."""
         name = actor or self._actor
         if name is not None:
             require_text(name, subject="actor")
-        return Authorship(actor=name, kind=kind, expected_head=expected_head)
+        return name
 
     def require_open(self) -> None:
         """Raise if the graph was closed."""

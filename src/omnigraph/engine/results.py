@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
 from importlib import import_module
 from types import MappingProxyType, ModuleType
@@ -17,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.engine.read.json_rows import column_as_json
-from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.errors import Conflict, InvalidValueError, NotFoundError
 from omnigraph.model.limits import RESULT_ROWS_SHOWN_MAX, VALUE_CHARACTERS_SHOWN_MAX
 from omnigraph.model.types import PropertyType
 
@@ -56,6 +57,25 @@ class LoadResult:
     base_branch: str | None
     branch_created: bool
     engine: str
+
+
+class MergeOutcome(StrEnum):
+    """What became of a merge, or would become of it."""
+
+    ALREADY_UP_TO_DATE = "already_up_to_date"
+    FAST_FORWARD = "fast_forward"
+    MERGED = "merged"
+    CONFLICTS = "conflicts"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What became of a merge, a revert or a picked commit; no commit if there was nothing to do or
+    nothing was to be done. Only a dry run has conflicts: they are an error otherwise."""
+
+    outcome: MergeOutcome
+    commit_id: str | None
+    conflicts: tuple[Conflict, ...]
 
 
 class TableState(NamedTuple):

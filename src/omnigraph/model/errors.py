@@ -11,6 +11,7 @@
     │   ├── ForbiddenError           .actor .action
     │   ├── NotFoundError            .kind .name
     │   ├── AlreadyExistsError       .kind .name
+    │   ├── StillNeededError         .kind .name .needed_by
     │   ├── UnreadableError          .path .reason
     │   ├── IntegrityError           .violations .count
     │   ├── KeyConflictError         .type .id
@@ -162,6 +163,18 @@ class AlreadyExistsError(RequestError):
     def __init__(self, *, kind: str, name: str, advice: str) -> None:
         super().__init__(f"{kind} '{name}' already exists{advice and f'; {advice}'}")
         self.kind, self.name = kind, name
+
+
+class StillNeededError(RequestError):
+    """Something that the request would delete is what others are made of; `needed_by` says who."""
+
+    code = "conflict"
+
+    def __init__(self, *, kind: str, name: str, needed_by: str, advice: str) -> None:
+        super().__init__(
+            f"{kind} '{name}' is kept: {needed_by} still depends on it{advice and f'; {advice}'}"
+        )
+        self.kind, self.name, self.needed_by = kind, name, needed_by
 
 
 class IntegrityError(RequestError):

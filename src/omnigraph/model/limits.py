@@ -48,8 +48,15 @@ VIOLATIONS_SHOWN_MAX = 5
 VALUE_CHARACTERS_SHOWN_MAX = 120
 """Most of a text that the message of a violation quotes: one recognises it by less."""
 
+MERGE_BASE_VERSIONS = (0, 64, 2048)
+"""How far back a merge looks for where its branches parted before it reads all of history: first
+at both heads, which are known; then at the commits of some dozens of versions, then of many."""
+
 BRANCH_NAME_CHARACTERS_MAX = 200
 """Longest branch name: it becomes a directory below every table that the branch writes."""
+
+TAG_NAME_CHARACTERS_MAX = 80
+"""Longest tag name: it becomes the name of one file."""
 
 BRANCH_LISTINGS_MAX = 20
 """How often branches are listed anew because one of them went away while they were."""
@@ -133,6 +140,11 @@ TABLE_INDEX_BYTES_MAX = 1024 * 1024 * 1024
 BLOB_BATCH_ROWS_MAX = 64
 """Most rows of a batch that holds blobs: a blob may have megabytes, and a batch is held whole."""
 
+MET_LINES_MAX = 10_000
+"""Most lines of tables remembered as met: what is known of a graph is dropped when there are more.
+
+As many as three thousand transactions make."""
+
 SETTLED_FOLDERS_MAX = 10_000
 """Most folders remembered as durable: three a table and three a branch of one."""
 
@@ -189,3 +201,9 @@ VECTOR_BLOCK_NUMBERS = 256 * 1024
 
 RESULT_ROWS_SHOWN_MAX = 20
 """Most rows of a result that a notebook shows: about a screenful."""
+
+CHANGES_PER_PAGE = 1_000
+"""Changes in a page of a diff unless the caller says otherwise: enough to show, quick to send."""
+
+CHANGES_PER_PAGE_MAX = 8_192
+"""Most changes in one page: a page is written as JSON and held whole."""

@@ -11,14 +11,26 @@ from difflib import get_close_matches
 from typing import NewType
 
 from omnigraph.model.errors import InvalidNameError
-from omnigraph.model.limits import BRANCH_NAME_CHARACTERS_MAX, NEAR_NAME_CANDIDATES_MAX
+from omnigraph.model.limits import (
+    BRANCH_NAME_CHARACTERS_MAX,
+    NEAR_NAME_CANDIDATES_MAX,
+    TAG_NAME_CHARACTERS_MAX,
+)
 
 BranchName = NewType("BranchName", str)
 """A branch name that `parse_branch_name` has checked."""
 
+TagName = NewType("TagName", str)
+"""A tag name that `parse_tag_name` has checked."""
+
 MAIN = BranchName("main")
 
+_PRIVATE_PREFIX = "__tx__"
+_INTERNAL_PREFIXES = ("__schema_apply_lock__", _PRIVATE_PREFIX)
+
 _BRANCH_NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", re.ASCII)
+
+_COMMIT_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", re.ASCII)
 
 IDENTIFIER = re.compile(r"[a-z_][A-Za-z0-9_]*")
 
@@ -69,20 +81,65 @@ def fnv1a_64(text: str) -> int:
     return digest
 
 
+class PrivateBranchName(str):
+    """The branch of a transaction, which no caller can name.
+
+    A text of its own class, so that it goes wherever a branch name goes and is never written by
+    mistake.
+    """
+
+    __slots__ = ()
+
+
+def make_private_branch_name(id: str) -> PrivateBranchName:
+    """The branch of a transaction that has this id."""
+    return PrivateBranchName(f"{_PRIVATE_PREFIX}{id}")
+
+
+def is_private_branch(name: str) -> bool:
+    """Whether a branch is a transaction's."""
+    return name.startswith(_PRIVATE_PREFIX)
+
+
+def is_internal_branch(name: str) -> bool:
+    """Whether a branch is one of our own, which nobody is shown."""
+    return name.startswith(_INTERNAL_PREFIXES)
+
+
 def parse_branch_name(text: object) -> BranchName:
     """The branch that a caller means; blanks around the name do not count."""
+    if isinstance(text, PrivateBranchName):
+        return BranchName(text)
+    name = _parse_name(text, kind="branch", characters_max=BRANCH_NAME_CHARACTERS_MAX)
+    if is_internal_branch(name):
+        raise InvalidNameError(kind="branch", name=name, rule="it is an internal system ref")
+    return BranchName(name)
+
+
+def parse_tag_name(text: object) -> TagName:
+    """The tag that a caller means; blanks around the name do not count."""
+    name = _parse_name(text, kind="tag", characters_max=TAG_NAME_CHARACTERS_MAX)
+    if looks_like_commit(name):
+        raise InvalidNameError(kind="tag", name=name, rule="it looks like the id of a commit")
+    return TagName(name)
+
+
+def looks_like_commit(text: str) -> bool:
+    """Whether a text is made like the id of a commit, and so is no tag."""
+    return _COMMIT_ID.fullmatch(text) is not None
+
+
+def _parse_name(text: object, *, kind: str, characters_max: int) -> str:
     if not isinstance(text, str):
-        raise InvalidNameError(kind="branch", name=repr(text), rule="a name is a text")
+        raise InvalidNameError(kind=kind, name=repr(text), rule="a name is a text")
     name = text.strip()
     rule = None
-    if len(name) > BRANCH_NAME_CHARACTERS_MAX:
-        rule = f"it has more than {BRANCH_NAME_CHARACTERS_MAX} characters"
+    if len(name) > characters_max:
+        rule = f"it has more than {characters_max} characters"
     elif not _BRANCH_NAME.fullmatch(name) or any(s in (".", "..") for s in name.split("/")):
         rule = "it is made of A-Z, a-z, 0-9, `.`, `_` and `-`, in parts joined by single `/`"
     elif ".." in name or name.endswith(".lock"):
         rule = "it holds no `..` and does not end in `.lock`, as Lance wants it"
-    elif name.startswith("__schema_apply_lock__"):
-        rule = "it is an internal system ref"
     if rule is not None:
-        raise InvalidNameError(kind="branch", name=text, rule=rule)
-    return BranchName(name)
+        raise InvalidNameError(kind=kind, name=text, rule=rule)
+    return name

@@ -21,8 +21,9 @@ class Durability:
     def __init__(self, root: Path, *, flush: Flush) -> None:
         self._root = root
         self._flush = flush
-        # By their inodes too: another process may have made a folder anew.
-        self._settled: set[tuple[Path, int]] = set()
+        # With their inodes: another process may have made a folder anew.
+        self._settled: dict[Path, int] = {}
+        self._settled_inside: dict[Path, set[Path]] = {}
 
     def secure(self, files: Iterable[str]) -> None:
         """Flush files, given by their paths below the root, and every folder that names them."""
@@ -34,18 +35,21 @@ class Durability:
         # Folders are made once and then stay: their own names are flushed once, too.
         above = dict.fromkeys(above for folder in folders for above in self._chain(folder))
         found = [(folder, folder.stat().st_ino) for folder in above]
-        unsettled = [each for each in found if each not in self._settled]
+        unsettled = [each for each in found if self._settled.get(each[0]) != each[1]]
         for folder in dict.fromkeys([*folders, *(folder.parent for folder, _ in unsettled)]):
             self._flush(folder)
         if len(self._settled) + len(unsettled) > SETTLED_FOLDERS_MAX:
             self._settled.clear()
-        self._settled.update(unsettled)
+            self._settled_inside.clear()
+        for folder, inode in unsettled:
+            self._settled[folder] = inode
+            self._settled_inside.setdefault(folder.parent, set()).add(folder)
 
     def secure_tree(self, folder: str) -> None:
         """Flush every file below a folder that was made just now."""
         top = self._root / folder
         # The disk may have given it the inodes of one that was removed.
-        self._settled = {each for each in self._settled if not each[0].is_relative_to(top)}
+        self._unsettle(top)
         files = (path for path in top.rglob("*") if path.is_file())
         self.secure(str(path.relative_to(self._root)) for path in files)
 
@@ -54,6 +58,11 @@ class Durability:
         path = self._root / folder
         if path.is_dir():
             self._flush(path)
+
+    def _unsettle(self, folder: Path) -> None:
+        self._settled.pop(folder, None)
+        for inside in self._settled_inside.pop(folder, ()):
+            self._unsettle(inside)
 
     def _chain(self, folder: Path) -> Iterator[Path]:
         while folder != self._root:

@@ -26,6 +26,11 @@ class Failpoint(StrEnum):
     MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE = "mutation.delete_node_pre_primary_delete"
     MUTATION_POST_FINALIZE_PRE_PUBLISHER = "mutation.post_finalize_pre_publisher"
 
+    ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE = "ensure_indices.post_stage_pre_commit_btree"
+    ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT = (
+        "ensure_indices.post_phase_b_pre_manifest_commit"
+    )
+
     PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION = "publish.load_state_retryable_contention"
     GRAPH_PUBLISH_BEFORE_COMMIT_APPEND = "graph_publish.before_commit_append"
     GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT = "graph_publish.after_manifest_commit"
@@ -38,6 +43,11 @@ class Failpoint(StrEnum):
     RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND = "recovery.orphan_discard_audit_append"
 
     BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE = "branch_create.after_manifest_branch_create"
+    BRANCH_DELETE_POST_TABLE_GATES = "branch_delete.post_table_gates"
+    BRANCH_DELETE_POST_NATIVE = "branch_delete.post_native"
+    BRANCH_DELETE_BEFORE_TABLE_CLEANUP = "branch_delete.before_table_cleanup"
+
+    BRANCH_MERGE_POST_CANDIDATE_VALIDATION = "branch_merge.post_candidate_validation"
 
     CLASSIFY_FRESH_READ = "classify.fresh_read"
     FORK_BEFORE_CLASSIFY = "fork.before_classify"

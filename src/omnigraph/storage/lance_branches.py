@@ -11,8 +11,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import orjson
 from lance import LanceDataset
@@ -24,10 +25,55 @@ from omnigraph.storage.lance_errors import FOREIGN, Failure, classify, lance_err
 from omnigraph.storage.lance_handles import LanceHandles, describe_version, folder_of
 from omnigraph.storage.ports import TableRef, TableVersion
 
+_ENDING = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchReference:
+    """The file by which Lance lists a branch: it is there if and only if the branch is.
+
+    `parent` is the branch that it was made from, None for the table's own line.
+    """
+
+    parent: str | None
+
+
+def references_of(path: str) -> str:
+    """Where the references to a table's branches are."""
+    return f"{path}/_refs/branches"
+
+
+def reference_path(ref: TableRef) -> str:
+    """Where the reference to a branch is."""
+    assert ref.branch is not None, "a table's own line is no branch"
+    return f"{references_of(ref.path)}/{quote(ref.branch, safe='')}{_ENDING}"
+
+
+def decode_names(files: Iterable[str]) -> frozenset[str]:
+    """The branches that the names of references stand for."""
+    named = [each.removesuffix(_ENDING) for each in files if each.endswith(_ENDING)]
+    return frozenset(unquote(name) for name in named)
+
+
+def decode_reference(content: bytes, *, path: str) -> BranchReference:
+    """What a reference says, or `CorruptError` if a loss of power has cut it off."""
+    try:
+        document: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise _damaged(path) from error
+    match document:
+        case {"parentBranch": str() | None as parent}:
+            return BranchReference(parent)
+        case _:
+            raise _damaged(path)
+
 
 def list_branches(handles: LanceHandles, path: str) -> frozenset[str]:
     """The branches of a table."""
     main = copy(handles.get_newest(TableRef(path, None)))
+    if handles.is_local:
+        # Lance would read every reference, which grows with them; their names are all we ask for.
+        return decode_names(_file_names(Path(handles.uri(TableRef(references_of(path), None)))))
     action = f"list the branches of '{path}'"
     for _ in range(BRANCH_LISTINGS_MAX):
         try:
@@ -35,7 +81,6 @@ def list_branches(handles: LanceHandles, path: str) -> frozenset[str]:
         except FOREIGN as error:
             # Lance lists names and then reads each: what another deletes in between is missing.
             if classify(error) is not Failure.MISSING_FILE:
-                _require_whole_references(handles, path)
                 raise translate(error, table=path, action=action) from error
     raise UnavailableError(action=action, reason="others keep deleting branches; try again")
 
@@ -46,7 +91,7 @@ def fork(
     """Start a branch at a version; `AlreadyExistsError` if it is listed."""
     handles.get(at)
     ref = TableRef(at.ref.path, branch)
-    handles.forget(lambda kept: kept == ref)
+    handles.forget_before_making(ref)
     table = _make_branch(handles, at, ref)
     if disk:
         try:
@@ -69,19 +114,22 @@ def delete_branch(handles: LanceHandles, ref: TableRef, *, disk: Durability | No
     listed = list_branches(handles, ref.path)
     _require_none_inside(ref, listed)
     if ref.branch in listed:
-        with lance_errors(table=ref.path, action=action):
+        try:
             copy(main).branches.delete(ref.branch)
+        except FOREIGN as error:
+            _require_whole_references(handles, ref.path)
+            raise translate(error, table=ref.path, action=action) from error
+    handles.forget_deleted(ref)
     _remove_leftover(handles, ref)
-    handles.forget(lambda kept: kept == ref)
     if disk:
         with lance_errors(table=ref.path, action=action):
-            disk.secure_folder(_references(ref.path))
+            disk.secure_folder(references_of(ref.path))
 
 
 def _secure_branch(ref: TableRef, branch: str, disk: Durability) -> None:
     with lance_errors(table=ref.path, action=f"flush branch '{branch}'"):
         disk.secure_tree(folder_of(ref))
-        disk.secure([f"{_references(ref.path)}/{quote(branch, safe='')}.json"])
+        disk.secure([reference_path(ref)])
 
 
 def _make_branch(handles: LanceHandles, at: TableVersion, ref: TableRef) -> LanceDataset:
@@ -113,7 +161,7 @@ def _remove_leftover(handles: LanceHandles, ref: TableRef) -> bool:
             raise
         is_whole = False
     _require_none_inside(ref, list_branches(handles, ref.path))
-    handles.forget(lambda kept: kept == ref)
+    handles.forget_deleted(ref)
     with lance_errors(table=ref.path, action=f"delete branch '{ref.branch}'"):
         if is_whole:
             options = handles.storage_options
@@ -136,18 +184,22 @@ def _require_none_inside(ref: TableRef, listed: Iterable[str]) -> None:
 def _require_whole_references(handles: LanceHandles, path: str) -> None:
     if not handles.is_local:
         return
-    place = _references(path)
-    for file in sorted(Path(handles.uri(TableRef(place, None))).glob("*.json")):
-        try:
-            orjson.loads(file.read_bytes())
-        except orjson.JSONDecodeError as error:
-            raise CorruptError(
-                subject=f"'{place}/{file.name}'",
-                problem="it should name a branch and is damaged, as by a loss of power while the "
-                "branch was made; delete it if that branch was never written to, else restore it "
-                "from a copy of the graph",
-            ) from error
+    place = references_of(path)
+    for file in sorted(Path(handles.uri(TableRef(place, None))).glob(f"*{_ENDING}")):
+        decode_reference(file.read_bytes(), path=f"{place}/{file.name}")
 
 
-def _references(path: str) -> str:
-    return f"{path}/_refs/branches"
+def _file_names(folder: Path) -> list[str]:
+    try:
+        return [file.name for file in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+def _damaged(path: str) -> CorruptError:
+    return CorruptError(
+        subject=f"'{path}'",
+        problem="it should name a branch and is damaged, as by a loss of power while the "
+        "branch was made; delete it if that branch was never written to, else restore it "
+        "from a copy of the graph",
+    )

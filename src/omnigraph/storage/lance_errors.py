@@ -57,6 +57,8 @@ _FAILURE_BY_WORDS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
         (r"^Dataset at path .* was not found", Failure.MISSING_TABLE),
         (r"The dataset must already exist", Failure.MISSING_TABLE),
         (r"^Not found: .*/_versions,", Failure.MISSING_TABLE),
+        # It was listed and is gone: so goes a branch that is being deleted.
+        (r"Not found: [^,]*/_versions/\d+\.manifest,", Failure.MISSING_VERSION),
         (r"Ref conflict error", Failure.BRANCHED),
         (r"[Ii]nvalid magic|does not appear to be a Lance file", Failure.DAMAGED),
         (r"file size is too small|does not have sufficient data", Failure.DAMAGED),

@@ -21,6 +21,7 @@ from lance import Session as LanceSession  # type: ignore[attr-defined]  # not i
 
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import (
+    MET_LINES_MAX,
     OBJECT_RETRIES_MAX,
     OBJECT_RETRY_TIMEOUT_S,
     OPEN_TABLES_MAX,
@@ -57,6 +58,8 @@ class LanceHandles:
         self._generation = 0
         self._stamp_by_version: dict[TableVersion, object] = {}
         self._kept: OrderedDict[TableVersion, LanceDataset] = OrderedDict()
+        self._met: set[TableRef] = set()
+        self._deleted: set[TableRef] = set()
 
     @property
     def generation(self) -> int:
@@ -115,6 +118,7 @@ class LanceHandles:
         at = TableVersion(ref, table.version)
         stamp = self._find_stamp(ref, table.version)
         with self._lock:
+            self._meet(ref)
             self._kept[at] = table
             self._kept.move_to_end(at)
             self._stamp_by_version[at] = stamp
@@ -127,9 +131,41 @@ class LanceHandles:
         """Close the tables that are gone, or may be others of the same name from now on."""
         with self._lock:
             self._generation += 1
-            for at in [at for at in self._kept if is_gone(at.ref)]:
-                del self._kept[at]
-                self._stamp_by_version.pop(at, None)
+            self._close(is_gone)
+
+    def forget_deleted(self, ref: TableRef) -> None:
+        """Close a line that was deleted; should it be met again, it is another of its name."""
+        with self._lock:
+            self._close(lambda kept: kept == ref)
+            self._deleted.add(ref)
+
+    def forget_before_making(self, ref: TableRef) -> None:
+        """Close a line that is about to be made; one never met before is nobody's successor."""
+        with self._lock:
+            if ref in self._met:
+                self._generation += 1
+                self._close(lambda kept: kept == ref)
+                self._deleted.discard(ref)
+
+    def _close(self, is_gone: Callable[[TableRef], bool]) -> None:
+        for at in [at for at in self._kept if is_gone(at.ref)]:
+            del self._kept[at]
+            self._stamp_by_version.pop(at, None)
+
+    def _meet(self, ref: TableRef) -> None:
+        if ref in self._deleted or len(self._met) >= MET_LINES_MAX:
+            self._generation += 1
+            self._deleted.discard(ref)
+        if len(self._met) >= MET_LINES_MAX:
+            # Whatever is known of them goes with the generation.
+            self._met.clear()
+            self._deleted.clear()
+        self._met.add(ref)
+
+    def was_remade(self, at: TableVersion, opened: LanceDataset) -> bool:
+        """Whether a version that was opened is another's of its name by now, or nobody's."""
+        present = self._open(at.ref, version=at.version)
+        return present is None or _written_at(present) != _written_at(opened)
 
     def _forget_replaced(self, ref: TableRef) -> None:
         # Other tables of a branch were replaced with it, and those of a graph with any of them.

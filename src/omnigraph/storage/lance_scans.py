@@ -1,4 +1,4 @@
-"""Reading rows of one version: projected, filtered, sorted, or only those in new files.
+"""Reading rows of one version: projected, filtered, sorted, or only those in some places of it.
 
 Blobs come as bytes. Rows come in the order in which they were written unless a sort is asked for.
 """
@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from lance import LanceDataset, LanceFragment, LanceScanner
 from lance.dataset import ColumnOrdering
 
-from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX
+from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX, PROBED_VALUES_MAX
 from omnigraph.storage.lance_blobs import as_bytes, blobs_among
 
 
@@ -26,11 +28,21 @@ def scan(table: LanceDataset, *, columns: Sequence[str], predicate: str | None) 
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
 
 
-def take(
-    table: LanceDataset, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
-) -> pa.Table:
-    """The rows at places of a scan; Lance counts only rows that are not deleted, as a scan does."""
-    return table.take(positions, columns=list(columns))
+def stored_bytes(table: LanceDataset, column: str) -> int:
+    """The bytes of a column in files, and of everything inside of it."""
+    waiting = [table.lance_schema.field(column)]
+    wanted = set()
+    while waiting:
+        field = waiting.pop()
+        assert field is not None, f"there is no column {column}"
+        wanted.add(field.id())
+        waiting += field.children()
+    found = table.stats.data_stats().fields
+    return sum(
+        each.bytes_on_disk
+        for each in found  # type: ignore[attr-defined]  # a list, whatever its type hint says
+        if each.id in wanted
+    )
 
 
 def scan_batches(
@@ -50,8 +62,8 @@ def scan_batches(
 
 def scan_new(table: LanceDataset, *, since: LanceDataset, columns: Sequence[str]) -> pa.Table:
     """The rows of fragments that an earlier version does not have."""
-    known = {_identity(each) for each in since.get_fragments()}
-    fragments = [each for each in table.get_fragments() if _identity(each) not in known]
+    known = {identify(each) for each in since.get_fragments()}
+    fragments = [each for each in table.get_fragments() if identify(each) not in known]
     if not fragments:
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
     return _scanner(
@@ -62,6 +74,47 @@ def scan_new(table: LanceDataset, *, since: LanceDataset, columns: Sequence[str]
         fragments=fragments,
         blobs=frozenset(),
     ).to_table()
+
+
+def scan_fragments(
+    table: LanceDataset, fragments: list[LanceFragment], *, columns: Sequence[str]
+) -> pa.Table:
+    """The rows of some fragments, at least one."""
+    blobs = blobs_among(columns, table.schema)
+    found = _scanner(
+        table, columns=columns, predicate=None, order_by=(), fragments=fragments, blobs=blobs
+    ).to_table()
+    return pa.table(found.columns, schema=as_bytes(found.schema, blobs))
+
+
+def scan_addresses(
+    table: LanceDataset, addresses: npt.NDArray[np.uint64], *, columns: Sequence[str]
+) -> pa.Table:
+    """The rows at some addresses, at least one; all of them are there."""
+    if len(addresses) <= PROBED_VALUES_MAX:
+        # `take` with the numbers of rows is not used: where rows were deleted, Lance 14 counts
+        # through the fragment for each.
+        wanted = f"_rowaddr in ({', '.join(map(str, addresses.tolist()))})"
+        return scan(table, columns=columns, predicate=wanted)
+    blobs = blobs_among(columns, table.schema)
+    numbers = np.unique(addresses >> np.uint64(32)).tolist()
+    every = table.scanner(
+        columns=list(columns),
+        fragments=[each for each in table.get_fragments() if each.fragment_id in numbers],
+        batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
+        blob_handling="all_binary" if blobs else None,
+        with_row_address=True,
+    ).to_reader()
+    # Only what is wanted is held.
+    wanted = pc.field("_rowaddr").isin(pa.array(addresses))
+    found = ds.Scanner.from_batches(every, columns=list(columns), filter=wanted).to_table()
+    return pa.table(found.columns, schema=as_bytes(found.schema, blobs))
+
+
+def identify(fragment: LanceFragment) -> tuple[int, tuple[str, ...]]:
+    """What tells a fragment from every other of its table and of the table's branches."""
+    # A restore may give a fragment's number to other files.
+    return fragment.fragment_id, tuple(str(file.path) for file in fragment.data_files())
 
 
 def _scanner(
@@ -83,8 +136,3 @@ def _scanner(
         scan_in_order=True,
         use_scalar_index=True,
     )
-
-
-def _identity(fragment: LanceFragment) -> tuple[int, tuple[str, ...]]:
-    # A restore may give a fragment's number to other files.
-    return fragment.fragment_id, tuple(str(file.path) for file in fragment.data_files())

@@ -71,18 +71,22 @@ def stage_overwrite(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) 
     )
 
 
-def stage_merge(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
+def stage_merge(
+    table: LanceDataset, rows: pa.Table, *, removing: pa.Array, onto: TableVersion
+) -> StagedWrite:
     """Write rows that replace those with the same id and are added otherwise; ids are distinct.
 
-    Replaced rows keep their row ids. This is what Lance's own merge-insert stages, at half its
-    time for a few rows, and it takes blobs that are references, which Lance's refuses.
+    Rows with the ids in `removing` go. Replaced rows keep their row ids. This is what Lance's own
+    merge-insert stages, at half its time for a few rows, and it takes blobs that are references,
+    which Lance's refuses.
     """
     ids = rows["id"].combine_chunks()
     assert rows.num_rows, "a merge needs rows"
     assert ids.null_count == 0, "an id is missing"
     assert pc.count_distinct(ids).as_py() == len(ids), "an id is given twice"
     found = _locate(table, ids)
-    if not found.num_rows:
+    gone = _locate(table, removing) if len(removing) else found.slice(0, 0)
+    if not (found.num_rows or gone.num_rows):
         fragments = _write_rows(table, rows)
         operation: LanceOperation.BaseOperation = LanceOperation.Append(fragments)
         files = data_files(fragments)
@@ -90,7 +94,8 @@ def stage_merge(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) -> S
         _require_distinct(found["id"], onto)
         fragments = _write_rows(table, _found_first(rows, ids, found["id"].combine_chunks()))
         _carry_row_ids(fragments, found["_rowid"])
-        struck, emptied = _strike(table, found["_rowaddr"].to_numpy())
+        addresses = pa.chunked_array([*found["_rowaddr"].chunks, *gone["_rowaddr"].chunks])
+        struck, emptied = _strike(table, addresses.to_numpy())
         operation = LanceOperation.Update(
             removed_fragment_ids=emptied,
             updated_fragments=struck,
@@ -105,7 +110,7 @@ def stage_merge(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) -> S
         kind=StagedKind.MERGE,
         onto=onto,
         rows_added=rows.num_rows - found.num_rows,
-        rows_removed=0,
+        rows_removed=gone.num_rows,
         files=files,
     )
 

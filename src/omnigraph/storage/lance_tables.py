@@ -18,8 +18,10 @@ from lance import LanceDataset
 from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.storage import (
     lance_branches,
+    lance_deltas,
     lance_history,
     lance_indexes,
+    lance_positions,
     lance_scans,
     lance_staging,
 )
@@ -33,10 +35,13 @@ from omnigraph.storage.lance_handles import (
     folder_of,
     version_file,
 )
+from omnigraph.storage.locations import parse_location
+from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import (
     IndexSpec,
     IndexState,
     StagedWrite,
+    TableDelta,
     TableRef,
     TableVersion,
     TransactionRecord,
@@ -56,6 +61,9 @@ class LanceTables:
         # An object store acknowledges what is durable, so only disks need flushing.
         self._disk = Durability(Path(root), flush=flush_path) if is_local and is_durable else None
         self._commits = LanceCommits(self._handles, disk=self._disk)
+        self._files = open_objects(
+            parse_location(root, storage_options=storage_options), is_durable=is_durable
+        )
 
     # Reads
 
@@ -78,7 +86,12 @@ class LanceTables:
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
         with self._reading(at) as table:
-            return lance_scans.take(table, positions=positions, columns=columns)
+            deletions = lance_deltas.Deletions(at.ref.path, self._files)
+            return lance_positions.take(table, positions, columns=columns, deletions=deletions)
+
+    def stored_bytes(self, at: TableVersion, column: str) -> int:
+        with self._reading(at) as table:
+            return lance_scans.stored_bytes(table, column)
 
     def scan_batches(
         self,
@@ -101,6 +114,14 @@ class LanceTables:
             if known is None:
                 return lance_scans.scan(table, columns=columns, predicate=None)
             return lance_scans.scan_new(table, since=known, columns=columns)
+
+    def find_delta(
+        self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
+    ) -> TableDelta:
+        assert old.ref.path == new.ref.path, "a delta is between versions of one table"
+        with self._reading(old) as before, self._reading(new) as after:
+            deletions = lance_deltas.Deletions(old.ref.path, self._files)
+            return lance_deltas.find_delta(before, after, columns=columns, deletions=deletions)
 
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
         with self._reading(at) as table:
@@ -139,7 +160,14 @@ class LanceTables:
 
     def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
-            return lance_staging.stage_merge(table, rows, onto=onto)
+            nothing = pa.array([], pa.string())
+            return lance_staging.stage_merge(table, rows, removing=nothing, onto=onto)
+
+    def stage_exchange(
+        self, rows: pa.Table, *, removing: pa.Array, onto: TableVersion
+    ) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_staging.stage_merge(table, rows, removing=removing, onto=onto)
 
     def stage_overwrite(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
@@ -187,9 +215,15 @@ class LanceTables:
             with lance_errors(table=name, action=f"read '{name}'"):
                 yield table
         except CorruptError as error:
-            if at.ref.branch is not None and self._handles.find_newest(at.ref) is None:
+            if at.ref.branch is not None and self._is_gone(at, table):
                 raise missing_version(name) from error
             raise
+
+    def _is_gone(self, at: TableVersion, opened: LanceDataset) -> bool:
+        # A branch that is deleted is unlisted first, and then loses its files; one that is listed
+        # may be another of its name by now.
+        is_listed = at.ref.branch in self.branches(at.ref.path)
+        return not is_listed or self._handles.was_remade(at, opened)
 
     @contextmanager
     def _staging(self, onto: TableVersion) -> Iterator[LanceDataset]:

@@ -124,6 +124,17 @@ class Listing:
     prefixes: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class TableDelta:
+    """The rows in which the files of two versions differ, each with the columns its version has.
+
+    A row of which every value stayed the same may be in both: it was only written again.
+    """
+
+    gone: pa.Table
+    come: pa.Table
+
+
 class ObjectStore(Protocol):
     """Small control files: the schema, sidecars, claims."""
 
@@ -190,10 +201,23 @@ class TableStore(Protocol):
     ) -> pa.Table:
         """At least the rows that came after `since`, by reading only files it does not have."""
 
+    def find_delta(
+        self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
+    ) -> TableDelta:
+        """The rows of `old` that `new` has not or has elsewhere, and the other way round.
+
+        Both are versions of one table, on whichever of its branches and in either order of time.
+        Costs what changed between them; after a compaction that is all it moved. Of the columns
+        those are read that a version has; blobs come as bytes.
+        """
+
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
-        """The rows at these places of a scan of the version, in the order asked for."""
+        """The rows at these places of a scan of the version; places ascend, each once."""
+
+    def stored_bytes(self, at: TableVersion, column: str) -> int:
+        """How much room a column takes in the storage: at least as much in memory."""
 
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
         """How many rows of a version a predicate holds for."""
@@ -223,6 +247,11 @@ class TableStore(Protocol):
 
     def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         """Rows that replace those with the same `id` and are added otherwise; ids are distinct."""
+
+    def stage_exchange(
+        self, rows: pa.Table, *, removing: pa.Array, onto: TableVersion
+    ) -> StagedWrite:
+        """The same, while the rows with other ids go; there must be rows to put."""
 
     def stage_overwrite(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         """Rows, perhaps none, that replace all there are; the table gets their columns."""

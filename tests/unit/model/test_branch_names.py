@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.model.errors import InvalidNameError, Outcome
-from omnigraph.model.names import MAIN, parse_branch_name
+from omnigraph.model.names import (
+    MAIN,
+    is_internal_branch,
+    looks_like_commit,
+    make_private_branch_name,
+    parse_branch_name,
+    parse_tag_name,
+)
+from omnigraph.model.runtime import SystemRuntime
 
 
 @pytest.mark.parametrize(
@@ -71,10 +79,38 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         parse_branch_name("x" * 201)
 
 
-@pytest.mark.parametrize("name", ["__schema_apply_lock__", "__schema_apply_lock__/01ABC"])
+@pytest.mark.parametrize(
+    "name", ["__schema_apply_lock__", "__schema_apply_lock__/01ABC", "__tx__01ABC", "__tx__"]
+)
 def test_a_name_of_our_own_is_refused(name: str) -> None:
     with pytest.raises(InvalidNameError, match="an internal system ref"):
         parse_branch_name(name)
+
+
+def test_only_a_transaction_names_its_own_branch() -> None:
+    private = make_private_branch_name("01ABC")
+
+    assert str(parse_branch_name(private)) == str(private)
+    assert is_internal_branch(private)
+    with pytest.raises(InvalidNameError, match="an internal system ref"):
+        parse_branch_name(str.__str__(private) + "")
+
+
+@pytest.mark.parametrize("name", ["v1", "release/2.0", "a" * 80, "main", "01ABC"])
+def test_a_name_of_allowed_parts_is_a_tag(name: str) -> None:
+    assert parse_tag_name(f" {name} ") == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a//b", "x" * 81, "01ARZ3NDEKTSV4RRFFQ69G5FAV"])
+def test_a_name_that_could_be_mistaken_is_no_tag(name: str) -> None:
+    with pytest.raises(InvalidNameError) as refusal:
+        parse_tag_name(name)
+
+    assert refusal.value.kind == "tag"
+
+
+def test_every_new_id_looks_like_a_commit() -> None:
+    assert all(looks_like_commit(each) for each in SystemRuntime().new_ids(2_000))
 
 
 @given(st.text(max_size=40) | st.text(alphabet="ab./-_ ", max_size=12))

@@ -41,6 +41,10 @@ SAID: list[tuple[Exception, Failure]] = [
         Failure.MISSING_TABLE,
     ),
     (ValueError(f"Not found: g/t/tree/b/_versions, {PLACE}"), Failure.MISSING_TABLE),
+    (
+        ValueError(f"Generic N/A error: Not found: g/t/tree/b/_versions/12.manifest, {PLACE}"),
+        Failure.MISSING_VERSION,
+    ),
     (OSError("The dataset must already exist unless the operation"), Failure.MISSING_TABLE),
     (
         pa.ArrowInvalid("External error: Generic N/A error: Not found: g/t/data/1.lance, x"),

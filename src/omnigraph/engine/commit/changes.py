@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
+from omnigraph.engine.state.history import NO_NOTES, CommitNotes
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.storage.ports import IndexSpec
 
@@ -41,6 +42,7 @@ class Placement(StrEnum):
 
     APPEND = "append"
     MERGE = "merge"
+    EXCHANGE = "exchange"
     OVERWRITE = "overwrite"
     REMOVE = "remove"
     INDEX = "index"
@@ -52,9 +54,17 @@ class PreparedWrite:
 
     `read_set` names the types whose committed rows it looked at. A strict write depends on the
     rows it saw (it updates, deletes or overwrites), so it is never prepared again on its own.
+    With a merged parent it is a commit even if it changes nothing.
     """
 
     changes: ChangeSet
     placement: Mapping[str, Placement]
     read_set: frozenset[str]
     is_strict: bool
+    merged_parent_id: str | None = None
+    notes: CommitNotes = NO_NOTES
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether there is anything for history to say."""
+        return bool(self.changes) or self.merged_parent_id is not None

@@ -44,8 +44,9 @@ class Fence:
         """Make a version of a branch's manifest that says what the one before it says."""
         name = MAIN if branch is None else BranchName(branch)
         for _ in range(PUBLISHER_RETRY_BUDGET + 1):
-            if self.tables.find_head(manifest_ref(name)) is None:
-                # The turn was one to make the branch, and it is not made: nothing to publish on.
+            is_there = self.tables.find_head(manifest_ref(name)) is not None
+            if not is_there or not self.authority.has_branch(name):
+                # The turn was one to make or delete the branch: there is nothing to publish on.
                 return
             if self._move(self.authority.state(name)):
                 return

@@ -55,7 +55,7 @@ from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
-from omnigraph.storage.ports import StagedKind, Stores, TableVersion
+from omnigraph.storage.ports import Listing, StagedKind, Stores, TableVersion
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,11 +81,15 @@ class WritePath:
     runtime: Runtime
     failpoints: Failpoints
 
-    def heal(self) -> None:
-        """Recover what died before, and see that the schema's files are the accepted ones."""
+    def heal(self) -> Listing:
+        """Recover what died before, and see that the schema's files are the accepted ones.
+
+        The look at the root that said what there is to do may serve others.
+        """
         root = self.stores.objects.list("")
         self.recoverer.heal(root)
         self.authority.require_contract(root)
+        return root
 
     def lock_keys(
         self, write: PreparedWrite, basis: Basis, authorship: Authorship
@@ -109,7 +113,7 @@ class WritePath:
         entries = {key: basis.snapshot.get(key) for key in write.changes}
         inherited = [each for each in entries.values() if needs_fork(each, basis.branch)]
         # A crash up to *arm* leaves files, and perhaps a line of a table, that nobody refers to.
-        staged = () if inherited else stage(write, entries=entries, tables=self.stores.tables)
+        staged = () if inherited else self._stage(write, entries)
         with self._locked(self.lock_keys(write, basis, authorship), held) as locked:
             if locked is not held and locked.is_fresh:
                 # Whoever takes our turn from now on moves the manifest past the basis.
@@ -117,7 +121,7 @@ class WritePath:
             self._require_unmoved(write, basis, authorship)
             if inherited:
                 entries |= {each.table_key: self._fork(each, basis, locked) for each in inherited}
-                staged = stage(write, entries=entries, tables=self.stores.tables)
+                staged = self._stage(write, entries)
             if inherited or locked.has_lapsed():
                 # Whoever took our turn may have removed a line that it found, with what is staged.
                 require_kept(locked)
@@ -145,6 +149,9 @@ class WritePath:
                 actual=f"also {type_name_of(missing)}",
             )
         return self.locks.hold(keys)
+
+    def _stage(self, write: PreparedWrite, entries: Mapping[str, Entry]) -> tuple[StagedTable, ...]:
+        return stage(write, entries=entries, tables=self.stores.tables, failpoints=self.failpoints)
 
     def _fork(self, entry: Entry, basis: Basis, held: HeldLocks) -> Entry:
         return fork(
@@ -239,7 +246,7 @@ class WritePath:
         held: HeldLocks,
     ) -> ManifestState:
         try:
-            self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+            self._pass_before_publish(authorship.kind)
             intent = self._plan_intent(landed, sidecar, authorship)
             # The compare-and-swap decides; taking turns only spares writers lost attempts.
             turn = [LockKey(MANIFEST_PATH, _lance_branch(basis))]
@@ -254,6 +261,12 @@ class WritePath:
                 )
         except GraphError as error:
             raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
+
+    def _pass_before_publish(self, kind: WriterKind) -> None:
+        if kind is WriterKind.ENSURE_INDICES:
+            self.failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+        else:
+            self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
 
     def _arm_again(self, sidecar: Sidecar, held: HeldLocks) -> None:
         """Put back the record of a write that stopped, if somebody may have taken it for dead.
@@ -288,6 +301,8 @@ class WritePath:
             schema_hash=basis.contract.schema_hash,
             pins=tuple(_plan_pin(each) for each in staged),
             relied_on={key: basis.snapshot.get(key).version for key in sorted(_relied_on(write))},
+            merged_parent_id=write.merged_parent_id,
+            notes=write.notes,
         )
 
     def _apply_all(
@@ -325,8 +340,9 @@ class WritePath:
             commit_id=sidecar.commit_id,
             created_at=self.runtime.now(),
             actor=authorship.actor,
-            merged_parent_id=None,
+            merged_parent_id=sidecar.merged_parent_id,
             schema_hash=sidecar.schema_hash,
+            notes=sidecar.notes,
         )
 
     def _disarm(self, sidecar: Sidecar) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.state.authority import Authority
-from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.history import NO_NOTES, Commit, CommitNotes
 from omnigraph.engine.state.manifest import (
     Change,
     ManifestState,
@@ -55,6 +55,7 @@ class Intent:
     actor: str | None
     merged_parent_id: str | None
     schema_hash: str
+    notes: CommitNotes = NO_NOTES
 
 
 def publish(
@@ -127,6 +128,7 @@ def commit_of(intent: Intent, state: ManifestState) -> Commit:
         created_at=intent.created_at,
         manifest_version=state.at.version + 1,
         schema_hash=intent.schema_hash,
+        notes=intent.notes,
     )
 
 

@@ -107,7 +107,7 @@ class Recoverer:
 
     def _recover(self, sidecar: Sidecar, held: HeldLocks) -> None:
         branch = BranchName(sidecar.branch)
-        if branch not in self.authority.branches():
+        if not self.authority.has_branch(branch):
             self._discard_orphan(sidecar, held)
             return
         self.failpoints.maybe_fail(Failpoint.CLASSIFY_FRESH_READ)
@@ -166,6 +166,8 @@ class Recoverer:
             commit_id=sidecar.commit_id,
             created_at=sidecar.started_at,
             actor=sidecar.actor,
+            merged_parent_id=sidecar.merged_parent_id,
+            notes=sidecar.notes,
         )
         try:
             self._publish(intent, state, held)

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import orjson
 
+from omnigraph.engine.state.history import NO_NOTES, CommitNotes, decode_notes, encode_notes
 from omnigraph.model.errors import CorruptError
 from omnigraph.storage.ports import ObjectStore
 
@@ -61,6 +62,8 @@ class Sidecar:
     schema_hash: str
     pins: tuple[Pin, ...]
     relied_on: Mapping[str, int]
+    merged_parent_id: str | None = None
+    notes: CommitNotes = NO_NOTES
 
 
 def sidecar_path(operation_id: str) -> str:
@@ -93,6 +96,9 @@ def encode_sidecar(sidecar: Sidecar) -> bytes:
         "tables": [_encode_pin(pin) for pin in sidecar.pins],
         "relied_on": dict(sidecar.relied_on),
     }
+    if sidecar.merged_parent_id is not None:
+        document["merge_source_commit_id"] = sidecar.merged_parent_id
+    document |= encode_notes(sidecar.notes)
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
@@ -118,7 +124,9 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
             "schema_hash": str(schema_hash),
             "tables": [*pins],
             "relied_on": dict(relied_on),
+            **others,
         } if kind in set(WriterKind) and started_at.isdigit():
+            rest = {str(name): value for name, value in others.items()}
             return Sidecar(
                 operation_id=operation_id,
                 started_at=_EPOCH + timedelta(microseconds=int(started_at)),
@@ -130,9 +138,19 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
                 schema_hash=schema_hash,
                 pins=tuple(_decode_pin(pin, path) for pin in pins),
                 relied_on={str(key): int(version) for key, version in relied_on.items()},
+                merged_parent_id=_decode_merged_parent(rest, path),
+                notes=decode_notes(rest, subject=f"the record of a write, {path}"),
             )
         case _:
             raise _corrupt(path, "a field is missing or has another type")
+
+
+def _decode_merged_parent(document: Mapping[str, object], path: str) -> str | None:
+    match document.get("merge_source_commit_id"):
+        case str() | None as merged_parent_id:
+            return merged_parent_id
+        case _:
+            raise _corrupt(path, "the commit that it merges is no text")
 
 
 def _encode_pin(pin: Pin) -> dict[str, object]:

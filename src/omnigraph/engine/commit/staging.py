@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
 from omnigraph.engine.state.snapshot import Entry
+from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.ports import StagedWrite, TableStore
 
 
@@ -25,7 +26,11 @@ class StagedTable:
 
 
 def stage(
-    write: PreparedWrite, *, entries: Mapping[str, Entry], tables: TableStore
+    write: PreparedWrite,
+    *,
+    entries: Mapping[str, Entry],
+    tables: TableStore,
+    failpoints: Failpoints,
 ) -> tuple[StagedTable, ...]:
     """Write the files of every change, each onto the entry of its table."""
     staged = []
@@ -34,6 +39,8 @@ def stage(
         files = _stage_one(change, write.placement[table_key], entry, tables)
         if files is not None:
             staged.append(StagedTable(entry, change, files))
+    if Placement.INDEX in write.placement.values():
+        failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
     return tuple(staged)
 
 
@@ -45,6 +52,8 @@ def _stage_one(
             return tables.stage_append(change.put, onto=entry.at)
         case Placement.MERGE:
             return tables.stage_merge_insert(change.put, onto=entry.at)
+        case Placement.EXCHANGE:
+            return tables.stage_exchange(change.put, removing=change.removed, onto=entry.at)
         case Placement.OVERWRITE:
             return tables.stage_overwrite(change.put, onto=entry.at)
         case Placement.REMOVE:

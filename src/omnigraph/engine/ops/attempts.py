@@ -54,7 +54,7 @@ def write_on(
                 basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids
             )
             prepared = prepare(basis, committed)
-            if not prepared.write.changes:
+            if not prepared.write.is_commit:
                 return prepared, None
             try:
                 commit = path.commit(prepared.write, basis=basis, authorship=authorship, held=held)

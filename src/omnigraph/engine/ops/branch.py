@@ -1,22 +1,34 @@
 """Branches: a branch of the graph is a Lance branch of the manifest, and nothing else at first.
 
-Creating one copies no rows. Tables fork when the branch first writes them.
+Creating one copies no rows. Tables fork when the branch first writes them. Deleting one is a single
+step as well: once the manifest's branch is gone, so is the graph's, and what remains of its lines
+is only space. Whoever creates or deletes a branch holds the turn to publish on it, so nobody
+publishes on a branch that goes away.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
+
+from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.protocol import WritePath
-from omnigraph.engine.state.manifest import MANIFEST_PATH
+from omnigraph.engine.ops.tags import find_tag_on
+from omnigraph.engine.state.manifest import MANIFEST_PATH, manifest_ref
 from omnigraph.model.errors import (
     AlreadyExistsError,
     GraphError,
     InvalidNameError,
+    StillNeededError,
     UnavailableError,
     UncertainError,
 )
-from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.names import MAIN, BranchName, is_internal_branch
 from omnigraph.storage.failpoints import Failpoint
-from omnigraph.storage.locks import LockKey
+from omnigraph.storage.locks import HeldLocks, LockKey
+from omnigraph.storage.ports import TableRef
+
+_LOG = logging.getLogger(__name__)
 
 
 def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> None:
@@ -27,36 +39,113 @@ def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> Non
     """
     if name == MAIN:
         raise InvalidNameError(kind="branch", name=name, rule="cannot create branch 'main'")
-    # Whoever else makes the same branch waits, and then finds it.
-    with path.locks.hold([LockKey(MANIFEST_PATH, name)]):
+    # Whoever else makes the same branch waits, and then finds it; whoever deletes its base waits,
+    # and then finds this one. Nobody deletes main.
+    turns = [LockKey(MANIFEST_PATH, each) for each in {name, base} - {MAIN}]
+    with path.locks.hold(turns) as held:
         _require_free(name, path)
-        start = path.authority.state(base).at
+        start = path.authority.capture(base).state.at
+        if base != MAIN:
+            require_kept(held)
         try:
             path.stores.tables.fork(start, branch=name)
             path.failpoints.maybe_fail(Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
         except (AlreadyExistsError, UnavailableError) as error:
             # An answer may get lost on its way, and a request that is repeated then be refused by
             # its own success; under the lock, nobody else made the branch.
-            if not _is_there(name, path, after=error):
+            if not _is_there(name, path, after=error, deed="made"):
                 raise
 
 
-def _is_there(name: BranchName, path: WritePath, *, after: GraphError) -> bool:
+def delete_branch(name: BranchName, *, path: WritePath) -> None:
+    """Delete a branch and what only it had; `StillNeededError` if something is made of it.
+
+    Waits for whoever writes on it. `UncertainError` means that the storage answers neither whether
+    the branch was deleted nor whether it is there.
+    """
+    if name == MAIN:
+        raise InvalidNameError(kind="branch", name=name, rule="cannot delete branch 'main'")
+    path.heal()
+    tables = path.authority.state(name).path_by_table
+    with (
+        # In the order in which a writer takes them: its types, then its turn to publish.
+        path.locks.hold([LockKey(table_key, name) for table_key in tables]) as held,
+        path.locks.hold_within(held, [LockKey(MANIFEST_PATH, name)]) as turn,
+    ):
+        # Another may have deleted it while we waited.
+        table_paths = path.authority.state(name).path_by_table.values()
+        path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_TABLE_GATES)
+        _require_untagged(name, path)
+        remove_branch(name, table_paths, held=turn, path=path)
+
+
+def remove_branch(
+    name: BranchName, table_paths: Iterable[str], *, held: HeldLocks, path: WritePath
+) -> None:
+    """Delete a branch that nobody writes on, and its lines of tables; a missing one is fine.
+
+    The caller holds its locks. A write on it that died is forgotten by the next recovery.
+    """
+    require_kept(held)
     try:
-        return name in path.authority.branches()
+        # From here on there is no such branch: readers and writers are told so.
+        path.stores.tables.delete_branch(manifest_ref(name))
+        path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_NATIVE)
+    except UnavailableError as error:
+        if _is_there(name, path, after=error, deed="deleted"):
+            # Lance refuses as well, and does not say for whose sake.
+            _require_childless(name, path)
+            raise
+    path.authority.forget(name)
+    # A crash here leaves lines that nobody refers to; a branch of that name forks them afresh.
+    for line in [TableRef(table_path, name) for table_path in sorted(set(table_paths))]:
+        try:
+            path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_BEFORE_TABLE_CLEANUP)
+            if path.stores.tables.find_head(line) is not None:
+                path.stores.tables.delete_branch(line)
+        except GraphError as error:
+            _LOG.warning("a line of the deleted branch '%s' stays: %s", name, error)
+
+
+def _is_there(name: BranchName, path: WritePath, *, after: GraphError, deed: str) -> bool:
+    try:
+        return path.authority.has_branch(name)
     except UnavailableError as error:
         raise UncertainError(
-            f"branch '{name}' may have been made: {after}; see whether `branches` lists it"
+            f"branch '{name}' may have been {deed}: {after}; see whether `branches` lists it"
         ) from error
 
 
 def _require_free(name: BranchName, path: WritePath) -> None:
-    for existing in path.authority.branches():
-        if existing == name:
-            raise AlreadyExistsError(kind="branch", name=name, advice="")
-        if f"{name}/".startswith(f"{existing}/") or f"{existing}/".startswith(f"{name}/"):
-            raise InvalidNameError(
-                kind="branch",
-                name=name,
-                rule=f"branch '{existing}' exists, and one name may not be a folder of another",
-            )
+    if path.authority.has_branch(name):
+        raise AlreadyExistsError(kind="branch", name=name, advice="")
+    other = path.authority.find_overlapping(name)
+    if other is not None:
+        raise InvalidNameError(
+            kind="branch",
+            name=name,
+            rule=f"branch '{other}' exists, and one name may not be a folder of another",
+        )
+
+
+def _require_untagged(name: BranchName, path: WritePath) -> None:
+    tag = find_tag_on(name, path.stores.objects)
+    if tag is not None:
+        raise StillNeededError(
+            kind="branch",
+            name=name,
+            needed_by=f"tag '{tag.name}'",
+            advice="delete the tag first, or keep the branch: its commits live on it",
+        )
+
+
+def _require_childless(name: BranchName, path: WritePath) -> None:
+    for child in path.authority.children(name):
+        # A branch names lines of another only by having been made from it, or from one that was.
+        is_private = is_internal_branch(child)
+        raise StillNeededError(
+            kind="branch",
+            name=name,
+            needed_by="a transaction" if is_private else f"branch '{child}'",
+            advice="wait for it to end" if is_private else "delete that one first",
+        )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from omnigraph.compiler.schema.canonical import hash_schema
 from omnigraph.engine.commit.audit import AUDIT_PATH
+from omnigraph.engine.ops.tags import TAGS_PREFIX
+from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX
 from omnigraph.engine.state.contract import FILES, SOURCE_FILE, encode_contract
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
@@ -34,7 +36,15 @@ from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.ports import Stores, TableRef, TableVersion
 
-_TREES = ("nodes", "edges", AUDIT_PATH, MANIFEST_PATH, "__recovery")
+_TREES = (
+    "nodes",
+    "edges",
+    AUDIT_PATH,
+    MANIFEST_PATH,
+    "__recovery",
+    TAGS_PREFIX,
+    TRANSACTIONS_PREFIX,
+)
 """What a graph consists of besides its schema's files. Leases stay: their epochs only grow."""
 
 

@@ -24,13 +24,14 @@ def export(
     An unknown type is refused at once. A line that cannot be written, because a number is not
     finite, raises `InvalidValueError` when it is reached.
     """
-    by_key = {table_key_of(each): each for each in _select(catalog, types)}
+    by_key = {table_key_of(each): each for each in select_types(catalog, types)}
     # A type that was added after the snapshot has no table in it, and no rows.
     chosen = [(by_key[key], snapshot.get(key)) for key in sorted(by_key.keys() & snapshot.entries)]
     return (line for declared, entry in chosen for line in _export_type(declared, entry, tables))
 
 
-def _select(catalog: Catalog, types: Sequence[str] | None) -> list[NodeType | EdgeType]:
+def select_types(catalog: Catalog, types: Sequence[str] | None) -> list[NodeType | EdgeType]:
+    """The types that names mean, or all; `NotFoundError` if a name means none."""
     if types is None:
         return [*catalog.nodes.values(), *catalog.edges.values()]
     chosen: list[NodeType | EdgeType] = []

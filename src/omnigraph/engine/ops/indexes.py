@@ -12,33 +12,51 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import IndexReport
+from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, Index, Key, NodeType
-from omnigraph.model.names import MAIN
+from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.types import PropertyType, Scalar
 from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import IndexKind, IndexSpec, TableStore
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedIndexes:
-    """The indexes to build, and those that cannot be built yet, by table key."""
+    """The indexes to build."""
 
     write: PreparedWrite
-    pending: Mapping[str, tuple[IndexSpec, ...]]
+
+
+def ensure_indexes(
+    branch: BranchName, *, authorship: Authorship, path: WritePath
+) -> tuple[IndexReport, ...]:
+    """Build the indexes that a branch's own tables lack, as one commit, and report on all."""
+    tables = path.stores.tables
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedIndexes:
+        del committed  # indexes are built from the tables themselves
+        return prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+
+    done, commit = write_on(branch, prepare=prepare, authorship=authorship, path=path)
+    if commit is None:
+        # Whoever builds nothing comes past the same place, and leaves nothing to recover.
+        path.failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+    basis = path.authority.pin(branch)
+    return report_indexes(done, basis.snapshot, catalog=basis.catalog, tables=tables)
 
 
 def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore) -> PreparedIndexes:
     """What building the missing indexes of a branch's own tables would change."""
     changes: dict[str, TableChange] = {}
-    pending: dict[str, tuple[IndexSpec, ...]] = {}
     for declared, entry in _own_tables(snapshot, catalog):
         missing = _find_missing(declared, entry, tables)
-        empty = tuple(each for each in missing if _is_without_vectors(each, entry, tables))
-        buildable = tuple(each for each in missing if each not in empty)
-        if empty:
-            pending[entry.table_key] = empty
+        buildable = tuple(each for each in missing if not _is_without_vectors(each, entry, tables))
         if buildable:
             changes[entry.table_key] = TableChange(
                 type=declared,
@@ -48,12 +66,12 @@ def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore)
                 indexes=buildable,
             )
     write = PreparedWrite(
-        changes=changes,
+        changes=dict(sorted(changes.items())),
         placement=dict.fromkeys(changes, Placement.INDEX),
         read_set=frozenset(),
         is_strict=False,
     )
-    return PreparedIndexes(write, pending)
+    return PreparedIndexes(write)
 
 
 def report_indexes(

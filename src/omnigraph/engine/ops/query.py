@@ -84,8 +84,14 @@ class _Run:
 
 def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
     memory = path.memory.of(path.tables.generation())
-    sources = Sources(basis.snapshot, catalog=basis.catalog, tables=path.tables, memory=memory)
     budget = Budget(path.allowance)
+    sources = Sources(
+        basis.snapshot,
+        catalog=basis.catalog,
+        tables=path.tables,
+        memory=memory,
+        budget=budget,
+    )
     matcher = Matcher(sources, Inputs(call.values, call.now))
     properties = call.plan.properties
     expander = Expander(sources, matcher, budget, path.mode, properties)

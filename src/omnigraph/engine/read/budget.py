@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 from omnigraph.model.errors import LimitExceededError
 
@@ -49,7 +50,7 @@ class Budget:
         now = self._clock()
         if now > self._end:
             raise LimitExceededError(
-                resource="the seconds of a query",
+                resource="the time of a query in seconds",
                 limit=int(self._seconds_max),
-                found=int(now - self._end + self._seconds_max),
+                found=ceil(now - self._end + self._seconds_max),
             )

@@ -186,6 +186,9 @@ class Expander:
         access = self.choose(expand, frontier=_count_distinct(codes))
         if access.mode is TraversalMode.INDEXED:
             return self._probe(expand, codes, source)
+        # The ends of every edge, and the neighbours of every node.
+        edge_count = self.sources.edge_entry(expand.edge_type).row_count
+        self.budget.require_rows(edge_count, width=4)
         target = self.sources.nodes(expand.target_type)
         if expand.hops_max > 1:
             # What is reached is started from again, so both ends are one space.

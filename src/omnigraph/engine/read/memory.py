@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from threading import Lock
 
+from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.search.text_index import TextIndex, build_text_index
 from omnigraph.engine.read.search.vectors import VectorColumn, vector_column
 from omnigraph.engine.read.spaces import TableSpace, WarmColumns
@@ -58,12 +59,19 @@ class Sources:
     """The tables of one snapshot as a read sees them."""
 
     def __init__(
-        self, snapshot: Snapshot, *, catalog: Catalog, tables: TableStore, memory: Kept
+        self,
+        snapshot: Snapshot,
+        *,
+        catalog: Catalog,
+        tables: TableStore,
+        memory: Kept,
+        budget: Budget,
     ) -> None:
         self.catalog = catalog
         self.tables = tables
         self.memory = memory
         self._snapshot = snapshot
+        self._budget = budget
         self._spaces: dict[str, TableSpace] = {}
 
     def node_entry(self, type_name: str) -> Entry:
@@ -98,7 +106,11 @@ class Sources:
         known = self._spaces.get(entry.table_key)
         if known is None:
             known = TableSpace(
-                entry.at, size=entry.row_count, tables=self.tables, warm=self.memory.columns
+                entry.at,
+                size=entry.row_count,
+                tables=self.tables,
+                warm=self.memory.columns,
+                budget=self._budget,
             )
             self._spaces[entry.table_key] = known
         return known

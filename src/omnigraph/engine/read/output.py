@@ -37,7 +37,7 @@ from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed
 from omnigraph.engine.read.plan import Plan
 from omnigraph.engine.read.ranking import Ranked, Ranker
 from omnigraph.engine.read.relation import Relation
-from omnigraph.engine.read.spaces import UNBOUND, Codes, Space
+from omnigraph.engine.read.spaces import UNBOUND, Codes, Space, distinct_codes
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.storage.arrow_schema import arrow_type
 
@@ -76,7 +76,7 @@ class Output:
         assert ranking is not None
         variable = ranked_variable(ranking)
         codes, space = relation.codes[variable], spaces[variable]
-        entities = np.unique(codes[codes != UNBOUND])
+        entities = distinct_codes(codes, size=space.size)
         ranked = self.ranker.rank(ranking, entities, space, wanted=window.stop)
         rank = np.full(space.size + 1, UNBOUND, np.int64)
         rank[ranked.codes] = np.arange(len(ranked.codes))

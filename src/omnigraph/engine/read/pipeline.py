@@ -155,9 +155,13 @@ class Pipeline:
         """The node that the only filter names by its key; None if it does not, or ids are cold."""
         match bound:
             case [Compare(Column(name, Scalar.STRING), Comparator.EQ, str(id))]:
-                # Where the key is one text, that text is the id.
                 is_key = self.sources.catalog.nodes[scan.type_name].key == (name,)
-                return table.find_one(id) if is_key and table.is_worth_reading(["id"]) else None
+                if not is_key or not table.is_worth_reading(["id"]):
+                    return None
+                # Where the key is one text, that text is the id, unless the key is younger.
+                found = table.find_one(id)
+                is_named = table.values(name, pa.string(), found).to_pylist() == [id]
+                return found if is_named else None
             case _:
                 return None
 

@@ -33,8 +33,7 @@ def find_reach(
         whose, places = adjacency.gather(frontier)
         keys = owners[whose] * width + adjacency.ends[places]
         if hop == 1 and hops_min == 1:
-            loops = np.unique(keys[adjacency.ends[places] == starts[owners[whose]]])
-            found.append(loops)
+            found.append(_distinct(keys[adjacency.ends[places] == starts[owners[whose]]]))
         new = met.add(keys)
         if hop >= hops_min:
             found.append(new)
@@ -58,12 +57,23 @@ class _Met:
     def add(self, keys: Codes) -> Codes:
         """Those that are new, each once, in order."""
         if self._marks is not None:
-            new = np.unique(keys[~self._marks[keys]])
-            self._marks[new] = True
-            return new
-        new = np.setdiff1d(keys, self._pairs)
-        self._pairs = np.union1d(self._pairs, new)
+            unmet = _distinct(keys[~self._marks[keys]])
+            self._marks[unmet] = True
+            return unmet
+        met = _distinct(keys)
+        places = np.searchsorted(self._pairs, met)
+        is_known = np.append(self._pairs, -1)[places] == met
+        new: Codes = met[~is_known]
+        self._pairs = np.sort(np.concatenate([self._pairs, new]))
         return new
+
+
+def _distinct(keys: Codes) -> Codes:
+    """Each number once, in order; numpy's own way hashes them, which is far slower."""
+    ordered = np.sort(keys)
+    is_first = np.ones(len(ordered), np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
 
 
 def _as_adjacency(found: list[Codes], *, count: int, width: int) -> Adjacency:

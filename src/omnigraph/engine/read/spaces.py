@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.ordering import order_keys
 from omnigraph.engine.read.warm import Asked, Warm
 from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_KEYS_MAX, WARM_TYPE_ROWS_MAX
@@ -59,9 +60,6 @@ class WarmColumns:
             bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
         )
         self._looked_for: Asked[TableVersion] = Asked(keys_max=WARM_KEYS_MAX)
-        self._widths: Warm[tuple[TableVersion, str], float] = Warm(
-            bytes_max=WARM_KEYS_MAX, size_of=lambda _: 1
-        )
         self._asked: Asked[tuple[TableVersion, str]] = Asked(keys_max=WARM_KEYS_MAX)
 
     def find(self, at: TableVersion, name: str) -> pa.Array | None:
@@ -88,17 +86,6 @@ class WarmColumns:
         )
         return codes.get(id, UNBOUND)
 
-    def note_width(self, at: TableVersion, name: str, *, bytes: int, rows: int) -> None:
-        """Remember how wide a column is, by some rows of it."""
-        self._widths.get((at, name), lambda: bytes / max(rows, 1))
-
-    def is_worth_keeping(self, at: TableVersion, name: str, *, size: int) -> bool:
-        """Whether single values of a column were asked for before, and it is small enough."""
-        width = self._widths.find((at, name))
-        if width is None or width * size > WARM_COLUMN_BYTES_MAX / 8:
-            return False
-        return size <= WARM_TYPE_ROWS_MAX
-
     def is_worth_reading(self, at: TableVersion, names: Iterable[str], *, size: int) -> bool:
         """Whether columns are in memory, or were asked for before and are small enough to be."""
         cold = [name for name in names if (at, name) not in self._columns]
@@ -112,12 +99,19 @@ class TableSpace:
     """Every entity of a version of a table."""
 
     def __init__(
-        self, at: TableVersion, *, size: int, tables: TableStore, warm: WarmColumns
+        self,
+        at: TableVersion,
+        *,
+        size: int,
+        tables: TableStore,
+        warm: WarmColumns,
+        budget: Budget,
     ) -> None:
         self.at = at
         self.size = size
         self._tables = tables
         self._warm = warm
+        self._budget = budget
         self._names = frozenset(tables.schema(at).names)
 
     @property
@@ -138,7 +132,12 @@ class TableSpace:
         return self._warm.is_worth_reading(self.at, names, size=self.size)
 
     def column(self, name: str) -> pa.Array:
-        """A whole column, by code."""
+        """A whole column, by code; `LimitExceededError` if it is too large to be held."""
+        found = self._warm.find(self.at, name)
+        if found is not None:
+            return found
+        if self.size > _FEW:
+            self._budget.require_bytes(self._stored_bytes(name))
         return self._warm.get(self.at, name, tables=self._tables)
 
     def values(self, name: str, type: pa.DataType, codes: Codes) -> pa.Array:
@@ -147,18 +146,20 @@ class TableSpace:
             return pa.nulls(len(codes), type)
         found = self._warm.find(self.at, name)
         if found is None and self.size > _FEW:
-            wanted = np.unique(codes[codes != UNBOUND])
+            wanted = distinct_codes(codes, size=self.size)
             if len(wanted) * _SPARSE < self.size:
                 return take(self._read_some(name, wanted), _places(codes, wanted))
         return take(self.column(name) if found is None else found, codes)
 
     def _read_some(self, name: str, wanted: Codes) -> pa.Array:
-        if self._warm.is_worth_keeping(self.at, name, size=self.size):
+        is_asked_again = self._warm.is_worth_reading(self.at, [name], size=self.size)
+        if is_asked_again and self._stored_bytes(name) <= WARM_COLUMN_BYTES_MAX // 8:
             return take(self.column(name), wanted)
         rows = self._tables.take(self.at, positions=wanted, columns=[name])
-        some = one_chunk(rows[name])
-        self._warm.note_width(self.at, name, bytes=some.nbytes, rows=len(some))
-        return some
+        return one_chunk(rows[name])
+
+    def _stored_bytes(self, name: str) -> int:
+        return self._tables.stored_bytes(self.at, name)
 
     def ids(self, codes: Codes) -> pa.Array:
         """The ids of some codes."""
@@ -238,6 +239,15 @@ def move(codes: Codes, *, source: Space, target: Space) -> Codes:
         return codes
     # The code of nothing is the last place of an array, so nothing stays nothing.
     return np.append(target.find(source.ids(source.every())), UNBOUND)[codes]
+
+
+def distinct_codes(codes: Codes, *, size: int) -> Codes:
+    """The codes of a space that occur, each once, in ascending order; unbound is none of them."""
+    # Not `np.unique`: numpy 2.4 hashes whole numbers, and takes a hundred times as long.
+    is_there = np.zeros(size + 1, np.bool_)
+    # The code of nothing is the last place.
+    is_there[codes] = True
+    return np.flatnonzero(is_there[:-1])
 
 
 def find_all(wanted: pa.Array, among: pa.Array) -> Codes:

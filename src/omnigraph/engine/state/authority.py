@@ -16,6 +16,7 @@ from omnigraph.engine.state.contract import Contract, read_contract
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import (
+    GRAPH_COMMIT,
     MANIFEST_PATH,
     STAMP,
     STAMP_VERSION,
@@ -33,7 +34,15 @@ from omnigraph.model.errors import (
     SchemaChangedError,
     UnreadableError,
 )
-from omnigraph.model.names import MAIN, BranchName, find_near_name
+from omnigraph.model.names import MAIN, BranchName, find_near_name, is_internal_branch
+from omnigraph.storage.lance_branches import (
+    BranchReference,
+    decode_names,
+    decode_reference,
+    reference_path,
+    references_of,
+)
+from omnigraph.storage.lance_handles import folder_of
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import Listing, ObjectStore, TableStore, TableVersion
 
@@ -78,23 +87,26 @@ class Authority:
         self._contract: Contract | None = None
 
     def capture(self, branch: BranchName) -> Basis:
-        """The present of a branch."""
-        state = self.state(branch)
-        return Basis(state, self._contract_of(state))
+        """The present of a branch for a write."""
+        if not self.has_branch(branch):
+            # Whoever died while deleting it has left its versions, and a write there would be lost.
+            raise self._no_branch(branch)
+        return self._basis_of(self.state(branch))
 
     def pin(self, branch: BranchName) -> Basis:
         """The present of a branch for a read, after a look at the schema's files."""
         self.require_contract(self._objects.list(""))
-        return self.capture(branch)
+        return self._basis_of(self.state(branch))
 
     def state(self, branch: BranchName) -> ManifestState:
         """What the branch's manifest says now."""
         ref = manifest_ref(branch)
-        version = self._tables.find_head(ref)
+        version = self._find_head(branch)
         self._forget_replaced()
-        if version is None:
-            raise self._no_branch(branch)
         known = self._state_by_branch.get(branch)
+        # Whoever dies while making or deleting a branch leaves versions of what is no branch.
+        if version is None or (known is None and not self.has_branch(branch)):
+            raise self._no_branch(branch)
         if known is not None and known.at.version == version:
             return known
         at = TableVersion(ref, version)
@@ -115,12 +127,25 @@ class Authority:
         rows = self._tables.scan(at, columns=STATE_COLUMNS, predicate=None)
         return reduce_manifest(rows, at=at, branch=branch, onto=None)
 
+    def state_of(self, commit_id: str, *, branch: str, version: int) -> ManifestState:
+        """What a commit made true; `NotFoundError` if it went with its branch."""
+        try:
+            state = self.state_at(BranchName(branch), version)
+        except NotFoundError as error:
+            advice = f"branch '{branch}', which it was on, was deleted, or it was cleaned up"
+            raise NotFoundError(kind="commit", name=commit_id, advice=advice) from error
+        if state.head.id != commit_id:
+            raise NotFoundError(kind="commit", name=commit_id, advice="its branch was made anew")
+        return state
+
     def commits(self, branch: BranchName) -> tuple[Commit, ...]:
         """The commits of a branch and those it inherited, oldest first."""
-        at = self.state(branch).at
-        rows = self._tables.scan(
-            at, columns=STATE_COLUMNS, predicate="object_type = 'graph_commit'"
-        )
+        return self.commits_at(self.state(branch), since=0)
+
+    def commits_at(self, state: ManifestState, *, since: int) -> tuple[Commit, ...]:
+        """The commits of a state from a version of its manifest on, oldest first."""
+        predicate = f"object_type = '{GRAPH_COMMIT}' AND table_version >= {max(since, 0)}"
+        rows = self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
         return decode_commits(rows)
 
     def remember(self, state: ManifestState) -> None:
@@ -147,12 +172,40 @@ class Authority:
         return contract
 
     def branches(self) -> tuple[BranchName, ...]:
-        """Every branch, `main` first, then by name."""
-        named = sorted(self._tables.branches(MANIFEST_PATH))
-        public = [
-            BranchName(name) for name in named if not name.startswith("__schema_apply_lock__")
-        ]
-        return (MAIN, *public)
+        """Every branch but our own, `main` first, then by name."""
+        return (MAIN, *(name for name in self._named() if not is_internal_branch(name)))
+
+    def has_branch(self, branch: BranchName) -> bool:
+        """Whether there is a branch, one of our own as well; a damaged one is `CorruptError`."""
+        return branch == MAIN or self._find_reference(branch) is not None
+
+    def find_overlapping(self, branch: BranchName) -> BranchName | None:
+        """A branch whose name is a folder of this one's, or the other way round."""
+        parts = branch.split("/")
+        for count in range(1, len(parts)):
+            above = BranchName("/".join(parts[:count]))
+            if self.has_branch(above):
+                return above
+        inside = self._objects.list(folder_of(manifest_ref(branch)))
+        if not inside.prefixes and not inside.token_by_name:
+            return None
+        # Another's folder, or what a crash has left of a branch of this name.
+        return next((name for name in self._named() if name.startswith(f"{branch}/")), None)
+
+    def children(self, branch: BranchName) -> tuple[BranchName, ...]:
+        """The branches that were made from one, our own as well, by name."""
+        references = {name: self._find_reference(name) for name in self._named()}
+        return tuple(name for name, each in references.items() if each and each.parent == branch)
+
+    def _named(self) -> list[BranchName]:
+        # A look at names costs the same for ten branches and for a thousand; Lance reads each.
+        listing = self._objects.list(references_of(MANIFEST_PATH))
+        return [BranchName(name) for name in sorted(decode_names(listing.token_by_name))]
+
+    def _find_reference(self, branch: BranchName) -> BranchReference | None:
+        path = reference_path(manifest_ref(branch))
+        stored = self._objects.find(path)
+        return None if stored is None else decode_reference(stored.content, path=path)
 
     def find_commit(self, commit_id: str) -> Commit | None:
         """The commit of an id, on whatever branch it is."""
@@ -171,6 +224,18 @@ class Authority:
         predicate = render_in("object_id", pa.array([commit_id]))
         rows = self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
         return decode_commits(rows)
+
+    def _basis_of(self, state: ManifestState) -> Basis:
+        return Basis(state, self._contract_of(state))
+
+    def _find_head(self, branch: BranchName) -> int | None:
+        try:
+            return self._tables.find_head(manifest_ref(branch))
+        except CorruptError:
+            # A branch that is being deleted loses one file after another.
+            if self.has_branch(branch):
+                raise
+            return None
 
     def _forget_replaced(self) -> None:
         # Equal numbers of versions prove nothing once a branch or the graph was made anew.

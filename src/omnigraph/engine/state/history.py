@@ -6,6 +6,7 @@ an empty value. Times are microseconds since 1970, as they are stored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,45 @@ from omnigraph.model.errors import CorruptError
 from omnigraph.model.names import MAIN, BranchName
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_NOTE_NAMES = frozenset({"reverted_commit_id", "picked_commit_id", "resolutions", "brought"})
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What a caller decided about one entity that both sides of a merge changed: the image of the
+    `source`, that of the `target`, or a `row` of its own."""
+
+    type: str
+    id: str
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A commit as the search for a merge base knows it: where it is, and what it came from."""
+
+    id: str
+    branch: str
+    manifest_version: int
+    parent_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNotes:
+    """What a commit says of where its changes come from.
+
+    The commit that it reverted or picked; the decisions that a merge was given; and the commits
+    that a merge brought into the branch's past, which its own manifest does not list.
+    """
+
+    reverted_id: str | None = None
+    picked_id: str | None = None
+    resolutions: tuple[Resolution, ...] = ()
+    brought: tuple[Ancestor, ...] = ()
+
+
+NO_NOTES = CommitNotes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +69,7 @@ class Commit:
     created_at: datetime
     manifest_version: int
     schema_hash: str | None
+    notes: CommitNotes = NO_NOTES
 
     @property
     def age(self) -> tuple[int, datetime, str]:
@@ -44,6 +85,7 @@ def encode_commit(commit: Commit) -> str:
         "actor_id": commit.actor,
         "created_at": (commit.created_at - _EPOCH) // timedelta(microseconds=1),
         "schema_hash": commit.schema_hash,
+        **encode_notes(commit.notes),
     }
     return orjson.dumps({k: v for k, v in fields.items() if v is not None}).decode()
 
@@ -64,6 +106,7 @@ def decode_commit(
                 created_at=_EPOCH + timedelta(microseconds=created_at),
                 manifest_version=version,
                 schema_hash=_find_text(commit_id, fields, "schema_hash"),
+                notes=decode_notes(fields, subject=_subject(commit_id)),
             )
         case _:
             raise _corrupt(commit_id, "its time, version or branch is missing")
@@ -75,6 +118,53 @@ def encode_head(commit: Commit) -> str:
     if commit.parent_id is not None:
         fields["parent_commit_id"] = commit.parent_id
     return orjson.dumps(fields).decode()
+
+
+def encode_notes(notes: CommitNotes) -> dict[str, object]:
+    """The notes as fields of a JSON object; absent ones are left out."""
+    fields: dict[str, object] = {
+        "reverted_commit_id": notes.reverted_id,
+        "picked_commit_id": notes.picked_id,
+        "resolutions": [[each.type, each.id, each.choice] for each in notes.resolutions],
+        "brought": [
+            [each.id, each.branch, each.manifest_version, list(each.parent_ids)]
+            for each in notes.brought
+        ],
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def decode_notes(fields: Mapping[str, object], *, subject: str) -> CommitNotes:
+    """The notes among the fields of a JSON object, or `CorruptError` that names the subject."""
+    if _NOTE_NAMES.isdisjoint(fields):
+        return NO_NOTES
+    reverted, picked = fields.get("reverted_commit_id"), fields.get("picked_commit_id")
+    match reverted, picked, fields.get("resolutions", []), fields.get("brought", []):
+        case str() | None, str() | None, [*resolutions], [*brought]:
+            return CommitNotes(
+                reverted,
+                picked,
+                tuple(_decode_resolution(each, subject) for each in resolutions),
+                tuple(_decode_ancestor(each, subject) for each in brought),
+            )
+        case _:
+            raise CorruptError(subject=subject, problem="a note has another type")
+
+
+def _decode_resolution(encoded: object, subject: str) -> Resolution:
+    match encoded:
+        case [str(type), str(id), str(choice)]:
+            return Resolution(type, id, choice)
+        case _:
+            raise CorruptError(subject=subject, problem="a decision lacks a part")
+
+
+def _decode_ancestor(encoded: object, subject: str) -> Ancestor:
+    match encoded:
+        case [str(id), str(branch), int(version), [*parents]]:
+            return Ancestor(id, branch, version, tuple(str(each) for each in parents))
+        case _:
+            raise CorruptError(subject=subject, problem="a merged commit lacks a part")
 
 
 def _decode_fields(commit_id: str, metadata: object) -> dict[str, object]:
@@ -97,4 +187,8 @@ def _find_text(commit_id: str, fields: dict[str, object], name: str) -> str | No
 
 
 def _corrupt(commit_id: str, problem: str) -> CorruptError:
-    return CorruptError(subject=f"commit {commit_id} in the manifest", problem=problem)
+    return CorruptError(subject=_subject(commit_id), problem=problem)
+
+
+def _subject(commit_id: str) -> str:
+    return f"commit {commit_id} in the manifest"

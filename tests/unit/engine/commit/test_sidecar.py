@@ -14,6 +14,7 @@ from omnigraph.engine.commit.sidecar import (
     encode_sidecar,
     sidecar_path,
 )
+from omnigraph.engine.state.history import Ancestor, CommitNotes, Resolution
 from omnigraph.model.errors import CorruptError
 
 SIDECAR = Sidecar(
@@ -46,6 +47,17 @@ SIDECAR = Sidecar(
         SIDECAR,
         replace(SIDECAR, actor=None, pins=(), relied_on={}),
         replace(SIDECAR, branch="feature/x", writer_kind=WriterKind.MUTATION),
+        replace(
+            SIDECAR,
+            writer_kind=WriterKind.BRANCH_MERGE,
+            merged_parent_id="01J00000000000000000000003",
+            notes=CommitNotes(
+                resolutions=(Resolution("Person", "ann", "source"),),
+                brought=(Ancestor("01J00000000000000000000003", "feature", 7, ("x", "y")),),
+            ),
+        ),
+        replace(SIDECAR, notes=CommitNotes(reverted_id="x")),
+        replace(SIDECAR, notes=CommitNotes(picked_id="x")),
     ],
 )
 def test_a_sidecar_is_read_back_as_it_was_written(sidecar: Sidecar) -> None:
@@ -73,6 +85,24 @@ def test_a_file_that_is_no_sidecar_is_refused_by_its_path(content: bytes) -> Non
 def test_a_sidecar_without_one_of_its_fields_is_refused(name: str) -> None:
     document = orjson.loads(encode_sidecar(SIDECAR))
     del document[name]
+
+    with pytest.raises(CorruptError):
+        decode_sidecar(orjson.dumps(document), path="__recovery/x.json")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"merge_source_commit_id": 1},
+        {"reverted_commit_id": 1},
+        {"picked_commit_id": []},
+        {"resolutions": {}},
+        {"resolutions": [["Person", "ann"]]},
+        {"brought": [["x", "feature", "7", []]]},
+    ],
+)
+def test_a_sidecar_with_a_note_of_another_type_is_refused(broken: dict[str, object]) -> None:
+    document = {**orjson.loads(encode_sidecar(SIDECAR)), **broken}
 
     with pytest.raises(CorruptError):
         decode_sidecar(orjson.dumps(document), path="__recovery/x.json")

@@ -117,7 +117,8 @@ def test_rows_are_taken_by_place_or_by_mark_with_their_weights() -> None:
     by_place = relation.take(codes(2, 0, 2))
     by_mark = relation.take(np.array([False, True, True]))
 
-    assert (by_place.codes["a"].tolist(), by_place.weights) == ([7, 5, 7], pytest.approx([3, 1, 3]))
+    assert by_place.codes["a"].tolist() == [7, 5, 7]
+    assert _weights_of(by_place) == [3, 1, 3]
     assert (by_mark.count, by_mark.total) == (2, 5)
 
 

@@ -1,0 +1,82 @@
+"""The part of the demo that asks: along edges, by words and meaning, and of the past."""
+
+from time import perf_counter
+
+import omnigraph
+from demo.telling import say, title
+from omnigraph.engine.results import Result
+
+WALK = """
+query well_founded() {
+  match {
+    $f: Finding
+    $f cites{1,3} $source
+    $source reports $t
+    not { $later cites $f }
+  }
+  return { $f.title as finding, count(distinct $source) as sources, count(distinct $t) as topics }
+  order { sources desc }
+}
+"""
+
+SEARCH = """
+query about($meaning: Vector(4), $words: String) {
+  match {
+    $f: Finding
+    $f.confidence >= 0.5
+    $f reports $t
+    $p follows $t
+  }
+  return { $f.title as finding, $t.name as topic, $p.name as reader }
+  order { rrf(nearest($f.meaning, $meaning), bm25($f.text, $words)) }
+  limit 4
+}
+"""
+
+TRUST = """
+query trusted() {
+  match { $f: Finding  $f reports $t }
+  return { $t.name as topic, count(*) as findings, max($f.confidence) as best }
+}
+"""
+
+
+def show_questions(graph: omnigraph.Graph) -> None:
+    """Ask the graph of the other scenes."""
+    show_traversal(graph)
+    show_search(graph)
+    show_past(graph)
+
+
+def show_traversal(graph: omnigraph.Graph) -> None:
+    title("12. A question along edges: findings that nobody cites yet, and what they rest on")
+    _show(_timed(graph, WALK, {}))
+
+
+def show_search(graph: omnigraph.Graph) -> None:
+    title("13. Meaning, words and edges in one question")
+    wanted: dict[str, object] = {"meaning": [0.7, 0.1, 0.0, 0.6], "words": "cheaper cells"}
+    _show(_timed(graph, SEARCH, wanted))
+
+
+def show_past(graph: omnigraph.Graph) -> None:
+    title("14. The same question, now and before the last change")
+    *_, before, now = graph.commits()
+    for commit in (before, now):
+        say(f"at {commit.id}, by {commit.actor}:")
+        _show(graph.query(TRUST, commit=commit.id))
+
+
+def _timed(graph: omnigraph.Graph, query: str, params: dict[str, object]) -> Result:
+    graph.query(query, params)
+    started = perf_counter()
+    result = graph.query(query, params)
+    say(f"{len(result)} found in {(perf_counter() - started) * 1000:.1f} ms, warm")
+    return result
+
+
+def _show(result: Result) -> None:
+    cells = [result.columns, *([str(cell) for cell in row.values()] for row in result)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        say("   ".join(map(str.ljust, row, widths)).rstrip())

@@ -1,0 +1,308 @@
+"""What a diff and a change feed return: changes of nodes and edges with both their images.
+
+A `ChangeSet` never changes and has one order: nodes before edges, then the names of types, then
+ids. It holds Arrow columns; `Change` values with JSON rows are made of them when asked for.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.read.json_rows import column_as_json
+from omnigraph.engine.state.history import Commit
+from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
+from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError
+from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX
+from omnigraph.model.types import STRING
+
+_STREAM = pa.schema(
+    [pa.field(name, pa.string(), nullable=False) for name in ("kind", "type", "id", "op")]
+    + [pa.field(name, pa.string()) for name in ("before", "after")]
+)
+
+
+class ChangeOp(StrEnum):
+    """What became of a node or an edge between two states."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One node or edge that two states differ in.
+
+    `before` and `after` hold its id, the ids of an edge's ends as `src` and `dst`, and all
+    properties; None where it is not there.
+    """
+
+    kind: str
+    type: str
+    id: str
+    op: str
+    before: Mapping[str, object] | None
+    after: Mapping[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStats:
+    """How many changes there are, and the names of the types that have some."""
+
+    inserts: int
+    updates: int
+    deletes: int
+    types_affected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """The changes of one type by id; an image that is not there is a row of nulls."""
+
+    declared: NodeType | EdgeType
+    ops: pa.Array
+    before: pa.Table
+    after: pa.Table
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        """The id of each change."""
+        return pc.coalesce(self.after["id"], self.before["id"])
+
+    @property
+    def place(self) -> tuple[bool, str]:
+        """What orders types: nodes before edges, then by name."""
+        return self.declared.kind is TypeKind.EDGE, self.declared.name
+
+    def slice(self, start: int, length: int) -> ChangedRows:
+        """Some changes that follow each other."""
+        parts = (each.slice(start, length) for each in (self.ops, self.before, self.after))
+        return ChangedRows(self.declared, *parts)
+
+    def count_up_to(self, id: str) -> int:
+        """How many changes there are up to an id."""
+        return int(pc.sum(pc.less_equal(self.ids, id)).as_py() or 0)
+
+    def count(self, op: ChangeOp) -> int:
+        """How many changes are of one sort."""
+        return int(pc.sum(pc.equal(self.ops, op.value)).as_py() or 0)
+
+    def images(self) -> Iterator[tuple[dict[str, object] | None, dict[str, object] | None]]:
+        """The two images of each change as JSON rows."""
+        return zip(
+            _as_json(self.declared, self.before), _as_json(self.declared, self.after), strict=True
+        )
+
+
+class ChangeSet:
+    """What changed from one commit to another, net: what was undone in between is not there.
+
+    Iterating gives `Change` values; as an Arrow stream it has the same columns, with the images
+    written as JSON.
+    """
+
+    def __init__(
+        self, parts: Sequence[ChangedRows], *, old_commit_id: str | None, new_commit_id: str
+    ) -> None:
+        self._parts = tuple(parts)
+        self._old_commit_id, self._new_commit_id = old_commit_id, new_commit_id
+
+    @property
+    def old_commit_id(self) -> str | None:
+        """The commit that was compared with; None before the first."""
+        return self._old_commit_id
+
+    @property
+    def new_commit_id(self) -> str:
+        """The commit whose rows are the `after` images."""
+        return self._new_commit_id
+
+    @property
+    def stats(self) -> ChangeStats:
+        """The changes, counted."""
+        return ChangeStats(
+            inserts=sum(part.count(ChangeOp.INSERT) for part in self._parts),
+            updates=sum(part.count(ChangeOp.UPDATE) for part in self._parts),
+            deletes=sum(part.count(ChangeOp.DELETE) for part in self._parts),
+            types_affected=tuple(
+                sorted({part.declared.name for part in self._parts if len(part.ops)})
+            ),
+        )
+
+    def __len__(self) -> int:
+        return sum(len(part.ops) for part in self._parts)
+
+    def __iter__(self) -> Iterator[Change]:
+        for part in self._parts:
+            kind, type = str(part.declared.kind), part.declared.name
+            rows = zip(part.ids.to_pylist(), part.ops.to_pylist(), part.images(), strict=True)
+            for id, op, (before, after) in rows:
+                yield Change(kind, type, id, op, before, after)
+
+    def to_arrow(self, type: str | None = None) -> pa.Table:
+        """All changes with their images as JSON texts, or those of one type with typed images.
+
+        The latter are structs of the type's columns. A name that is both a node and an edge type
+        is written `node:Name` or `edge:Name`.
+        """
+        if type is None:
+            return pa.concat_tables([_STREAM.empty_table(), *map(_as_stream, self._parts)])
+        part = self._get_part(type)
+        return pa.table(
+            {
+                "id": part.ids,
+                "op": part.ops,
+                "before": _as_structs(part.before),
+                "after": _as_structs(part.after),
+            }
+        )
+
+    def page(self, token: str | None = None, *, limit: int = CHANGES_PER_PAGE) -> ChangePage:
+        """The first changes, or those behind the page that a token came with.
+
+        A token is good for every diff between the same two commits, whatever types and sorts it
+        was asked for.
+        """
+        if limit < 1:
+            raise InvalidValueError(
+                subject="limit",
+                expected="a positive number",
+                value=limit,
+                problem="a page holds at least one change",
+            )
+        if limit > CHANGES_PER_PAGE_MAX:
+            raise LimitExceededError(
+                resource="the number of changes in a page", limit=CHANGES_PER_PAGE_MAX, found=limit
+            )
+        pending = list(self._parts if token is None else self._behind(token))
+        taken, left = [], limit
+        for part in pending:
+            taken.append(part.slice(0, left))
+            left -= len(taken[-1].ops)
+        page = ChangeSet(
+            taken, old_commit_id=self._old_commit_id, new_commit_id=self._new_commit_id
+        )
+        is_last = sum(len(part.ops) for part in pending) <= limit
+        return ChangePage(page, None if is_last else self._token_behind(taken))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The changes for any library that reads Arrow streams."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        stats = self.stats
+        return (
+            f"<ChangeSet from {self._old_commit_id} to {self._new_commit_id}: "
+            f"{stats.inserts} inserts, {stats.updates} updates, {stats.deletes} deletes>"
+        )
+
+    def _token_behind(self, parts: Sequence[ChangedRows]) -> str:
+        last = [part for part in parts if len(part.ops)][-1]
+        place = [*last.place, last.ids[-1].as_py()]
+        fields = [self._old_commit_id, self._new_commit_id, *place]
+        return urlsafe_b64encode(orjson.dumps(fields)).decode()
+
+    def _behind(self, token: str) -> Iterator[ChangedRows]:
+        is_edge, name, id = self._read_token(token)
+        for part in self._parts:
+            start = part.count_up_to(id) if part.place == (is_edge, name) else 0
+            if part.place >= (is_edge, name):
+                yield part.slice(start, len(part.ops))
+
+    def _read_token(self, token: str) -> tuple[bool, str, str]:
+        commits = [self._old_commit_id, self._new_commit_id]
+        with suppress(ValueError):
+            match orjson.loads(urlsafe_b64decode(token.encode())):
+                case [old, new, bool(is_edge), str(name), str(id)] if [old, new] == commits:
+                    return is_edge, name, id
+                case _:
+                    pass
+        raise InvalidValueError(
+            subject="token",
+            expected="a page token of this diff",
+            value=token,
+            problem="this is no token of a page between these two commits; start without one",
+        )
+
+    def _get_part(self, name: str) -> ChangedRows:
+        found = [part for part in self._parts if name in _names_of(part.declared)]
+        if not found:
+            raise NotFoundError(kind="type", name=name, advice="it was not compared")
+        if len(found) > 1:
+            raise InvalidValueError(
+                subject="to_arrow",
+                expected="type name",
+                value=name,
+                problem=f"'{name}' is a node type and an edge type; say 'node:{name}' or "
+                f"'edge:{name}'",
+            )
+        return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    """Some changes of a diff, and the token for those behind them; None if these are the last."""
+
+    changes: ChangeSet
+    next_token: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChanges:
+    """One commit of a change feed, and what it changed in its first parent."""
+
+    commit: Commit
+    changes: ChangeSet
+
+    @property
+    def cursor(self) -> str:
+        """Where a feed goes on after this commit."""
+        return f"after:{self.commit.id}"
+
+
+def _names_of(declared: NodeType | EdgeType) -> tuple[str, str]:
+    return declared.name, f"{declared.kind}:{declared.name}"
+
+
+def _as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, object] | None]:
+    types = {name: each.type for name, each in declared.properties.items()}
+    names = rows.schema.names
+    columns = [column_as_json(rows[name], types.get(name, STRING)) for name in names]
+    return [
+        None if cells[0] is None else dict(zip(names, cells, strict=True))
+        for cells in zip(*columns, strict=True)
+    ]
+
+
+def _as_stream(part: ChangedRows) -> pa.Table:
+    texts = [
+        [None if image is None else orjson.dumps(image).decode() for image in images]
+        for images in part.images()
+    ]
+    return pa.table(
+        [
+            pa.repeat(str(part.declared.kind), len(part.ops)),
+            pa.repeat(part.declared.name, len(part.ops)),
+            part.ids,
+            part.ops,
+            pa.array([before for before, _ in texts], pa.string()),
+            pa.array([after for _, after in texts], pa.string()),
+        ],
+        schema=_STREAM,
+    )
+
+
+def _as_structs(rows: pa.Table) -> pa.Array:
+    columns = [column.combine_chunks() for column in rows.columns]
+    fields = [field.with_nullable(field.name != "id") for field in rows.schema]
+    return pa.StructArray.from_arrays(
+        columns, fields=fields, mask=rows["id"].combine_chunks().is_null()
+    )

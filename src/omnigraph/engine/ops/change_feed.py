@@ -1,0 +1,155 @@
+"""The change feed: the commits of a branch in order, each with exactly what it changed.
+
+Follows first parents, so a merge is one commit with all that it brought. A feed is where its
+reader left it: it moves past a commit when the next one is asked for, so whoever stops half-way
+sees that commit again. Costs what the commits wrote, and one look at the history since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.engine.changes import CommitChanges
+from omnigraph.engine.ops.diff import diff, parse_selection
+from omnigraph.engine.settings import require_text
+from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import (
+    GRAPH_COMMIT,
+    STATE_COLUMNS,
+    ManifestState,
+    decode_commits,
+    manifest_ref,
+    reduce_manifest,
+)
+from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.names import BranchName
+from omnigraph.storage.lance_literals import render_in
+from omnigraph.storage.ports import TableStore, TableVersion
+
+_BEGINNING = "beginning"
+_AFTER = "after:"
+_COMMITS = f"object_type = '{GRAPH_COMMIT}'"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPath:
+    """Where a feed looks: the present of a branch, past states, and rows."""
+
+    pin: Callable[[BranchName], Basis]
+    authority: Authority
+    tables: TableStore
+
+
+def open_feed(start: str, *, branch: BranchName, path: FeedPath) -> ChangeFeed:
+    """The feed of a branch from now on, from its first commit, or from after a commit.
+
+    `NotFoundError` of kind `cursor` means that the commit is not in the branch's history: it is
+    another branch's, or the branch was made anew since.
+    """
+    require_text(start, subject="start")
+    if start not in ("now", _BEGINNING) and not start.startswith(_AFTER):
+        raise InvalidValueError(
+            subject="start",
+            expected="now, beginning or after:<commit>",
+            value=start,
+            problem=f"{start!r} is neither now, beginning nor after:<commit>",
+        )
+    state = path.pin(branch).state
+    if start == "now":
+        return ChangeFeed(f"{_AFTER}{state.head.id}", branch=branch, path=path)
+    _read_backlog(start, state, path.tables)
+    return ChangeFeed(start, branch=branch, path=path)
+
+
+class ChangeFeed:
+    """Iterating gives the commits that are there and ends; iterating again gives what came since.
+
+    Keep `cursor` to go on another time. A feed is for one reader at a time.
+    """
+
+    def __init__(self, cursor: str, *, branch: BranchName, path: FeedPath) -> None:
+        self._cursor = cursor
+        self._branch = branch
+        self._path = path
+
+    @property
+    def cursor(self) -> str:
+        """Where the feed is: `beginning`, or `after:` and the last commit that it went past."""
+        return self._cursor
+
+    def __iter__(self) -> Iterator[CommitChanges]:
+        basis, tables = self._path.pin(self._branch), self._path.tables
+        selection = parse_selection(basis.catalog, types=None, ops=None)
+        backlog = _read_backlog(self._cursor, basis.state, tables)
+        state = None if backlog.last is None else self._state_of(backlog.last)
+        for commit in backlog.pending:
+            before, state = state, self._advance(state, commit)
+            yield CommitChanges(commit, diff(before, state, selection=selection, tables=tables))
+            self._cursor = f"{_AFTER}{commit.id}"
+
+    def __repr__(self) -> str:
+        return f"<ChangeFeed of {self._branch} at {self._cursor}>"
+
+    def _advance(self, state: ManifestState | None, commit: Commit) -> ManifestState:
+        if state is None:
+            return self._state_of(commit)
+        branch = BranchName(commit.branch)
+        at = TableVersion(manifest_ref(branch), commit.manifest_version)
+        rows = self._path.tables.scan_new(at, since=state.at, columns=STATE_COLUMNS)
+        return reduce_manifest(rows, at=at, branch=branch, onto=state)
+
+    def _state_of(self, commit: Commit) -> ManifestState:
+        return self._path.authority.state_of(
+            commit.id, branch=commit.branch, version=commit.manifest_version
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Backlog:
+    """The commit that a reader saw last, None before the first, and those since, oldest first."""
+
+    last: Commit | None
+    pending: tuple[Commit, ...]
+
+
+def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Backlog:
+    """What a branch holds behind a cursor, by first parents."""
+    last_id = None if cursor == _BEGINNING else cursor.removeprefix(_AFTER)
+    last = None
+    since = ""
+    if last_id is not None:
+        last = _find_commit(last_id, state, tables)
+        if last is None:
+            raise _rejected(last_id, state)
+        # Along a history of first parents the manifest's versions only grow.
+        since = f" and table_version > {last.manifest_version}"
+    rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=_COMMITS + since)
+    commit_by_id = {commit.id: commit for commit in decode_commits(rows)}
+    pending: list[Commit] = []
+    next_id: str | None = state.head.id
+    while next_id != last_id:
+        commit = commit_by_id.get(next_id or "")
+        if commit is None:
+            raise _rejected(last_id or _BEGINNING, state)
+        pending.append(commit)
+        next_id = commit.parent_id
+    return _Backlog(last, tuple(reversed(pending)))
+
+
+def _find_commit(commit_id: str, state: ManifestState, tables: TableStore) -> Commit | None:
+    predicate = f"{_COMMITS} and {render_in('object_id', pa.array([commit_id]))}"
+    rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
+    return next(iter(decode_commits(rows)), None)
+
+
+def _rejected(name: str, state: ManifestState) -> NotFoundError:
+    return NotFoundError(
+        kind="cursor",
+        name=name,
+        advice=f"it is not in the history of branch '{state.branch}': it is another branch's, or "
+        "this one was made anew; export a commit and start again after it",
+    )

@@ -1,0 +1,271 @@
+"""Transactions: several calls on a private branch that become one commit, or nothing at all.
+
+A private branch is a branch like any other, except that nobody else can name it and nobody is shown
+it. Before it is made, an object in `__transactions/` says so; it is deleted last. Whoever is in a
+transaction holds its lock, so an object whose lock is free is what a dead one left: its branch is
+removed by whoever opens the graph for writing next. Does not know how branches are merged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Protocol, Self
+
+import orjson
+
+from omnigraph.engine.commit.protocol import WritePath
+from omnigraph.engine.ops.branch import create_branch, remove_branch
+from omnigraph.engine.results import LoadResult, MergeResult, MutationResult, Result
+from omnigraph.engine.state.manifest import MANIFEST_PATH
+from omnigraph.model.errors import BusyError, ForbiddenError, GraphError
+from omnigraph.model.names import (
+    MAIN,
+    BranchName,
+    PrivateBranchName,
+    is_private_branch,
+    make_private_branch_name,
+)
+from omnigraph.storage.locks import LockKey
+from omnigraph.storage.ports import Listing
+
+TRANSACTIONS_PREFIX = "__transactions"
+
+_LIFE = "__transaction__"
+_FORMAT = 1
+_ENDING = ".json"
+_LOG = logging.getLogger(__name__)
+
+
+class GraphCalls(Protocol):
+    """The calls that a transaction passes on: an embedded graph's, or a remote one's."""
+
+    def query(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+    ) -> Result:
+        """Run a read."""
+
+    def explain(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+    ) -> str:
+        """How a read would be run."""
+
+    def mutate(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        actor: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation."""
+
+    def load(
+        self, data: object, *, mode: str, branch: str = "main", actor: str | None = None
+    ) -> LoadResult:
+        """Load rows."""
+
+    def export(
+        self, *, branch: str | None = None, types: Sequence[str] | None = None
+    ) -> Iterator[str]:
+        """The rows as NDJSON lines."""
+
+    def entity(self, type: str, id: str, *, branch: str | None = None) -> dict[str, object] | None:
+        """One node or edge."""
+
+    def head(self, branch: str = "main") -> str:
+        """The id of the commit that a branch is at."""
+
+    def merge(self, source: str, *, into: str = "main", actor: str | None = None) -> MergeResult:
+        """Merge a branch into another."""
+
+
+class Transaction:
+    """A graph as its transaction sees it: the branch it began on, and what it has changed since.
+
+    `commit_id` is None until the transaction has ended well, and stays so if it changed nothing.
+    """
+
+    def __init__(
+        self,
+        calls: GraphCalls,
+        private: PrivateBranchName,
+        *,
+        branch: BranchName,
+        actor: str | None,
+    ) -> None:
+        self._calls = calls
+        self._private = private
+        self._actor = actor
+        self._has_ended = False
+        self.branch: str = branch
+        self.commit_id: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Transaction(branch={self.branch!r})"
+
+    def query(
+        self, source: str, params: Mapping[str, object] | None = None, *, name: str | None = None
+    ) -> Result:
+        """Run the read of a `.gq` text; it sees what the transaction has written."""
+        return self._calls.query(source, params, name=name, branch=self._begun())
+
+    def explain(
+        self, source: str, params: Mapping[str, object] | None = None, *, name: str | None = None
+    ) -> str:
+        """How a read would be run now, step by step, as text; nothing is run."""
+        return self._calls.explain(source, params, name=name, branch=self._begun())
+
+    def mutate(
+        self, source: str, params: Mapping[str, object] | None = None, *, name: str | None = None
+    ) -> MutationResult:
+        """Run the mutation of a `.gq` text; its commit is the transaction's own."""
+        return self._calls.mutate(
+            source, params, name=name, branch=self._begun(), actor=self._actor
+        )
+
+    def load(self, data: object, *, mode: str) -> LoadResult:
+        """Load rows of any number of types; nobody else sees them before the end."""
+        done = self._calls.load(data, mode=mode, branch=self._begun(), actor=self._actor)
+        return replace(done, branch=self.branch)
+
+    def export(self, *, types: Sequence[str] | None = None) -> Iterator[str]:
+        """The rows as NDJSON lines that `load` reads back."""
+        return self._calls.export(branch=self._begun(), types=types)
+
+    def entity(self, type: str, id: str) -> dict[str, object] | None:
+        """One node or edge; None if it is not there."""
+        return self._calls.entity(type, id, branch=self._begun())
+
+    def head(self) -> str:
+        """The commit that the transaction is at: the branch's until it writes, then its own."""
+        return self._calls.head(self._begun())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._has_ended = True
+
+    def _begun(self) -> PrivateBranchName:
+        if self._has_ended:
+            raise ForbiddenError(
+                actor=self._actor, action="use this transaction", reason="it has ended"
+            )
+        return self._private
+
+
+@contextmanager
+def transact(
+    calls: GraphCalls, branch: BranchName, *, actor: str | None, path: WritePath
+) -> Iterator[Transaction]:
+    """A transaction for the block, merged into the branch when the block ends well.
+
+    `MergeConflictError` means that others changed the same rows meanwhile; then it left no trace.
+    """
+    with (
+        private_branch(branch, path=path) as private,
+        Transaction(calls, private, branch=branch, actor=actor) as begun,
+    ):
+        yield begun
+        begun.commit_id = calls.merge(private, into=branch, actor=actor).commit_id
+
+
+@contextmanager
+def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBranchName]:
+    """A branch that is there for the block and gone after it, however the block ends."""
+    # Nothing may depend on a branch that is not there.
+    path.authority.state(base)
+    name = make_private_branch_name(path.runtime.new_id())
+    with path.locks.hold([_life_of(name)]):
+        # A crash from here on leaves an object that says what else there may be.
+        path.stores.objects.put_if_absent(_path_of(name), _encode(name, base=base, path=path))
+        has_ended_well = False
+        try:
+            create_branch(BranchName(name), base=base, path=path)
+            yield name
+            has_ended_well = True
+        finally:
+            _remove_quietly(name, path, is_whole=has_ended_well)
+
+
+def sweep_transactions(root: Listing, *, path: WritePath) -> None:
+    """Remove what dead transactions left, if a look at the root shows that there is anything."""
+    if TRANSACTIONS_PREFIX not in root.prefixes:
+        return
+    objects = path.stores.objects
+    for file in sorted(objects.list(TRANSACTIONS_PREFIX).token_by_name):
+        name = file.removesuffix(_ENDING)
+        if not is_private_branch(name):
+            # Somebody else's file, which says nothing about any branch.
+            continue
+        try:
+            with path.recoverer.free_locks.hold([_life_of(name)]):
+                # It may have ended well before we had the lock.
+                if objects.find(_path_of(name)) is not None:
+                    _remove(name, path)
+        except BusyError:
+            # Whoever is in it lives, or another removes it.
+            continue
+
+
+def _remove_quietly(name: str, path: WritePath, *, is_whole: bool) -> None:
+    try:
+        if not is_whole:
+            # A write of the transaction may have stopped half-way, and goes with its branch.
+            path.heal()
+        _remove(name, path)
+    except GraphError as error:
+        # What became of the transaction is decided; the rest is for whoever opens the graph next.
+        _LOG.warning("the branch of a transaction that has ended stays: %s", error)
+
+
+def _remove(name: str, path: WritePath) -> None:
+    """Remove a private branch and then its object; safe to repeat."""
+    branch = BranchName(name)
+    # Its types are those of main: no schema belongs to a branch.
+    tables = path.authority.state(MAIN).path_by_table
+    with (
+        path.locks.hold([LockKey(table_key, branch) for table_key in tables]) as held,
+        path.locks.hold_within(held, [LockKey(MANIFEST_PATH, branch)]) as turn,
+    ):
+        remove_branch(branch, tables.values(), held=turn, path=path)
+    path.stores.objects.delete(_path_of(name))
+
+
+def _encode(name: str, *, base: BranchName, path: WritePath) -> bytes:
+    fields: dict[str, object] = {
+        "format_version": _FORMAT,
+        "private_branch": name,
+        "branch": base,
+        "started_at": path.runtime.now().isoformat(),
+    }
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+
+
+def _life_of(name: str) -> LockKey:
+    # Not the branch's own lease: that one goes round among the writers of the transaction.
+    return LockKey(_LIFE, f"{name}.life")
+
+
+def _path_of(name: str) -> str:
+    return f"{TRANSACTIONS_PREFIX}/{name}{_ENDING}"

@@ -1,0 +1,97 @@
+"""Undoing and repeating single commits: each is a replay of one step of history.
+
+Reverting goes from a commit to its first parent, picking from the parent to the commit. Both are
+worked out on the head of a branch and refuse, like a merge, what contradicts it.
+"""
+
+from __future__ import annotations
+
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.merge_base import MergeBase
+from omnigraph.engine.ops.replay import PreparedReplay, Replay, prepare_replay
+from omnigraph.engine.ops.terms import NO_TERMS
+from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.results import MergeOutcome, MergeResult
+from omnigraph.engine.state.ancestry import gather_ancestry
+from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.history import Commit, CommitNotes
+from omnigraph.engine.state.snapshot import Snapshot
+from omnigraph.model.errors import InvalidValueError, MergeConflictError, NotFoundError
+from omnigraph.model.names import BranchName
+
+
+def revert_commit(
+    made: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
+) -> MergeResult:
+    """Undo on a branch what one commit of its past did; `MergeConflictError` if it cannot be."""
+    _require_past(made.head, branch, path.authority)
+    replay = Replay(
+        base=MergeBase(made.snapshot, ()),
+        source=_get_parent(made.head, path.authority),
+        terms=NO_TERMS,
+        merged_parent_id=None,
+        notes=CommitNotes(reverted_id=made.head.id),
+    )
+    return _replay(replay, branch, authorship, path)
+
+
+def cherry_pick_commit(
+    made: Basis, *, onto: BranchName, authorship: Authorship, path: WritePath
+) -> MergeResult:
+    """Do on a branch what one commit did elsewhere; `MergeConflictError` if it cannot be."""
+    replay = Replay(
+        base=MergeBase(_get_parent(made.head, path.authority), ()),
+        source=made.snapshot,
+        terms=NO_TERMS,
+        merged_parent_id=None,
+        notes=CommitNotes(picked_id=made.head.id),
+    )
+    return _replay(replay, onto, authorship, path)
+
+
+def _replay(
+    replay: Replay, branch: BranchName, authorship: Authorship, path: WritePath
+) -> MergeResult:
+    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedReplay:
+        prepared = prepare_replay(
+            replay,
+            onto=basis,
+            committed=committed,
+            tables=path.stores.tables,
+            runtime=path.runtime,
+        )
+        if prepared.conflicts:
+            raise MergeConflictError(conflicts=prepared.conflicts)
+        return prepared
+
+    _, commit = write_on(branch, prepare=prepare, authorship=authorship, path=path)
+    if commit is None:
+        return MergeResult(MergeOutcome.ALREADY_UP_TO_DATE, None, ())
+    return MergeResult(MergeOutcome.MERGED, commit.id, ())
+
+
+def _require_past(commit: Commit, branch: BranchName, authority: Authority) -> None:
+    if commit.id not in gather_ancestry(authority.commits(branch)):
+        raise InvalidValueError(
+            subject="revert",
+            expected="a commit of the branch",
+            value=commit.id,
+            problem=f"commit {commit.id} is no part of the history of branch '{branch}'",
+        )
+
+
+def _get_parent(commit: Commit, authority: Authority) -> Snapshot:
+    if commit.parent_id is None:
+        raise InvalidValueError(
+            subject="commit",
+            expected="a commit with a parent",
+            value=commit.id,
+            problem=f"commit {commit.id} made the graph; there is nothing before it",
+        )
+    parent = authority.find_commit(commit.parent_id)
+    if parent is None:
+        advice = "what came before went with its branch"
+        raise NotFoundError(kind="commit", name=commit.parent_id, advice=advice)
+    state = authority.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)
+    return state.snapshot

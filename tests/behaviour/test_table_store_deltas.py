@@ -1,0 +1,262 @@
+"""Deltas of a table through its store: the rows in which two versions differ.
+
+A row may be told as gone and come though it holds the same, never the other way round; so deltas
+are looked at through the versions that they lead between.
+"""
+
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from omnigraph.model.errors import NotFoundError
+from omnigraph.model.limits import PROBED_VALUES_MAX
+from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableDelta, TableVersion
+from tests.support.s3_server import S3Server
+from tests.support.table_stores import (
+    MAIN,
+    PATH,
+    Place,
+    ages,
+    append,
+    create_people,
+    must,
+    numbered_people,
+    people,
+    place_on_s3,
+)
+
+COLUMNS = ["id", "age"]
+# From more deletions of one file on, Lance writes them down in another way.
+DELETIONS_IN_AN_ARRAY_MAX = 5_000
+
+
+def merge(store: LanceTables, at: TableVersion, **age_by_id: int | None) -> TableVersion:
+    """The next version, with some rows replaced or added."""
+    return store.apply(store.stage_merge_insert(people(**age_by_id), onto=at))
+
+
+def remove(store: LanceTables, at: TableVersion, *ids: str) -> TableVersion:
+    """The next version, without some rows."""
+    return store.apply(must(store.stage_delete(pa.array(ids), onto=at)))
+
+
+def fork(store: LanceTables, at: TableVersion, branch: str) -> TableVersion:
+    """The first version of a branch."""
+    return TableVersion(store.fork(at, branch=branch), at.version)
+
+
+def pairs(rows: pa.Table) -> set[tuple[str, int]]:
+    """The rows, each once."""
+    found = list(zip(rows["id"].to_pylist(), rows["age"].to_pylist(), strict=True))
+    assert len(set(found)) == len(found), "a row is told twice"
+    return set(found)
+
+
+def delta(store: LanceTables, old: TableVersion, new: TableVersion) -> TableDelta:
+    """What leads from one version to the other, after a look at whether it does, both ways."""
+    there = store.find_delta(old, new, columns=COLUMNS)
+    back = store.find_delta(new, old, columns=COLUMNS)
+    before, after = set(ages(store, old).items()), set(ages(store, new).items())
+    assert before - pairs(there.gone) | pairs(there.come) == after
+    assert pairs(there.gone) <= before
+    assert pairs(there.come) <= after
+    assert (pairs(back.gone), pairs(back.come)) == (pairs(there.come), pairs(there.gone))
+    return there
+
+
+def test_equal_versions_have_no_delta(place: Place) -> None:
+    store = place.open()
+    at = create_people(store, ann=1)
+
+    found = delta(store, at, at)
+
+    assert (found.gone.num_rows, found.come.num_rows) == (0, 0)
+    assert found.gone.schema.names == found.come.schema.names == COLUMNS
+
+
+def test_rows_that_were_added_came(place: Place) -> None:
+    store = place.open()
+    old = create_people(store, ann=1)
+
+    found = delta(store, old, append(store, old, bob=2, cyd=3))
+
+    assert (pairs(found.gone), pairs(found.come)) == (set(), {("bob", 2), ("cyd", 3)})
+
+
+def test_a_row_that_was_replaced_went_and_came(place: Place) -> None:
+    store = place.open()
+    old = create_people(store, ann=1, bob=2, cyd=3)
+
+    found = delta(store, old, merge(store, old, bob=9))
+
+    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2)}, {("bob", 9)})
+
+
+def test_of_rows_removed_at_different_times_those_in_between_went(place: Place) -> None:
+    store = place.open()
+    old = remove(store, create_people(store, ann=1, bob=2, cyd=3, dan=4), "ann")
+
+    found = delta(store, old, remove(store, remove(store, old, "bob"), "dan"))
+
+    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2), ("dan", 4)}, set())
+
+
+def test_a_file_that_lost_its_last_row_is_gone_whole(place: Place) -> None:
+    store = place.open()
+    old = append(store, create_people(store, ann=1, bob=2), cyd=3)
+
+    found = delta(store, old, remove(store, old, "ann", "bob"))
+
+    assert (pairs(found.gone), pairs(found.come)) == ({("ann", 1), ("bob", 2)}, set())
+
+
+def test_branches_that_removed_different_rows_of_one_file_differ_in_both(place: Place) -> None:
+    store = place.open()
+    base = create_people(store, ann=1, bob=2, cyd=3)
+    ours = remove(store, fork(store, base, "ours"), "ann")
+    theirs = remove(store, fork(store, base, "theirs"), "bob")
+
+    found = delta(store, ours, theirs)
+
+    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2)}, {("ann", 1)})
+
+
+def test_a_branch_of_a_branch_knows_what_was_removed_on_the_way(place: Place) -> None:
+    store = place.open()
+    base = remove(store, create_people(store, ann=1, bob=2, cyd=3, dan=4), "ann")
+    child = remove(store, fork(store, base, "team/child"), "bob")
+    grandchild = merge(store, fork(store, child, "grandchild"), cyd=9, eve=5)
+
+    found = delta(store, base, grandchild)
+
+    assert pairs(found.gone) == {("bob", 2), ("cyd", 3)}
+    assert pairs(found.come) == {("cyd", 9), ("eve", 5)}
+
+
+def test_what_a_restore_brought_back_came(place: Place) -> None:
+    store = place.open()
+    first = create_people(store, ann=1, bob=2)
+    removed = remove(store, first, "bob")
+    restored = store.restore(first, uuid=str(uuid4()))
+
+    found = delta(store, removed, restored)
+
+    assert (pairs(found.gone), pairs(found.come)) == (set(), {("bob", 2)})
+    assert not delta(store, first, restored).come.num_rows
+
+
+def test_a_number_that_a_restore_gives_to_another_file_does_not_confuse(place: Place) -> None:
+    store = place.open()
+    first = create_people(store, ann=1)
+    bob = append(store, first, bob=2)
+    restored = store.restore(first, uuid=str(uuid4()))
+
+    found = delta(store, bob, append(store, restored, cyd=3))
+
+    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2)}, {("cyd", 3)})
+
+
+def test_an_overwrite_leads_from_all_to_all(place: Place) -> None:
+    store = place.open()
+    old = create_people(store, ann=1, bob=2)
+    new = store.apply(store.stage_overwrite(people(bob=2, cyd=3), onto=old))
+
+    found = delta(store, old, new)
+
+    assert pairs(found.gone) - pairs(found.come) == {("ann", 1)}
+    assert pairs(found.come) - pairs(found.gone) == {("cyd", 3)}
+
+
+def test_a_compaction_changes_no_row(place: Place) -> None:
+    store = place.open()
+    old = remove(store, append(store, create_people(store, ann=1, bob=2), cyd=3), "ann")
+    compacted = store.compact(old, rows_per_fragment=1_024)
+    assert compacted is not None
+
+    found = delta(store, old, merge(store, compacted, bob=9))
+
+    assert pairs(found.gone) - pairs(found.come) == {("bob", 2)}
+    assert pairs(found.come) - pairs(found.gone) == {("bob", 9)}
+
+
+def test_an_index_changes_no_row(place: Place) -> None:
+    store = place.open()
+    old = create_people(store, ann=1, bob=2)
+    indexed = store.apply(store.stage_indexes([IndexSpec("age", IndexKind.BTREE)], onto=old))
+
+    found = delta(store, old, indexed)
+
+    assert (found.gone.num_rows, found.come.num_rows) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "removed",
+    [PROBED_VALUES_MAX, PROBED_VALUES_MAX + 1, DELETIONS_IN_AN_ARRAY_MAX + 1],
+    ids=["few", "more-than-are-looked-up", "more-than-fit-a-list"],
+)
+def test_many_rows_of_one_file_are_told_apart(place: Place, removed: int) -> None:
+    store = place.open()
+    first = store.create(PATH, numbered_people(3 * DELETIONS_IN_AN_ARRAY_MAX), config={})
+    old = remove(store, first, "p1")
+    new = remove(store, old, *(f"p{2 * number}" for number in range(1, removed)))
+
+    found = delta(store, old, new)
+
+    assert pairs(found.gone) == {(f"p{2 * number}", 2 * number) for number in range(1, removed)}
+    assert not found.come.num_rows
+
+
+def test_a_version_gives_the_columns_that_it_has(place: Place) -> None:
+    store = place.open()
+    old = create_people(store, ann=1)
+    wider = people(ann=1).append_column("city", pa.array(["Rome"]))
+    new = store.apply(store.stage_overwrite(wider, onto=old))
+
+    found = store.find_delta(old, new, columns=["id", "city"])
+
+    assert found.gone.to_pylist() == [{"id": "ann"}]
+    assert found.come.to_pylist() == [{"id": "ann", "city": "Rome"}]
+
+
+@pytest.mark.parametrize("count", [3, PROBED_VALUES_MAX + 3])
+def test_blobs_come_as_bytes(place: Place, count: int) -> None:
+    store = place.open()
+    photos = pa.table(
+        {
+            "id": [f"p{number}" for number in range(count)],
+            "photo": pa.array([None, b""] + [b"x" * 9] * (count - 2), pa.large_binary()),
+        }
+    )
+    old = store.create(PATH, photos, config={})
+    staged = store.stage_delete(photos["id"].slice(0, count - 1).combine_chunks(), onto=old)
+    new = store.apply(must(staged))
+
+    found = store.find_delta(old, new, columns=["id", "photo"])
+
+    assert found.gone.equals(photos.slice(0, count - 1))
+    assert found.come.schema == found.gone.schema
+
+
+def test_a_version_that_is_not_there_has_no_delta(place: Place) -> None:
+    store = place.open()
+    at = create_people(store, ann=1)
+
+    with pytest.raises(NotFoundError):
+        store.find_delta(at, TableVersion(MAIN, 9), columns=COLUMNS)
+
+
+@pytest.mark.parametrize("fragments", [2, 12])
+def test_a_delta_reads_no_file_that_both_versions_have(server: S3Server, fragments: int) -> None:
+    store = place_on_s3(server).open()
+    old = create_people(store, ann=1, bob=2)
+    for number in range(fragments - 1):
+        old = append(store, old, **{f"p{number}": number})
+    new = merge(store, old, ann=9)
+
+    with server.recording() as requests:
+        found = store.find_delta(old, new, columns=COLUMNS)
+
+    assert (found.gone.num_rows, found.come.num_rows) == (1, 1)
+    assert len(requests) <= 9
