@@ -71,27 +71,29 @@ class Adjacency:
         """How many neighbours each code has."""
         return np.diff(self.starts)
 
+    @cached_property
+    def _matrix(self) -> sparse.csr_matrix:
+        """A one for every edge; parallel edges stand beside each other and add up."""
+        shape = (len(self.starts) - 1, self.target_count)
+        return sparse.csr_matrix((np.ones(len(self.ends)), self.ends, self.starts), shape=shape)
+
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """How much memory it takes, with the ones of its matrix."""
         edges = 0 if self.edges is None else self.edges.nbytes
-        return int(self.starts.nbytes + self.ends.nbytes + edges)
+        return int(self.starts.nbytes + 2 * self.ends.nbytes + edges)
 
     def degrees_among(self, marks: Marks) -> Codes:
         """How many neighbours each code has that are marked."""
-        running = np.zeros(len(self.ends) + 1, np.int64)
-        np.cumsum(marks[self.ends], out=running[1:])
-        return running[self.starts[1:]] - running[self.starts[:-1]]
+        counted: npt.NDArray[np.float64] = self._matrix @ marks.astype(np.float64)
+        return counted.astype(np.int64)
 
     def push(self, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """The weights that arrive at each target when every code sends its own to all neighbours.
 
         Exact as long as a weight has 53 bits.
         """
-        sent = np.repeat(weights, self.degrees)
-        arrived: npt.NDArray[np.float64] = np.bincount(
-            self.ends, weights=sent, minlength=self.target_count
-        ).astype(np.float64)
+        arrived: npt.NDArray[np.float64] = self._matrix.T @ weights
         return arrived
 
     def gather(self, codes: Codes) -> tuple[Codes, Codes]:
