@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.read.spaces import one_chunk
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -25,7 +27,7 @@ def equal_rows(left: pa.Table, right: pa.Table) -> Mask:
 
 def equal_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Mask:
     """Which cells of two columns of one type are the same, row by row."""
-    return ~_differ(_whole(left), _whole(right))
+    return ~_differ(one_chunk(left), one_chunk(right))
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Mask:
@@ -60,10 +62,6 @@ def _floats_differ(one: pa.Array, other: pa.Array) -> Mask:
     bits = pa.uint64() if one.type == pa.float64() else pa.uint32()
     both_unordered = pc.and_(pc.is_nan(one), pc.is_nan(other))
     return _mask(pc.and_not(pc.not_equal(one.view(bits), other.view(bits)), both_unordered))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def _mask(values: pa.Array) -> Mask:
