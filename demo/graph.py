@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import omnigraph
+from demo.branching import show_branching
 from demo.questions import show_questions
 from demo.telling import read, say, title
 from omnigraph.errors import GraphError
@@ -63,6 +64,7 @@ def show_graph() -> None:
         show_refusals(graph)
         show_history(graph)
         show_questions(graph)
+        show_branching(graph)
 
 
 def show_creation(path: Path) -> omnigraph.Graph:
@@ -70,6 +72,7 @@ def show_creation(path: Path) -> omnigraph.Graph:
     graph = omnigraph.init(str(path), read("schema.pg").text)
     for table_key, table in graph.tables().items():
         say(f"{table_key:13} version {table.version}, {table.row_count} rows, {table.path[-22:]}")
+    assert len(graph.tables()) == 6
     return graph
 
 
@@ -83,6 +86,7 @@ def show_load(graph: omnigraph.Graph) -> None:
     rows = sum(loaded.nodes_loaded.values()) + sum(loaded.edges_loaded.values())
     say(f"{loaded.nodes_loaded} nodes, {loaded.edges_loaded} edges: commit {loaded.commit_id}")
     say(f"{rows:,} rows in {seconds:.2f} s, {rows / seconds:,.0f} a second.")
+    assert graph.tables()["edge:Reports"].row_count == FINDINGS + len(WRITTEN)
 
 
 def show_mutation(graph: omnigraph.Graph) -> None:
@@ -91,10 +95,12 @@ def show_mutation(graph: omnigraph.Graph) -> None:
     started = perf_counter()
     done = graph.mutate(PUBLISH, wanted, actor="ann")
     say(f"{done} in {(perf_counter() - started) * 1000:.0f} ms")
+    assert (done.affected_nodes, done.affected_edges, done.commit_id) == (1, 1, graph.head())
 
 
 def show_refusals(graph: omnigraph.Graph) -> None:
     title("10. What breaks a rule changes nothing, and says all that is wrong")
+    head = graph.head()
     attempts: list[dict[str, object]] = [
         {"title": "Perpetual motion", "topic": "magic", "confidence": 7.0},
         {"title": "Perpetual motion", "topic": "solar", "confidence": "high"},
@@ -109,13 +115,16 @@ def show_refusals(graph: omnigraph.Graph) -> None:
         graph.mutate('query q() { delete Topic where name = "wind" }', if_commit=first)
     except GraphError as error:
         say(f"{type(error).__name__} ({error.outcome}): {error}")
+    assert graph.head() == head
 
 
 def show_history(graph: omnigraph.Graph) -> None:
     title("11. Every change is a commit, and every commit can be read again")
-    for commit in graph.commits():
-        topics = sum(1 for _ in graph.export(commit=commit.id, types=["Topic"]))
-        say(f"{commit.id}  {commit.actor or '-':9}  {topics} topics then")
+    commits = graph.commits()
+    topics = [len(list(graph.export(commit=each.id, types=["Topic"]))) for each in commits]
+    for commit, count in zip(commits, topics, strict=True):
+        say(f"{commit.id}  {commit.actor or '-':9}  {count} topics then")
+    assert topics == [0, 3, 3, 3]
 
 
 def _lines() -> Iterator[str]:

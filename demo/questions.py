@@ -50,21 +50,30 @@ def show_questions(graph: omnigraph.Graph) -> None:
 
 def show_traversal(graph: omnigraph.Graph) -> None:
     title("12. A question along edges: findings that nobody cites yet, and what they rest on")
-    _show(_timed(graph, WALK, {}))
+    found = _timed(graph, WALK, {})
+    _show(found)
+    assert [tuple(row.values()) for row in found] == [("Sun by night", 3, 2)]
 
 
 def show_search(graph: omnigraph.Graph) -> None:
     title("13. Meaning, words and edges in one question")
     wanted: dict[str, object] = {"meaning": [0.7, 0.1, 0.0, 0.6], "words": "cheaper cells"}
-    _show(_timed(graph, SEARCH, wanted))
+    found = _timed(graph, SEARCH, wanted)
+    _show(found)
+    assert next(iter(found))["finding"] == "Salt will do"
 
 
 def show_past(graph: omnigraph.Graph) -> None:
     title("14. The same question, now and before the last change")
     *_, before, now = graph.commits()
+    counts = []
     for commit in (before, now):
         say(f"at {commit.id}, by {commit.actor}:")
-        _show(graph.query(TRUST, commit=commit.id))
+        found = graph.query(TRUST, commit=commit.id)
+        _show(found)
+        counts.append({row["topic"]: row["findings"] for row in found})
+    then, today = counts
+    assert then.items() - today.items() == {("batteries", 16_669)}
 
 
 def _timed(graph: omnigraph.Graph, query: str, params: dict[str, object]) -> Result:

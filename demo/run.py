@@ -46,6 +46,7 @@ def show_schema() -> Catalog:
     for edge in catalog.edges.values():
         say(f"edge {edge.name}: {edge.source} -> {edge.target} ({edge.cardinality} per source)")
     say(f"Its hash, whatever the order and the comments: {hash_schema(catalog)[:23]}…")
+    assert (len(catalog.nodes), len(catalog.edges)) == (3, 3)
     return catalog
 
 
@@ -56,29 +57,38 @@ def show_lint(catalog: Catalog) -> None:
         say(f"{result.name}: {'ok' if result.error is None else result.error}")
     for finding in report.findings:
         say(f"{finding.severity} {finding.code}: {finding.message}")
+    assert all(result.error is None for result in report.results)
 
 
 def show_mistakes(catalog: Catalog) -> None:
     title("3. A query with mistakes: all of them at once, each with its place and its cure")
+    codes = []
     try:
         compile_queries(read("mistakes.gq"), catalog)
     except CompileError as error:
         print(error)
+        codes = [each.code for each in error.diagnostics]
+    assert codes == ["T3", "T6", "T4"]
 
 
 def show_plan_of_a_query(catalog: Catalog) -> None:
     title("4. A query that is right becomes a typed plan, the same for every executor")
-    print(render_ir(compile_query(read("queries.gq"), catalog, name="open_questions").ir))
+    plan = render_ir(compile_query(read("queries.gq"), catalog, name="open_questions").ir)
+    print(plan)
+    assert "anti join on $t" in plan
 
 
 def show_parameters(catalog: Catalog) -> None:
     title("5. Parameters are checked too")
     query = compile_query(read("queries.gq"), catalog, name="open_questions")
+    refused = []
     for given in ({"since": "2026-05-01"}, {"since": "last May"}, {"sinse": "2026-05-01"}):
         try:
             say(f"{given} -> {convert_parameters(query.ir.parameters, given, numbers=EXACT)}")
         except InvalidValueError as error:
             say(f"{given} -> {error}")
+            refused.append(given)
+    assert refused == [{"since": "last May"}, {"sinse": "2026-05-01"}]
 
 
 EXACT = NumberReading.EXACT
@@ -91,10 +101,11 @@ def show_migration(catalog: Catalog) -> None:
     say(f"supported: {'yes' if plan.supported else 'no'}")
     for step in plan.steps:
         say(f"- {describe_step(step)}")
+    assert (plan.supported, len(plan.steps)) == (False, 5)
 
 
 def show_generated() -> None:
-    title(f"15. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
+    title(f"22. At size: {GENERATED_TYPES} node types and {GENERATED_QUERIES} queries, generated")
     started = perf_counter()
     catalog = compile_schema(Source("generated.pg", generated_schema()))
     say(f"The schema compiled in {(perf_counter() - started) * 1000:.0f} ms.")

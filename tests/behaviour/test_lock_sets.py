@@ -16,7 +16,6 @@ from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.authority import Authority, Basis
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.errors import ReadSetChangedError, RecoveryRequiredError
 from omnigraph.model.names import MAIN
 from omnigraph.storage.arrow_schema import table_schema
@@ -39,10 +38,8 @@ class Prepared:
 def open_write_path(root: Path) -> WritePath:
     """The write path of a graph, without the graph around it."""
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
-    stores, known_ids = open_stores(settings), KnownIds()
-    authority = Authority(
-        uri=str(root), objects=stores.objects, tables=stores.tables, known_ids=known_ids
-    )
+    stores = open_stores(settings)
+    authority = Authority(uri=str(root), objects=stores.objects, tables=stores.tables)
     locks = open_write_locks(
         settings.location,
         objects=stores.objects,
@@ -63,7 +60,6 @@ def open_write_path(root: Path) -> WritePath:
         stores=stores,
         recoverer=recoverer,
         locks=locks,
-        known_ids=known_ids,
         runtime=settings.runtime,
         failpoints=settings.failpoints,
     )

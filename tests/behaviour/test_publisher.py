@@ -10,7 +10,6 @@ import omnigraph
 from omnigraph.engine.commit.publish import Intent, choose_tier, compact_manifest, publish
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.authority import Authority
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import Change, ManifestState, Register, Tombstone, Update
 from omnigraph.engine.state.snapshot import Entry
 from omnigraph.errors import (
@@ -87,7 +86,7 @@ def make_branch(root: Path) -> Branch:
 
 def make_authority(stores: Stores) -> Authority:
     """One that knows nothing yet."""
-    return Authority(uri="", objects=stores.objects, tables=stores.tables, known_ids=KnownIds())
+    return Authority(uri="", objects=stores.objects, tables=stores.tables)
 
 
 def update(branch: Branch, version: int, *, row_count: int = 0, line: str | None = None) -> Update:

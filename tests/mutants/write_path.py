@@ -6,7 +6,8 @@ PROTOCOL = "engine/commit/protocol.py"
 PUBLISH = "engine/commit/publish.py"
 ATTEMPTS = "engine/ops/attempts.py"
 MUTATE = "engine/ops/mutate.py"
-KNOWN_IDS = "engine/state/known_ids.py"
+PLACES = "storage/lance_places.py"
+PLACES_TESTS = "tests/behaviour/test_table_store_places.py"
 
 CUT = "tests/faults/test_cut_writes.py::test_a_write_cut_short_anywhere_is_there_or_not_there"
 OVERTAKEN = "tests/behaviour/test_overtaken_writes.py"
@@ -186,24 +187,36 @@ WRITE_PATH_MUTANTS = (
         ("tests/unit/engine/commit/test_integrity_endpoints.py",),
     ),
     Mutant(
-        "remember ids that were removed",
-        (Edit(KNOWN_IDS, "            known.ids.difference_update(removed)\n", ""),),
-        ("tests/unit/engine/state/test_known_ids.py",),
-    ),
-    Mutant(
-        "answer from the ids of another version",
+        "forget where an id was before it was replaced",
         (
             Edit(
-                KNOWN_IDS,
-                "known.version != at.version or",
-                "",
+                PLACES,
+                "self.earlier_by_id.setdefault(id, []).append(self.place_by_id[id])",
+                "pass",
             ),
         ),
-        ("tests/unit/engine/state/test_known_ids.py",),
+        (PLACES_TESTS,),
     ),
     Mutant(
-        "remember the ids of a graph that was made anew",
-        (Edit("engine/state/authority.py", "                self._known_ids.forget_all()\n", ""),),
-        (PLANTED,),
+        "look for an id in the files of another fragment of that number",
+        (
+            Edit(
+                "storage/lance_scans.py",
+                'return identify(fragment).partition("]")[0]',
+                "return str(fragment.fragment_id)",
+            ),
+        ),
+        (PLACES_TESTS,),
+    ),
+    Mutant(
+        "take a fragment of which one id was seen for one of which all are known",
+        (
+            Edit(
+                PLACES,
+                "each for name, each in fragments.items() if name not in known.rows_by_whole",
+                "each for name, each in fragments.items() if name not in known.number_by_fragment",
+            ),
+        ),
+        (PLACES_TESTS,),
     ),
 )

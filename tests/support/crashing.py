@@ -120,6 +120,7 @@ class CrashingTables:
         self.find_head = fault.harmless(tables.find_head)
         self.schema = fault.harmless(tables.schema)
         self.scan = fault.harmless(tables.scan)
+        self.find_rows = fault.harmless(tables.find_rows)
         self.scan_batches = fault.harmless(tables.scan_batches)
         self.scan_new = fault.harmless(tables.scan_new)
         self.find_delta = fault.harmless(tables.find_delta)

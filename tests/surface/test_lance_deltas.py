@@ -78,3 +78,29 @@ def test_rows_are_found_by_their_addresses(tmp_path: Path) -> None:
     found = table.scanner(columns=["number"], filter="_rowaddr in (6, 7, 8, 199999)").to_table()
 
     assert found["number"].to_pylist() == [6, 8, 199_999]
+
+
+def test_the_representation_of_a_fragment_names_its_number_its_files_and_its_deletions(
+    tmp_path: Path,
+) -> None:
+    table = lance.write_dataset(pa.table({"id": ["a", "b"]}), tmp_path / "table")
+    (whole,) = table.get_fragments()
+    (file,) = whole.data_files()
+    table.delete("id = 'a'")
+    (struck,) = table.get_fragments()
+
+    assert repr(whole) == f"LanceFileFragment(id=0, data_files=['{file.path}'])"
+    assert repr(struck).startswith(repr(whole).removesuffix(")"))
+    assert str(struck.deletion_file()) in repr(struck)
+
+
+def test_deleted_rows_can_be_read_in_their_place_until_files_are_written_anew(
+    tmp_path: Path,
+) -> None:
+    table = lance.write_dataset(pa.table({"id": ["a", "b", "c"]}), tmp_path / "table")
+    table.delete("id = 'b'")
+
+    rows = table.scanner(columns=["id"], with_row_id=True, include_deleted_rows=True).to_table()
+
+    assert rows["id"].to_pylist() == ["a", "b", "c"]
+    assert rows["_rowid"].is_null().to_pylist() == [False, True, False]

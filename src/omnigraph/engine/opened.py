@@ -21,7 +21,6 @@ from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Authority, Basis
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import ManifestState
 from omnigraph.model.errors import (
     ForbiddenError,
@@ -57,15 +56,13 @@ class OpenGraph:
             mode=settings.traversal,
             allowance=settings.allowance,
         )
-        known_ids = KnownIds()
         self.authority = Authority(
             uri=settings.location.uri,
             objects=stores.objects,
             tables=stores.tables,
-            known_ids=known_ids,
         )
         self.feeds = FeedPath(self.pin, self.authority, stores.tables)
-        self.writes = _make_write_path(settings, stores, self.authority, known_ids)
+        self.writes = _make_write_path(settings, stores, self.authority)
         self._actor = actor
         self._is_read_only = is_read_only
         self._is_closed = False
@@ -134,9 +131,7 @@ class OpenGraph:
 
     def rows_of(self, basis: Basis) -> SnapshotRows:
         """The rows of a state, as a write looks them up."""
-        return SnapshotRows(
-            basis.snapshot, tables=self.stores.tables, known_ids=self.writes.known_ids
-        )
+        return SnapshotRows(basis.snapshot, tables=self.stores.tables)
 
     def author(
         self, actor: str | None, kind: WriterKind, *, expected_head: str | None
@@ -165,9 +160,7 @@ class OpenGraph:
             )
 
 
-def _make_write_path(
-    settings: Settings, stores: Stores, authority: Authority, known_ids: KnownIds
-) -> WritePath:
+def _make_write_path(settings: Settings, stores: Stores, authority: Authority) -> WritePath:
     open_locks = partial(
         open_write_locks,
         settings.location,
@@ -189,7 +182,6 @@ def _make_write_path(
         stores=stores,
         recoverer=recoverer,
         locks=locks,
-        known_ids=known_ids,
         runtime=settings.runtime,
         failpoints=settings.failpoints,
     )

@@ -77,7 +77,7 @@ OPEN_TABLES_MAX = 64
 """Most open table handles of one graph: each holds a version's description in memory."""
 
 KNOWN_IDS_MAX = 250_000
-"""Largest table whose ids a graph keeps in memory to answer "is this id there" without a scan."""
+"""Most ids of one type whose places a graph keeps in memory, to find a row without a scan."""
 
 PROBED_VALUES_MAX = 1_000
 """Most values looked up by a pushed-down filter; for more, one scan of the column is cheaper."""

@@ -24,6 +24,8 @@ from omnigraph.model.limits import (
 )
 from omnigraph.storage.lance_blobs import to_stored, to_stored_stream
 from omnigraph.storage.lance_literals import render_in
+from omnigraph.storage.lance_places import IdPlaces
+from omnigraph.storage.lance_scans import scan_placed
 from omnigraph.storage.ports import StagedKind, StagedWrite, TableVersion
 
 Addresses = NDArray[np.uint64]
@@ -72,7 +74,12 @@ def stage_overwrite(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) 
 
 
 def stage_merge(
-    table: LanceDataset, rows: pa.Table, *, removing: pa.Array, onto: TableVersion
+    table: LanceDataset,
+    rows: pa.Table,
+    *,
+    removing: pa.Array,
+    onto: TableVersion,
+    places: IdPlaces,
 ) -> StagedWrite:
     """Write rows that replace those with the same id and are added otherwise; ids are distinct.
 
@@ -84,8 +91,8 @@ def stage_merge(
     assert rows.num_rows, "a merge needs rows"
     assert ids.null_count == 0, "an id is missing"
     assert pc.count_distinct(ids).as_py() == len(ids), "an id is given twice"
-    found = _locate(table, ids)
-    gone = _locate(table, removing) if len(removing) else found.slice(0, 0)
+    found = _locate(table, ids, onto, places)
+    gone = _locate(table, removing, onto, places)
     if not (found.num_rows or gone.num_rows):
         fragments = _write_rows(table, rows)
         operation: LanceOperation.BaseOperation = LanceOperation.Append(fragments)
@@ -115,9 +122,11 @@ def stage_merge(
     )
 
 
-def stage_delete(table: LanceDataset, ids: pa.Array, *, onto: TableVersion) -> StagedWrite | None:
+def stage_delete(
+    table: LanceDataset, ids: pa.Array, *, onto: TableVersion, places: IdPlaces
+) -> StagedWrite | None:
     """Mark the rows with these ids as removed; None if there is none of them."""
-    addresses = _locate(table, ids)["_rowaddr"].to_numpy()
+    addresses = _locate(table, ids, onto, places)["_rowaddr"].to_numpy()
     if not len(addresses):
         return None
     struck, emptied = _strike(table, addresses)
@@ -206,17 +215,12 @@ def _write_rows(
     )
 
 
-def _locate(table: LanceDataset, ids: pa.Array) -> pa.Table:
+def _locate(table: LanceDataset, ids: pa.Array, at: TableVersion, places: IdPlaces) -> pa.Table:
     """Which of the ids are there, with the row id and the address of each."""
-    probed_max = max(PROBED_VALUES_MAX, table.count_rows() // _ROWS_PER_PROBE)
-    if len(ids) <= probed_max:
-        # An index answers this, if there is one.
-        return table.scanner(
-            columns=["id"],
-            filter=render_in("id", ids),
-            with_row_id=True,
-            with_row_address=True,
-        ).to_table()
+    if len(ids) <= PROBED_VALUES_MAX:
+        return places.find(table, at.ref.path, ids, columns=["id"])
+    if len(ids) * _ROWS_PER_PROBE <= table.count_rows():
+        return scan_placed(table, columns=["id"], predicate=render_in("id", ids), fragments=None)
     every = table.scanner(columns=["id"], with_row_id=True, with_row_address=True).to_reader()
     # The set is hashed once for all batches, and only what matches is held.
     scanner = ds.Scanner.from_batches(every, filter=pc.field("id").isin(ids))

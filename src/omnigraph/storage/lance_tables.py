@@ -16,6 +16,7 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from omnigraph.model.errors import CorruptError, NotFoundError
+from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage import (
     lance_branches,
     lance_deltas,
@@ -35,6 +36,7 @@ from omnigraph.storage.lance_handles import (
     folder_of,
     version_file,
 )
+from omnigraph.storage.lance_places import IdPlaces
 from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import (
@@ -60,6 +62,7 @@ class LanceTables:
         self._handles = LanceHandles(root, storage_options=storage_options, is_local=is_local)
         # An object store acknowledges what is durable, so only disks need flushing.
         self._disk = Durability(Path(root), flush=flush_path) if is_local and is_durable else None
+        self._places = IdPlaces()
         self._commits = LanceCommits(self._handles, disk=self._disk)
         self._files = open_objects(
             parse_location(root, storage_options=storage_options), is_durable=is_durable
@@ -80,7 +83,18 @@ class LanceTables:
 
     def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
         with self._reading(at) as table:
-            return lance_scans.scan(table, columns=columns, predicate=predicate)
+            if predicate is None or "id" not in columns:
+                return lance_scans.scan(table, columns=columns, predicate=predicate)
+            rows = lance_scans.scan_placed(
+                table, columns=columns, predicate=predicate, fragments=None
+            )
+            self._places.note(table, at.ref.path, rows)
+            return rows.select(columns)
+
+    def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        assert len(ids) <= PROBED_VALUES_MAX, "for more ids a scan is cheaper"
+        with self._reading(at) as table:
+            return self._places.find(table, at.ref.path, ids, columns=columns).select(columns)
 
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
@@ -121,7 +135,9 @@ class LanceTables:
         assert old.ref.path == new.ref.path, "a delta is between versions of one table"
         with self._reading(old) as before, self._reading(new) as after:
             deletions = lance_deltas.Deletions(old.ref.path, self._files)
-            return lance_deltas.find_delta(before, after, columns=columns, deletions=deletions)
+            return lance_deltas.find_delta(
+                before, after, columns=columns, deletions=deletions, places=self._places
+            )
 
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
         with self._reading(at) as table:
@@ -161,13 +177,17 @@ class LanceTables:
     def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
             nothing = pa.array([], pa.string())
-            return lance_staging.stage_merge(table, rows, removing=nothing, onto=onto)
+            return lance_staging.stage_merge(
+                table, rows, removing=nothing, onto=onto, places=self._places
+            )
 
     def stage_exchange(
         self, rows: pa.Table, *, removing: pa.Array, onto: TableVersion
     ) -> StagedWrite:
         with self._staging(onto) as table:
-            return lance_staging.stage_merge(table, rows, removing=removing, onto=onto)
+            return lance_staging.stage_merge(
+                table, rows, removing=removing, onto=onto, places=self._places
+            )
 
     def stage_overwrite(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
@@ -175,7 +195,7 @@ class LanceTables:
 
     def stage_delete(self, ids: pa.Array, *, onto: TableVersion) -> StagedWrite | None:
         with self._staging(onto) as table:
-            return lance_staging.stage_delete(table, ids, onto=onto)
+            return lance_staging.stage_delete(table, ids, onto=onto, places=self._places)
 
     def stage_replacement(
         self, rows: pa.Table, *, replacing: Sequence[str], onto: TableVersion

@@ -186,6 +186,12 @@ class TableStore(Protocol):
         `NotFoundError` means that the version was cleaned up or that its branch is gone.
         """
 
+    def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """The rows with some ids, at most `PROBED_VALUES_MAX` of them and each once.
+
+        Costs about the same for a table of one file and of many once it has been asked before.
+        """
+
     def scan_batches(
         self,
         at: TableVersion,

@@ -36,7 +36,6 @@ from omnigraph.engine.commit.sidecar import (
 from omnigraph.engine.commit.staging import StagedTable, stage
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.history import Commit
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, type_name_of
 from omnigraph.model.catalog import NodeType
@@ -77,7 +76,6 @@ class WritePath:
     stores: Stores
     recoverer: Recoverer
     locks: WriteLocks
-    known_ids: KnownIds
     runtime: Runtime
     failpoints: Failpoints
 
@@ -233,7 +231,6 @@ class WritePath:
             raise
         # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
         self._disarm(sidecar)
-        self._follow(staged, landed)
         self._tidy(state)
         return self._commit_of(sidecar, state)
 
@@ -359,23 +356,6 @@ class WritePath:
         except GraphError as error:
             # The write is true; how its record is laid out is for the next one to mend.
             _LOG.warning("the manifest stays in many files: %s", error)
-
-    def _follow(
-        self,
-        staged: tuple[StagedTable, ...],
-        landed: Mapping[str, tuple[StagedTable, TableVersion]],
-    ) -> None:
-        for each in staged:
-            at = landed[each.entry.table_key][1]
-            if each.change.is_overwrite:
-                self.known_ids.forget(at.ref)
-            elif self.known_ids.is_known(each.entry.at):
-                self.known_ids.follow(
-                    each.entry.at,
-                    at,
-                    added=each.change.put["id"].to_pylist(),
-                    removed=each.change.removed.to_pylist(),
-                )
 
 
 def _relied_on(write: PreparedWrite) -> frozenset[str]:

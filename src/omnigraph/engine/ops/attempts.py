@@ -50,9 +50,7 @@ def write_on(
         with path.locks.hold(wanted) as held:
             basis = path.authority.capture(branch)
             require_head(authorship.expected_head, basis.state)
-            committed = SnapshotRows(
-                basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids
-            )
+            committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
             prepared = prepare(basis, committed)
             if not prepared.write.is_commit:
                 return prepared, None

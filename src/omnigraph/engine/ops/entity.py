@@ -10,7 +10,6 @@ from omnigraph.engine.read.json_rows import entity_as_json
 from omnigraph.engine.state.snapshot import Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import NotFoundError
-from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableStore
 
 
@@ -26,7 +25,6 @@ def find_entity(
     entry = snapshot.entries.get(table_key_of(declared))
     if entry is None:
         return None
-    predicate = render_in("id", pa.array([id], pa.string()))
     columns = tables.schema(entry.at).names
-    found = tables.scan(entry.at, columns=columns, predicate=predicate)
+    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
     return entity_as_json(declared, found) if found.num_rows else None

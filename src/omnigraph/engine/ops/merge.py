@@ -172,9 +172,7 @@ def merge_branch(
     if terms.is_dry_run:
         merge = _start(source, terms, path)
         basis = path.authority.pin(into)
-        committed = SnapshotRows(
-            basis.snapshot, tables=path.stores.tables, known_ids=path.known_ids
-        )
+        committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
         prepared = merge.prepare(basis, committed)
         return MergeResult(prepared.outcome, None, prepared.conflicts)
     # What died on the source belongs to it or not; afterwards that is settled.

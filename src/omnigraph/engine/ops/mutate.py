@@ -7,7 +7,7 @@ did; each id has one pending image, the latest. Inserts and updates never meet d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from omnigraph.compiler.ir import (
     Assignment,
+    Comparator,
     Condition,
     Constant,
     Delete,
@@ -31,7 +32,7 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.commit.integrity.evaluate import require_integrity
 from omnigraph.engine.ops.pending import PendingRows
 from omnigraph.engine.ops.reading.identity import node_ids
-from omnigraph.engine.read.conditions import BoundCondition, bind
+from omnigraph.engine.read.conditions import BoundCondition, Column, Compare, bind
 from omnigraph.engine.read.masks import mask
 from omnigraph.engine.read.predicates import render_predicate
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
@@ -39,6 +40,7 @@ from omnigraph.engine.read.values import column_of, repeat_value
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.runtime import Runtime
+from omnigraph.model.types import FLOATS
 from omnigraph.storage.arrow_schema import table_schema
 
 _COLUMN_BY_ENDPOINT = {"from": "src", "to": "dst"}
@@ -115,11 +117,7 @@ class _Run:
         declared = self._catalog.nodes[operation.type_name]
         pending = self._rows_of(declared)
         bound = self._bind(operation.condition, TypeKind.NODE)
-        stored = self._committed.select(
-            table_key_of(declared),
-            predicate=render_predicate(bound),
-            columns=table_schema(declared).names,
-        )
+        stored = self._find(declared, bound, columns=table_schema(declared).names)
         image = pending.image()
         stored = stored.filter(pc.invert(pc.is_in(stored["id"], value_set=_ids_of(image))))
         changed = image.filter(mask(bound, image))
@@ -134,9 +132,7 @@ class _Run:
         """Remove the rows that the condition holds for, and the edges of removed nodes."""
         declared = self._declared(operation.kind, operation.type_name)
         bound = self._bind(operation.condition, operation.kind)
-        found = self._committed.select(
-            table_key_of(declared), predicate=render_predicate(bound), columns=["id"]
-        )
+        found = self._find(declared, bound, columns=["id"])
         self.is_strict = True
         removed = self._remove(declared, found["id"].combine_chunks())
         if isinstance(declared, NodeType) and len(removed):
@@ -161,6 +157,17 @@ class _Run:
 
     def _touched(self) -> list[tuple[str, PendingRows]]:
         return [each for each in sorted(self._pending.items()) if not each[1].is_empty]
+
+    def _find(
+        self, declared: NodeType | EdgeType, bound: BoundCondition, *, columns: Sequence[str]
+    ) -> pa.Table:
+        """The committed rows that a condition holds for."""
+        table_key = table_key_of(declared)
+        ids = _named_ids(declared, bound)
+        if ids is not None:
+            return self._committed.find_rows(table_key, "id", ids, columns=columns)
+        predicate = render_predicate(bound)
+        return self._committed.select(table_key, predicate=predicate, columns=columns)
 
     def _cascade(self, edge: EdgeType, declared: NodeType, nodes: pa.Array) -> None:
         for column, end in (("src", edge.source), ("dst", edge.target)):
@@ -216,6 +223,20 @@ class _Run:
             self.affected_nodes += rows
         else:
             self.affected_edges += rows
+
+
+def _named_ids(declared: NodeType | EdgeType, bound: BoundCondition) -> pa.Array | None:
+    """The ids of all rows that a condition can hold for, if it does no more than name a key."""
+    if not isinstance(declared, NodeType) or len(declared.key) != 1:
+        return None
+    (key,) = declared.key
+    match bound:
+        case Compare(Column(name, scalar), Comparator.EQ, value) if name == key:
+            # Equal floats may be written differently: there are two zeros.
+            if scalar not in FLOATS:
+                named = column_of([value], declared.properties[key].type, subject=key)
+                return node_ids(declared, pa.table({key: named}))
+    return None
 
 
 def _read_given(given: Given, call: MutationCall) -> Value:

@@ -26,7 +26,6 @@ from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import Conflict, Violation
 from omnigraph.model.runtime import Runtime
-from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableStore
 
 _KIND_BY_RULE = {
@@ -201,6 +200,6 @@ def _find_image(
     entry = declared and snapshot.entries.get(table_key_of(declared))
     if not declared or not entry:
         return None
-    predicate = render_in("id", pa.array([id], pa.string()))
-    found = tables.scan(entry.at, columns=tables.schema(entry.at).names, predicate=predicate)
+    columns = tables.schema(entry.at).names
+    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
     return entity_as_json(declared, found) if found.num_rows else None

@@ -1,8 +1,8 @@
 """The rows of a snapshot, looked up for checks and mutations, and a record of what was asked.
 
 Whatever is asked about joins the read set: a write that relied on the answer must be prepared
-again when that type has moved. Look-ups of few values are pushed down to Lance, where an index
-answers them; for many, one scan of the column is cheaper than the filter.
+again when that type has moved. Few ids are looked up where they are known to lie, and few other
+values by a filter, which an index answers; for many, one scan of the column is cheaper.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.snapshot import Entry, Snapshot
-from omnigraph.model.limits import KNOWN_IDS_MAX, PROBED_VALUES_MAX
+from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableStore
 
@@ -22,10 +21,9 @@ from omnigraph.storage.ports import TableStore
 class SnapshotRows:
     """Committed rows as one write sees them; implements `CommittedRows`."""
 
-    def __init__(self, snapshot: Snapshot, *, tables: TableStore, known_ids: KnownIds) -> None:
+    def __init__(self, snapshot: Snapshot, *, tables: TableStore) -> None:
         self._snapshot = snapshot
         self._tables = tables
-        self._known_ids = known_ids
         self._asked: set[str] = set()
 
     @property
@@ -40,22 +38,19 @@ class SnapshotRows:
 
     def find_ids(self, table_key: str, ids: pa.Array) -> pa.Array:
         """Those of the ids that are there, each once."""
-        entry = self._entry(table_key)
-        if entry is None or not entry.row_count or not len(ids):
-            return pa.array([], pa.string())
-        if len(ids) <= PROBED_VALUES_MAX and entry.row_count <= KNOWN_IDS_MAX:
-            known = self._find_known(entry, ids.to_pylist())
-            if known is not None:
-                return pa.array(sorted(known), pa.string())
-        found = self.find_rows(table_key, "id", ids, columns=["id"])["id"]
-        return found.combine_chunks()
+        return self.find_rows(table_key, "id", ids, columns=["id"])["id"].combine_chunks()
 
     def find_rows(
         self, table_key: str, column: str, values: pa.Array, *, columns: Sequence[str]
     ) -> pa.Table:
         """The rows whose column holds one of the values."""
         values = pc.unique(values)
+        entry = self._entry(table_key)
+        if entry is None or not entry.row_count or not len(values):
+            return self._no_rows(entry, columns)
         if len(values) <= PROBED_VALUES_MAX:
+            if column == "id":
+                return self._tables.find_rows(entry.at, ids=values, columns=columns)
             return self.select(table_key, predicate=render_in(column, values), columns=columns)
         rows = self.scan(table_key, columns=list(dict.fromkeys([*columns, column])))
         return rows.filter(pc.is_in(rows[column], value_set=values)).select(columns)
@@ -64,7 +59,7 @@ class SnapshotRows:
         """The rows that a predicate holds for."""
         entry = self._entry(table_key)
         if entry is None:
-            return pa.table({name: pa.array([], pa.string()) for name in columns})
+            return self._no_rows(None, columns)
         return self._tables.scan(entry.at, columns=columns, predicate=predicate)
 
     def scan(self, table_key: str, *, columns: Sequence[str]) -> pa.Table:
@@ -75,10 +70,8 @@ class SnapshotRows:
         self._asked.add(table_key)
         return self._snapshot.entries.get(table_key)
 
-    def _find_known(self, entry: Entry, ids: list[str]) -> set[str] | None:
-        known = self._known_ids.find(entry.at, ids)
-        if known is None and self._known_ids.is_worth_learning(entry.at):
-            every = self._tables.scan(entry.at, columns=["id"], predicate=None)
-            self._known_ids.learn(entry.at, every["id"].to_pylist())
-            known = self._known_ids.find(entry.at, ids)
-        return known
+    def _no_rows(self, entry: Entry | None, columns: Sequence[str]) -> pa.Table:
+        if entry is None:
+            return pa.table({name: pa.array([], pa.string()) for name in columns})
+        schema = self._tables.schema(entry.at)
+        return pa.schema([schema.field(name) for name in columns]).empty_table()

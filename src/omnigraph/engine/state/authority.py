@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from omnigraph.engine.state.contract import Contract, read_contract
 from omnigraph.engine.state.history import Commit
-from omnigraph.engine.state.known_ids import KnownIds
 from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
     MANIFEST_PATH,
@@ -74,13 +73,10 @@ class Basis:
 class Authority:
     """The one place that knows the present of a graph."""
 
-    def __init__(
-        self, *, uri: str, objects: ObjectStore, tables: TableStore, known_ids: KnownIds
-    ) -> None:
+    def __init__(self, *, uri: str, objects: ObjectStore, tables: TableStore) -> None:
         self._uri = uri
         self._objects = objects
         self._tables = tables
-        self._known_ids = known_ids
         self._generation = tables.generation()
         self._lock = Lock()
         self._state_by_branch: dict[BranchName, ManifestState] = {}
@@ -244,7 +240,6 @@ class Authority:
             if generation != self._generation:
                 self._generation = generation
                 self._state_by_branch.clear()
-                self._known_ids.forget_all()
 
     def _contract_of(self, state: ManifestState) -> Contract:
         known = self._contract
