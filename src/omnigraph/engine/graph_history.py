@@ -1,0 +1,146 @@
+"""The calls of a graph about its history: branches, tags, merges, undoing, commits, differences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from omnigraph.engine.changes import ChangeSet
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.ops.branch import create_branch, delete_branch
+from omnigraph.engine.ops.change_feed import ChangeFeed, open_feed
+from omnigraph.engine.ops.diff import diff, parse_selection
+from omnigraph.engine.ops.merge import merge_branch
+from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
+from omnigraph.engine.ops.terms import parse_terms
+from omnigraph.engine.ops.undo import cherry_pick_commit, revert_commit
+from omnigraph.engine.results import MergeResult, TableState
+from omnigraph.engine.state.history import Commit
+from omnigraph.model.names import MAIN, parse_branch_name, parse_tag_name
+
+
+class GraphHistory:
+    """Git for a whole graph."""
+
+    _open: OpenGraph
+
+    def branches(self) -> list[str]:
+        """The branches, `main` first, then by name."""
+        self._open.require_open()
+        return list(self._open.authority.branches())
+
+    def create_branch(self, name: str, *, base: str = "main", actor: str | None = None) -> None:
+        """Start a branch at the head of another; no rows are copied."""
+        del actor  # recorded once branches have an audit of their own
+        self._open.require_writable("create a branch")
+        create_branch(parse_branch_name(name), base=parse_branch_name(base), path=self._open.writes)
+
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+        """Delete a branch and the commits that only it had."""
+        del actor  # recorded once branches have an audit of their own
+        self._open.require_writable("delete a branch")
+        delete_branch(parse_branch_name(name), path=self._open.writes)
+
+    def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
+        """Name a commit, for good; it stays readable as long as the tag is there."""
+        self._open.require_writable("tag a commit")
+        found, author = self._open.state_of(commit).head, self._open.actor_of(actor)
+        create_tag(parse_tag_name(name), found, actor=author, path=self._open.writes)
+
+    def tags(self) -> dict[str, str]:
+        """The tags by name, each with the id of its commit."""
+        self._open.require_open()
+        return {tag.name: tag.commit_id for tag in list_tags(self._open.stores.objects)}
+
+    def delete_tag(self, name: str) -> None:
+        """Take a tag away; its commit stays."""
+        self._open.require_writable("delete a tag")
+        delete_tag(parse_tag_name(name), path=self._open.writes)
+
+    def merge(
+        self,
+        source: str,
+        *,
+        into: str = "main",
+        actor: str | None = None,
+        dry_run: bool = False,
+        granularity: str = "row",
+        resolve: Mapping[tuple[str, str], object] | None = None,
+    ) -> MergeResult:
+        """Merge a branch into another as one commit, or change nothing.
+
+        Conflicts are a `MergeConflictError`, or part of the result of a dry run; `resolve` decides
+        them: `"source"`, `"target"` or a row for each (type, id).
+        """
+        terms = parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
+        if not dry_run:
+            self._open.require_writable("merge")
+        self._open.require_open()
+        return merge_branch(
+            parse_branch_name(source),
+            into=parse_branch_name(into),
+            terms=terms,
+            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            path=self._open.writes,
+        )
+
+    def revert(self, commit: str, *, branch: str = "main", actor: str | None = None) -> MergeResult:
+        """Undo one commit of a branch's history by a new one; later commits stay."""
+        self._open.require_writable("revert")
+        return revert_commit(
+            self._open.at(None, commit),
+            branch=parse_branch_name(branch),
+            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            path=self._open.writes,
+        )
+
+    def cherry_pick(
+        self, commit: str, *, onto: str = "main", actor: str | None = None
+    ) -> MergeResult:
+        """Do on a branch what one commit did elsewhere."""
+        self._open.require_writable("cherry-pick")
+        return cherry_pick_commit(
+            self._open.at(None, commit),
+            onto=parse_branch_name(onto),
+            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            path=self._open.writes,
+        )
+
+    def commits(self, branch: str = "main") -> list[Commit]:
+        """The commits of a branch, oldest first."""
+        self._open.require_open()
+        return list(self._open.authority.commits(parse_branch_name(branch)))
+
+    def head(self, branch: str = "main") -> str:
+        """The id of the commit that a branch is at."""
+        return self._open.pin(parse_branch_name(branch)).head.id
+
+    def diff(
+        self,
+        old: str,
+        new: str,
+        *,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> ChangeSet:
+        """What changed from one branch, commit or tag to another, net."""
+        before, after = self._open.state_named(old), self._open.state_named(new)
+        selection = parse_selection(self._open.pin(MAIN).catalog, types=types, ops=ops)
+        return diff(before, after, selection=selection, tables=self._open.stores.tables)
+
+    def changes(self, start: str, branch: str = "main") -> ChangeFeed:
+        """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""
+        return open_feed(start, branch=parse_branch_name(branch), path=self._open.feeds)
+
+    def tables(self, branch: str = "main") -> dict[str, TableState]:
+        """The snapshot of a branch, for those who read it with other Lance tools."""
+        root = self._open.settings.location.root
+        return {
+            entry.table_key: TableState(
+                version=entry.version,
+                branch=entry.branch,
+                row_count=entry.row_count,
+                path=f"{root}/{entry.path}" + (f"/tree/{entry.branch}" if entry.branch else ""),
+            )
+            for entry in self._open.pin(parse_branch_name(branch)).snapshot
+        }
