@@ -6,7 +6,7 @@ Apart from the root module so that `import omnigraph` loads no storage library.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from omnigraph.embed.mock import MockEmbedder
@@ -15,6 +15,7 @@ from omnigraph.engine.opening import init_graph, open_graph
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.model.errors import InvalidValueError
+from omnigraph.storage.external_blobs import parse_external_blobs
 
 
 def init(
@@ -24,12 +25,14 @@ def init(
     *,
     storage_options: Mapping[str, str] | None = None,
     durability: str = "full",
+    external_blobs: Iterable[str] = (),
 ) -> Graph:
     """Create a graph at a path, `file://`, `s3://` or `memory://` uri, and open it.
 
-    `force` deletes the graph that is there, rows and history included.
+    `force` deletes the graph that is there, rows and history included; `external_blobs` is as for
+    `open`.
     """
-    settings = _make_settings(uri, storage_options, durability)
+    settings = _make_settings(uri, storage_options, durability, external_blobs)
     return init_graph(settings, schema=schema, is_forced=force)
 
 
@@ -40,20 +43,31 @@ def open(
     *,
     storage_options: Mapping[str, str] | None = None,
     durability: str = "full",
+    external_blobs: Iterable[str] = (),
 ) -> Graph:
-    """Open a graph; `actor` is who its commits are by unless a call says otherwise."""
-    settings = _make_settings(uri, storage_options, durability)
+    """Open a graph; `actor` is who its commits are by unless a call says otherwise.
+
+    `external_blobs` are the places, `file:///folder` or `s3://bucket/prefix`, below which blobs
+    may be given as references; what they name is then read and stored.
+    """
+    settings = _make_settings(uri, storage_options, durability, external_blobs)
     return open_graph(settings, actor=actor, is_read_only=read_only)
 
 
 def _make_settings(
-    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None, durability: str
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None,
+    durability: str,
+    external_blobs: Iterable[str],
 ) -> Settings:
     settings = make_settings(uri, storage_options=storage_options, durability=durability)
     is_mocked = os.environ.get("OMNIGRAPH_EMBEDDINGS_MOCK", "").lower() in _YES
     return replace(
         settings,
         embedder=MockEmbedder(os.environ.get("OMNIGRAPH_EMBED_MODEL", "")) if is_mocked else None,
+        external_blobs=parse_external_blobs(
+            external_blobs, storage_options=settings.location.storage_options
+        ),
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
     )
 

@@ -1,5 +1,6 @@
 """The change feed tells every commit of a branch once, in order, to whoever keeps a cursor."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,48 @@ def test_a_cursor_of_a_branch_that_was_made_anew_is_rejected(tmp_path: Path) -> 
 
     assert rejected.value.kind == "cursor"
     assert added(list(graph.changes("beginning", "feature"))) == [[], ["Fay"]]
+
+
+def half_told(graph: Graph) -> Iterator[CommitChanges]:
+    """A feed of a branch with three commits, of which one was told."""
+    graph.create_branch("feature")
+    start = graph.head()
+    for name in ("Eve", "Fay", "Gus"):
+        add(graph, name, "feature")
+    feed = iter(graph.changes(f"after:{start}", "feature"))
+    assert added([next(feed)]) == [["Eve"]]
+    return feed
+
+
+# As many commits as before, fewer, more.
+@pytest.mark.parametrize("names", [("Una", "Due", "Tre"), ("Una",), ("Una", "Due", "Tre", "Qua")])
+def test_a_feed_whose_branch_is_made_anew_half_way_tells_nothing_of_the_new_one(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    graph = build_graph(tmp_path, SOCIAL)
+    feed = half_told(graph)
+    other = omnigraph.open(tmp_path)
+    other.delete_branch("feature")
+    other.create_branch("feature")
+    for name in names:
+        add(other, name, "feature")
+
+    with pytest.raises(NotFoundError) as rejected:
+        next(feed)
+
+    assert rejected.value.kind == "cursor"
+
+
+def test_a_feed_whose_branch_is_deleted_half_way_says_so(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, SOCIAL)
+    feed = half_told(graph)
+    omnigraph.open(tmp_path).delete_branch("feature")
+
+    with pytest.raises(NotFoundError) as rejected:
+        next(feed)
+
+    assert (rejected.value.kind, rejected.value.name) == ("branch", "feature")
+    assert "__manifest" not in str(rejected.value)
 
 
 @pytest.mark.parametrize("id", ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "", "it's"])

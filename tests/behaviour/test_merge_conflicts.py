@@ -8,7 +8,7 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import InvalidValueError, MergeConflictError, NotFoundError, Outcome
 from omnigraph.model.errors import Conflict
-from tests.support.graphs import build_graph, edge, ends, ndjson, node, rows, unchanged
+from tests.support.graphs import build_graph, edge, ends, ndjson, node, pins, rows, unchanged
 from tests.support.queries import query
 from tests.support.teams import Step, ages, divided, does, kinds, merges, team
 
@@ -139,9 +139,46 @@ def test_edges_of_both_sides_that_are_too_many_together_are_a_conflict(tmp_path:
     )
     graph.create_branch("feature")
     for branch in ("feature", "main"):
-        graph.load(ndjson(edge("Leads", "a", "b")), mode="append", branch=branch)
+        graph.load(ndjson(edge("Leads", "a", "b", id=branch)), mode="append", branch=branch)
 
-    assert kinds(conflicts_of(graph)) == [("Leads", "a", "cardinality_violation")]
+    (found,) = conflicts_of(graph)
+
+    assert kinds((found,)) == [("Leads", "a", "cardinality_violation")]
+    assert found.message.endswith("; decide about its edges 'feature'")
+    with pytest.raises(InvalidValueError, match="by decisions about edges, by their own ids"):
+        graph.merge("feature", resolve={("Leads", "a"): "source"})
+    assert graph.merge("feature", resolve={("Leads", "feature"): "target"}).outcome == "merged"
+
+
+def test_a_cardinality_in_conflict_names_the_edges_that_the_source_took(tmp_path: Path) -> None:
+    edges = [edge("Leads", "a", "b", id=f"e{number}", since=number) for number in range(8)]
+    graph = build_graph(
+        tmp_path,
+        "node U { name: String @key } edge Leads: U -> U @card(1..) { since: I32? }",
+        node("U", name="a"),
+        node("U", name="b"),
+        *edges,
+    )
+    graph.create_branch("feature")
+    graph.mutate(query("delete Leads where since < 7"), branch="feature")
+    graph.mutate(query("delete Leads where since = 7"))
+
+    (found,) = conflicts_of(graph)
+
+    assert found.message.endswith(
+        "; decide about its edges 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more"
+    )
+
+
+def test_a_conflict_of_the_two_zeros_names_the_property(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, "node P { name: String @key  f: F64? }", node("P", name="x"))
+    graph.create_branch("feature")
+    merges(node("P", name="x", f=0.0))(graph, "feature")
+    merges(node("P", name="x", f=-0.0))(graph, "main")
+
+    (found,) = conflicts_of(graph)
+
+    assert found.message == "P 'x': both sides changed it, with different f"
 
 
 def test_a_refused_merge_names_what_is_in_conflict(tmp_path: Path) -> None:
@@ -231,6 +268,29 @@ def test_a_decision_that_makes_no_sense_is_refused(
         graph.merge("feature", resolve=resolve)  # type: ignore[arg-type]  # what a caller may do
 
 
+@pytest.mark.parametrize("other", ["source", "target", {"name": "Alice", "age": 2}])
+def test_two_decisions_about_one_entity_are_refused(tmp_path: Path, other: object) -> None:
+    graph = divided(tmp_path)
+    resolve = {("Person", "Alice"): "source", ("node:Person", "Alice"): other}
+
+    with unchanged(graph), pytest.raises(InvalidValueError, match="'Alice' is decided about twice"):
+        graph.merge("feature", resolve=resolve)
+
+
+def test_a_decision_says_which_type_it_means_where_two_have_the_name(tmp_path: Path) -> None:
+    schema = "node Tie { name: String @key  size: I32? }  edge Tie: Tie -> Tie"
+    graph = build_graph(tmp_path, schema, node("Tie", name="x"))
+    graph.create_branch("feature")
+    for branch, size in (("feature", 1), ("main", 2)):
+        merges(node("Tie", name="x", size=size))(graph, branch)
+
+    with pytest.raises(InvalidValueError, match=r"^resolve: .*say 'node:Tie' or 'edge:Tie'"):
+        graph.merge("feature", resolve={("Tie", "x"): "source"})
+    merged = graph.merge("feature", resolve={("node:Tie", "x"): "source"})
+
+    assert merged.outcome == "merged"
+
+
 # By property
 
 
@@ -244,6 +304,34 @@ def test_different_properties_of_one_row_merge_only_if_the_caller_wants_it(tmp_p
 
     assert merged.outcome == "merged"
     assert rows(graph, "Person")["Alice"] == {"name": "Alice", "age": 31, "note": "n"}
+
+
+@pytest.mark.parametrize(("one", "other"), [("src", "note"), ("src", "dst")])
+def test_properties_of_a_node_merge_one_by_one_whatever_their_names(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    schema = f"node P {{ name: String @key  {one}: String?  {other}: String? }}"
+    graph = build_graph(tmp_path, schema, node("P", name="x"))
+    graph.create_branch("feature")
+    merges(node("P", name="x", **{one: "s"}))(graph, "feature")
+    merges(node("P", name="x", **{other: "t"}))(graph, "main")
+
+    merged = graph.merge("feature", granularity="property")
+
+    assert merged.outcome == "merged"
+    assert rows(graph, "P")["x"] == {"name": "x", one: "s", other: "t"}
+
+
+def test_a_row_that_has_all_of_the_source_already_is_not_written_again(tmp_path: Path) -> None:
+    graph = team(tmp_path)
+    does('update Person set { age: 31 } where name = "Alice"')(graph, "feature")
+    does('update Person set { age: 31, note: "n" } where name = "Alice"')(graph, "main")
+    before = pins(graph)
+
+    merged = graph.merge("feature", granularity="property")
+
+    assert merged.outcome == "merged"
+    assert pins(graph) == before
 
 
 def test_an_unknown_granularity_is_refused(tmp_path: Path) -> None:

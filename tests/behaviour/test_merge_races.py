@@ -1,4 +1,4 @@
-"""Merges of several processes and threads into one branch: each lands whole, none is lost."""
+"""Merges of several handles into one branch: each lands whole, none is lost."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,26 +10,14 @@ from tests.support.graphs import (
     head_versions,
     pins,
     require_linear,
-    rows,
     sidecars,
     social_graph,
     values,
 )
-from tests.support.processes import race, started
+from tests.support.processes import race
 from tests.support.queries import query
 
 ROUNDS = 4
-
-MERGE_ALL = """
-import sys
-import omnigraph
-
-graph = omnigraph.open(sys.argv[1], durability="relaxed")
-print("ready", flush=True)
-input()
-for branch in sys.argv[2:]:
-    print(graph.merge(branch).outcome, flush=True)
-"""
 
 
 def branch_with(graph: omnigraph.Graph, name: str) -> str:
@@ -45,29 +33,6 @@ def require_whole(graph: omnigraph.Graph, root: Path) -> None:
     require_linear(graph.commits())
     assert pins(graph) == head_versions(root)
     assert sidecars(root) == []
-
-
-def test_two_processes_merge_different_branches_into_one(tmp_path: Path) -> None:
-    graph = social_graph(tmp_path)
-    left, right = (
-        [branch_with(graph, f"{side}{number}") for number in range(ROUNDS)]
-        for side in ("left", "right")
-    )
-
-    with (
-        started(MERGE_ALL, str(tmp_path), *left) as one,
-        started(MERGE_ALL, str(tmp_path), *right) as other,
-    ):
-        for child in (one, other):
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-        printed = [child.communicate("\n")[0].split() for child in (one, other)]
-
-    assert [len(each) for each in printed] == [ROUNDS, ROUNDS]
-    assert {*left, *right} <= rows(graph, "Person").keys()
-    merged = {each.merged_parent_id for each in graph.commits()} - {None}
-    assert merged == {graph.head(branch) for branch in (*left, *right)}
-    require_whole(graph, tmp_path)
 
 
 def test_one_branch_that_is_merged_twice_at_once_is_merged_once(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ def look_up(store: LanceTables, at: TableVersion, *ids: str) -> dict[str, int]:
     rows = store.find_rows(at, ids=pa.array(ids, pa.string()), columns=["id", "age"])
     found = dict(zip(rows["id"].to_pylist(), rows["age"].to_pylist(), strict=True))
     assert len(found) == rows.num_rows, "a row is found twice"
+    present = store.find_ids(at, ids=pa.array(ids, pa.string())).to_pylist()
+    assert sorted(present) == sorted(found)
     return found
 
 

@@ -96,7 +96,7 @@ def test_batches_hold_the_same_values_as_a_table(tmp_path: Path) -> None:
     store = place_on_disk(tmp_path).open()
     at = store.create(PATH, things(FULL, EMPTY), config={})
 
-    batches = store.scan_batches(at, columns=SCHEMA.names, predicate=None, order_by=["id"])
+    batches = store.scan_by_id(at, columns=SCHEMA.names)
 
     assert pa.Table.from_batches(batches, SCHEMA).equals(things(EMPTY, FULL))
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from omnigraph.errors import (
 from tests.support.crashing import Fault, Scope, When
 from tests.support.graphs import build_graph, node, social_graph
 from tests.support.queries import query
-from tests.support.sweeps import each_fault, open_crashing, open_plain
+from tests.support.sweeps import Reached, each_fault, open_crashing, open_plain, operate_under_fault
 from tests.support.table_stores import Place
 
 EVE = query('insert Person { name: "Eve" }')
@@ -283,19 +284,31 @@ def test_a_damaged_tag_is_named_and_deletes_no_branch(
 
 def test_tagging_cut_short_anywhere_is_done_or_not(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Person { name: String @key }", node("Person", name="Ann"))
-    head = graph.head()
+    head, names = graph.head(), (f"tag-{number}" for number in count())
 
     def play(fault: Fault) -> None:
-        before = len(graph.tags())
-        cut = open_crashing(tmp_path, fault)
-        try:
-            cut.tag(f"t{before}-{fault.when.name}-{id(fault)}", head)
-            is_told = True
-        except GraphError:
-            is_told = False
-        after = open_plain(tmp_path).tags()
-        assert len(after) - before in ({1} if is_told else {0, 1})
-        assert set(after.values()) <= {head}
+        name = next(names)
+        allowed = operate_under_fault(
+            lambda cut: cut.tag(name, head), open_crashing(tmp_path, fault)
+        )
+        assert (Reached.NEW if name in open_plain(tmp_path).tags() else Reached.OLD) in allowed
+
+    swept = each_fault(play, whens=[When.LOST, When.ERROR_ONCE], scope=Scope.EFFECTS)
+
+    assert swept.effects == 1
+
+
+def test_taking_a_tag_away_cut_short_anywhere_is_done_or_not(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, "node Person { name: String @key }", node("Person", name="Ann"))
+    names = (f"tag-{number}" for number in count())
+
+    def play(fault: Fault) -> None:
+        name = next(names)
+        graph.tag(name, graph.head())
+        allowed = operate_under_fault(
+            lambda cut: cut.delete_tag(name), open_crashing(tmp_path, fault)
+        )
+        assert (Reached.OLD if name in open_plain(tmp_path).tags() else Reached.NEW) in allowed
 
     swept = each_fault(play, whens=[When.LOST, When.ERROR_ONCE], scope=Scope.EFFECTS)
 

@@ -32,7 +32,7 @@ FRANK = query('insert Person { name: "Frank" }')
 DYING = """
 import sys, omnigraph
 graph = omnigraph.open(sys.argv[1])
-with graph.transaction() as tx:
+with graph.transaction(*sys.argv[2:]) as tx:
     tx.mutate('query q() { insert Person { name: "Eve" } }')
     print("in the middle", flush=True)
     sys.stdin.read()
@@ -287,6 +287,19 @@ def test_what_a_dead_transaction_left_is_gone_after_the_next_open(tmp_path: Path
     assert "Eve" not in rows(graph, "Person")
     assert graph.branches() == ["main"]
     assert graph.recoveries() == []
+    require_no_trace(tmp_path)
+
+
+def test_a_dead_transaction_keeps_no_branch(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path)
+    graph.create_branch("feature")
+    with started(DYING, str(tmp_path), "feature") as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "in the middle\n"
+
+    graph.delete_branch("feature")
+
+    assert graph.branches() == ["main"]
     require_no_trace(tmp_path)
 
 

@@ -13,6 +13,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.errors import RequestError
+from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS
 from tests.support.naive_records import RefusedRecordError, Row, read_naively
 from tests.support.received import CountedIds
 from tests.support.schemas import compile_text
@@ -106,7 +107,9 @@ LINES = record_lines() | st.sampled_from(["", " \t", "\r"])
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-16")))
 def test_any_bytes_are_loaded_or_refused(content: bytes) -> None:
     with suppress(RequestError):
-        receive(io.BytesIO(content), catalog=CATALOG, runtime=CountedIds())
+        receive(
+            io.BytesIO(content), catalog=CATALOG, runtime=CountedIds(), external=NO_EXTERNAL_BLOBS
+        )
 
 
 @given(st.lists(LINES, max_size=8).map("\n".join))
@@ -122,7 +125,7 @@ def test_edited_records_mean_what_a_naive_reader_says_they_mean(text: str) -> No
 @given(st.dictionaries(st.sampled_from(["Thing", "knows", "Nothing", ""]), ANYTHING) | ANYTHING)
 def test_any_value_is_loaded_or_refused(value: object) -> None:
     with suppress(RequestError):
-        receive(value, catalog=CATALOG, runtime=CountedIds())
+        receive(value, catalog=CATALOG, runtime=CountedIds(), external=NO_EXTERNAL_BLOBS)
 
 
 @st.composite
@@ -138,7 +141,9 @@ def any_columns(draw: DrawFn) -> pa.Array:
 def test_any_column_fits_a_property_or_is_refused(name: str, column: pa.Array) -> None:
     with suppress(RequestError):
         rows = pa.table({name: column})
-        received = receive({"Thing": rows}, catalog=CATALOG, runtime=CountedIds())
+        received = receive(
+            {"Thing": rows}, catalog=CATALOG, runtime=CountedIds(), external=NO_EXTERNAL_BLOBS
+        )
 
         assert received["node:Thing"].rows.num_rows == len(column)
 
@@ -149,9 +154,13 @@ def require_agreement(text: str) -> None:
         expected = read_naively(text, CATALOG)
     except RefusedRecordError as refused:
         with pytest.raises(RequestError, match=rf"^record {refused.number} \(line "):
-            receive(io.StringIO(text), catalog=CATALOG, runtime=CountedIds())
+            receive(
+                io.StringIO(text), catalog=CATALOG, runtime=CountedIds(), external=NO_EXTERNAL_BLOBS
+            )
         return
-    received = receive(io.StringIO(text), catalog=CATALOG, runtime=CountedIds())
+    received = receive(
+        io.StringIO(text), catalog=CATALOG, runtime=CountedIds(), external=NO_EXTERNAL_BLOBS
+    )
     assert list(received) == list(expected)
     for key, rows in expected.items():
         require_rows(received[key], rows)

@@ -16,15 +16,15 @@ RECOVERY_MUTANTS = (
         (
             Edit(
                 RECOVER,
-                "any(made and made.uuid == pin.transaction_uuid for made in (planned, last))",
-                "planned is not None",
+                "is_complete=pin.transaction_uuid in uuids,",
+                "is_complete=uuids[-1] is not None,",
             ),
         ),
         (RECOVERY,),
     ),
     Mutant(
         "take a version that is next for the planned one",
-        (Edit(CLASSIFY, "if is_planned and facts.has_landed:", "if is_planned:"),),
+        (Edit(CLASSIFY, "if is_planned and facts.is_complete:", "if is_planned:"),),
         (CLASSES,),
     ),
     Mutant(

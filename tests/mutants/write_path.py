@@ -29,8 +29,9 @@ WRITE_PATH_MUTANTS = (
             Edit(PROTOCOL, "tables.describe(at)", "tables.describe(each.entry.at)"),
             Edit(
                 PROTOCOL,
-                "        self._disarm(sidecar)\n",
-                "        self._apply_all(staged, sidecar, write)\n        self._disarm(sidecar)\n",
+                "        self._conclude(write, sidecar)\n",
+                "        self._apply_all(staged, sidecar, write)\n"
+                "        self._conclude(write, sidecar)\n",
             ),
         ),
         (CUT,),
@@ -45,9 +46,9 @@ WRITE_PATH_MUTANTS = (
             ),
             Edit(
                 PROTOCOL,
-                "(each, self.stores.tables.apply(each.write))\n",
-                "(each, self.stores.tables.apply(each.write))\n"
-                "                arm(sidecar, objects=self.stores.objects)\n",
+                "                    at = self.stores.tables.apply(each.write)\n",
+                "                    at = self.stores.tables.apply(each.write)\n"
+                "                    arm(sidecar, objects=self.stores.objects)\n",
             ),
         ),
         (CUT,),
@@ -66,7 +67,7 @@ WRITE_PATH_MUTANTS = (
     ),
     Mutant(
         "never disarm",
-        (Edit(PROTOCOL, "        self._disarm(sidecar)\n", ""),),
+        (Edit(PROTOCOL, "        self._conclude(write, sidecar)\n", ""),),
         ("tests/behaviour/test_mutation_commits.py",),
     ),
     Mutant(

@@ -10,6 +10,7 @@ import pyarrow as pa
 from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.model.catalog import Catalog
+from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS
 from tests.support.schemas import compile_text
 
 Row = Mapping[str, object]
@@ -34,7 +35,9 @@ class CountedIds:
 
 def receive_all(given: object, *, schema: str) -> dict[str, ReceivedRows]:
     """What is received from anything that a load may be given."""
-    return receive(given, catalog=_compile(schema), runtime=CountedIds())
+    return receive(
+        given, catalog=_compile(schema), runtime=CountedIds(), external=NO_EXTERNAL_BLOBS
+    )
 
 
 def receive_lines(*lines: str, schema: str) -> dict[str, ReceivedRows]:

@@ -273,7 +273,14 @@ class _Bucket:
             way = self.fault.meet(asked) if self.fault else None
             done = self._do(asked, way)
             self.requests.append(
-                S3Request(asked.method, asked.key, asked.query, asked.is_conditional, done.status)
+                S3Request(
+                    asked.method,
+                    asked.key,
+                    asked.query,
+                    asked.is_conditional,
+                    done.status,
+                    len(done.body),
+                )
             )
             return None if way in (Way.CUT, Way.LOST) else done
 

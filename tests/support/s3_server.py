@@ -29,13 +29,17 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class S3Request:
-    """One request as the server saw it; `key` is the path below the bucket."""
+    """One request as the server saw it; `key` is the path below the bucket.
+
+    `bytes_sent` is the size of what was answered.
+    """
 
     method: str
     key: str
     query: str
     is_conditional: bool
     status: int
+    bytes_sent: int
 
 
 class S3Server:
@@ -129,13 +133,14 @@ def _one_at_a_time(application: Application, requests: list[S3Request]) -> Appli
 
         with turn:
             body = list(application(environ, start))
-            requests.append(_describe(environ, status=statuses[-1]))
+            sent = sum(map(len, body))
+            requests.append(_describe(environ, status=statuses[-1], bytes_sent=sent))
         return body
 
     return respond
 
 
-def _describe(environ: Environ, *, status: int) -> S3Request:
+def _describe(environ: Environ, *, status: int, bytes_sent: int) -> S3Request:
     # WSGI hands over the bytes of the path as Latin-1.
     path = str(environ["PATH_INFO"]).encode("latin-1").decode("utf-8")
     return S3Request(
@@ -144,4 +149,5 @@ def _describe(environ: Environ, *, status: int) -> S3Request:
         query=str(environ["QUERY_STRING"]),
         is_conditional="HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ,
         status=status,
+        bytes_sent=bytes_sent,
     )

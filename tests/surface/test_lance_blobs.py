@@ -62,3 +62,36 @@ def test_a_merge_insert_takes_no_references(tmp_path: Path) -> None:
     assert write_fragments(
         blobs("file:///elsewhere"), table, mode="append", allow_external_blob_outside_bases=True
     )
+
+
+def test_a_part_of_a_blob_is_read_by_itself_and_not_behind_its_end(tmp_path: Path) -> None:
+    table = lance.dataset(create_table(tmp_path / "t", blobs(b"abc", None, b"", b"x" * 100_000)))
+
+    found = table.take_blobs("blob", addresses=[3, 0, 1, 2], buffer_size=0)
+
+    large, small, absent, empty = found
+    assert absent is None
+    assert large is not None
+    assert small is not None
+    assert empty is not None
+    assert [each.size() for each in (large, small, empty)] == [100_000, 3, 0]
+    assert (large.read_range(99_998, 2), small.read_range(1, 2)) == (b"xx", b"bc")
+    with pytest.raises(ValueError, match="exceeds blob size"):
+        small.read_range(1, 3)
+
+
+def test_blobs_of_some_addresses_come_in_the_order_asked_for(tmp_path: Path) -> None:
+    table = lance.dataset(create_table(tmp_path / "t", blobs(b"abc", None, b"", b"x" * 100_000)))
+
+    found = table.read_blobs("blob", addresses=[3, 1, 0, 2], preserve_order=True)
+
+    assert found == [(3, b"x" * 100_000), (1, None), (0, b"abc"), (2, b"")]
+
+
+def test_a_description_has_the_size_of_a_blob_and_is_null_where_it_is(tmp_path: Path) -> None:
+    table = lance.dataset(create_table(tmp_path / "t", blobs(b"abc", None, b"", b"x" * 100_000)))
+
+    found = table.scanner(columns=["blob"], blob_handling="all_descriptions").to_table()["blob"]
+
+    sizes = [each and each["size"] for each in found.to_pylist()]
+    assert sizes == [3, None, 0, 100_000]

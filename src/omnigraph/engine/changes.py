@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.read.json_rows import column_as_json
+from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.history import Commit
 from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError
@@ -171,17 +172,19 @@ class ChangeSet:
         A token is good for every diff between the same two commits, whatever types and sorts it
         was asked for.
         """
-        if limit < 1:
+        if not isinstance(limit, int) or limit < 1:
             raise InvalidValueError(
                 subject="limit",
                 expected="a positive number",
                 value=limit,
-                problem="a page holds at least one change",
+                problem="a page holds a whole number of changes, at least one",
             )
         if limit > CHANGES_PER_PAGE_MAX:
             raise LimitExceededError(
                 resource="the number of changes in a page", limit=CHANGES_PER_PAGE_MAX, found=limit
             )
+        if token is not None:
+            require_text(token, subject="token")
         pending = list(self._parts if token is None else self._behind(token))
         taken, left = [], limit
         for part in pending:

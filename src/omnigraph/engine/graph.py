@@ -6,10 +6,13 @@ share between threads. A handle is never stale by itself: each call looks at wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+import pyarrow as pa
 
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.engine.arguments import require_inline, require_local
@@ -18,9 +21,11 @@ from omnigraph.engine.graph_history import GraphHistory
 from omnigraph.engine.graph_upkeep import GraphUpkeep
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.blobs import parse_range, read_blob
 from omnigraph.engine.ops.branch import create_branch
 from omnigraph.engine.ops.entity import find_entity
-from omnigraph.engine.ops.export import export
+from omnigraph.engine.ops.export import export, export_batches
+from omnigraph.engine.ops.export_files import export_files
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
@@ -28,14 +33,16 @@ from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.engine.ops.transaction import Transaction, transact
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
-from omnigraph.engine.results import LoadResult, MutationResult, Result
+from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import AlreadyExistsError
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.storage.ports import Stores
+from omnigraph.storage.row_files import parse_format, parse_target
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -132,12 +139,13 @@ class Graph(GraphHistory, GraphUpkeep):
         self._open.require_writable("mutate")
         require_text(source, subject="source")
         now = self._open.settings.runtime.now()
+        to_the_millisecond = now.replace(microsecond=now.microsecond // 1000 * 1000)
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
             ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
             values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
             return prepare_mutation(
-                MutationCall(ir, values, now.replace(microsecond=now.microsecond // 1000 * 1000)),
+                MutationCall(ir, values, to_the_millisecond, self._open.settings.external_blobs),
                 catalog=basis.catalog,
                 committed=committed,
                 runtime=self._open.settings.runtime,
@@ -175,7 +183,12 @@ class Graph(GraphHistory, GraphUpkeep):
         source = None if base is None else parse_branch_name(base)
         is_missing = source is not None and target not in self._open.authority.branches()
         start = self._open.authority.capture(source if is_missing and source else target)
-        received = receive(data, catalog=start.catalog, runtime=self._open.settings.runtime)
+        received = receive(
+            data,
+            catalog=start.catalog,
+            runtime=self._open.settings.runtime,
+            external=self._open.settings.external_blobs,
+        )
         row_count = sum(each.rows.num_rows for each in received.values())
         report = progress or _say_nothing
         report("read", row_count, row_count)
@@ -214,6 +227,33 @@ class Graph(GraphHistory, GraphUpkeep):
             tables=self._open.stores.tables,
         )
 
+    def read_blob(
+        self,
+        type: str,
+        id: str,
+        property: str,
+        *,
+        branch: str | None = None,
+        commit: str | None = None,
+        start: int = 0,
+        length: int | None = None,
+    ) -> Blob:
+        """A blob of a node or edge, or a part of it, of a branch, `main` if none is named, or of a
+        commit; no other bytes are read."""
+        for subject, given in (("type", type), ("id", id), ("property", property)):
+            require_text(given, subject=subject)
+        asked = parse_range(start, length)
+        basis = self._open.at(branch, commit)
+        return read_blob(
+            type,
+            id,
+            property,
+            asked=asked,
+            snapshot=basis.snapshot,
+            catalog=basis.catalog,
+            tables=self._open.stores.tables,
+        )
+
     def export(
         self,
         *,
@@ -223,9 +263,49 @@ class Graph(GraphHistory, GraphUpkeep):
     ) -> Iterator[str]:
         """The rows of a branch or commit as NDJSON lines that `load` reads back."""
         basis = self._open.at(branch, commit)
-        return export(
+        lines = export(
             basis.snapshot, catalog=basis.catalog, tables=self._open.stores.tables, types=types
         )
+        return self._while_reading(lines, basis, is_past=commit is not None)
+
+    def export_files(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        format: str = "ndjson",
+        branch: str | None = None,
+        commit: str | None = None,
+        types: Sequence[str] | None = None,
+    ) -> ExportReport:
+        """Write the rows of a branch or commit into a new folder that `load` reads back.
+
+        There is one file a type, as `ndjson`, `parquet` or `arrow`.
+        """
+        chosen, target = parse_format(format), parse_target(folder)
+        basis = self._open.at(branch, commit)
+        with self._open.reading(basis, is_past=commit is not None):
+            return export_files(
+                target,
+                basis=basis,
+                tables=self._open.stores.tables,
+                format=chosen,
+                types=types,
+            )
+
+    def export_batches(
+        self, type: str, *, branch: str | None = None, commit: str | None = None
+    ) -> pa.RecordBatchReader:
+        """The rows of one type of a branch or commit as a stream of Arrow batches."""
+        require_text(type, subject="type")
+        basis = self._open.at(branch, commit)
+        rows = export_batches(
+            type,
+            snapshot=basis.snapshot,
+            catalog=basis.catalog,
+            tables=self._open.stores.tables,
+        )
+        kept = self._while_reading(rows, basis, is_past=commit is not None)
+        return pa.RecordBatchReader.from_batches(rows.schema, kept)
 
     # Several calls as one
 
@@ -237,6 +317,10 @@ class Graph(GraphHistory, GraphUpkeep):
         return transact(self, parse_branch_name(branch), actor=actor, path=self._open.writes)
 
     # What the calls above share
+
+    def _while_reading(self, parts: Iterable[T], basis: Basis, *, is_past: bool) -> Iterator[T]:
+        with self._open.reading(basis, is_past=is_past):
+            yield from parts
 
     def _ensure_branch(self, name: BranchName, base: BranchName) -> bool:
         """Whether a branch had to be made; somebody else may have made it meanwhile."""

@@ -11,12 +11,14 @@ from omnigraph.engine.ops.branch import create_branch, delete_branch
 from omnigraph.engine.ops.change_feed import ChangeFeed, open_feed
 from omnigraph.engine.ops.diff import diff, parse_selection
 from omnigraph.engine.ops.merge import merge_branch
+from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
 from omnigraph.engine.ops.terms import parse_terms
+from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.ops.undo import cherry_pick_commit, revert_commit
 from omnigraph.engine.results import MergeResult, TableState
 from omnigraph.engine.state.history import Commit
-from omnigraph.model.names import MAIN, parse_branch_name, parse_tag_name
+from omnigraph.model.names import parse_branch_name, parse_tag_name
 
 
 class GraphHistory:
@@ -39,13 +41,21 @@ class GraphHistory:
         """Delete a branch and the commits that only it had."""
         del actor  # recorded once branches have an audit of their own
         self._open.require_writable("delete a branch")
-        delete_branch(parse_branch_name(name), path=self._open.writes)
+        branch, path = parse_branch_name(name), self._open.writes
+        # A transaction that died keeps the branch that it began on, until it is swept away.
+        sweep_transactions(path.heal(), path=path)
+        delete_branch(branch, path=path)
 
     def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
         """Name a commit, for good; it stays readable as long as the tag is there."""
         self._open.require_writable("tag a commit")
-        found, author = self._open.state_of(commit).head, self._open.actor_of(actor)
-        create_tag(parse_tag_name(name), found, actor=author, path=self._open.writes)
+        create_tag(
+            parse_tag_name(name),
+            self._open.state_of(commit),
+            actor=self._open.actor_of(actor),
+            readers=self._open.readers,
+            path=self._open.writes,
+        )
 
     def tags(self) -> dict[str, str]:
         """The tags by name, each with the id of its commit."""
@@ -124,9 +134,13 @@ class GraphHistory:
         ops: Collection[str] | None = None,
     ) -> ChangeSet:
         """What changed from one branch, commit or tag to another, net."""
-        before, after = self._open.state_named(old), self._open.state_named(new)
-        selection = parse_selection(self._open.pin(MAIN).catalog, types=types, ops=ops)
-        return diff(before, after, selection=selection, tables=self._open.stores.tables)
+        before, after = self._open.named(old), self._open.named(new)
+        catalogs = [after.catalog, before.catalog]
+        selection = parse_selection(catalogs, types=types, ops=ops)
+        again = "compare again, with what is there now"
+        with standing(authority=self._open.authority, otherwise=again) as noted:
+            noted += [before.state, after.state]
+            return diff(before, after, selection=selection, tables=self._open.stores.tables)
 
     def changes(self, start: str, branch: str = "main") -> ChangeFeed:
         """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""

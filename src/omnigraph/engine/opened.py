@@ -6,8 +6,10 @@ is writing; what the calls do is in `ops`.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from weakref import WeakSet
 
 from omnigraph.engine.commit.fencing import Fence
 from omnigraph.engine.commit.protocol import Authorship, WritePath
@@ -19,9 +21,11 @@ from omnigraph.engine.ops.query import ReadPath
 from omnigraph.engine.ops.tags import find_tagged
 from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.reconciler import Reconciler
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.manifest import ManifestState
+from omnigraph.engine.state.readers import Readers
 from omnigraph.model.errors import (
     ForbiddenError,
     InvalidNameError,
@@ -61,15 +65,23 @@ class OpenGraph:
             objects=stores.objects,
             tables=stores.tables,
         )
+        self.readers = Readers(stores.objects, settings.locking.clock)
         self.feeds = FeedPath(self.pin, self.authority, stores.tables)
         self.writes = _make_write_path(settings, stores, self.authority)
         self._actor = actor
         self._is_read_only = is_read_only
         self._is_closed = False
+        self._working: WeakSet[Reconciler] = WeakSet()
 
     def close(self) -> None:
-        """Refuse further calls."""
+        """Refuse further calls, and stop what works on the graph by itself."""
         self._is_closed = True
+        for each in list(self._working):
+            each.stop()
+
+    def stop_with(self, working: Reconciler) -> None:
+        """Have something that works by itself stopped when the graph is closed."""
+        self._working.add(working)
 
     def pin(self, branch: BranchName) -> Basis:
         """The present of a branch, for a read."""
@@ -87,18 +99,20 @@ class OpenGraph:
                 value=(branch, commit),
                 problem="a read is at a branch or at a commit, not at both",
             )
-        return Basis(self.state_of(commit), self.pin(MAIN).contract)
+        self.pin(MAIN)
+        state = self.state_of(commit)
+        return Basis(state, self.authority.contract_at(state))
 
-    def state_named(self, name: str) -> ManifestState:
+    def named(self, name: str) -> Basis:
         """The state that a name means: the present of a branch, else a commit or a tag."""
         self.require_open()
         require_text(name, subject="branch or commit")
         with suppress(InvalidNameError):
             branch = parse_branch_name(name)
             if self.authority.has_branch(branch):
-                return self.authority.state(branch)
+                return self.pin(branch)
         try:
-            return self.state_of(name)
+            return self.at(None, name)
         except NotFoundError as error:
             if looks_like_commit(name):
                 raise
@@ -132,6 +146,17 @@ class OpenGraph:
     def rows_of(self, basis: Basis) -> SnapshotRows:
         """The rows of a state, as a write looks them up."""
         return SnapshotRows(basis.snapshot, tables=self.stores.tables)
+
+    @contextmanager
+    def reading(self, basis: Basis, *, is_past: bool) -> Iterator[None]:
+        """Keep what a state names from being cleaned up while it is read for long."""
+        if self._is_read_only:
+            # Who may not write leaves no claim either; what was true lately is kept for a while.
+            yield
+            return
+        id = self.settings.runtime.new_id()
+        with self.readers.reading(basis.snapshot, id=id, is_past=is_past):
+            yield
 
     def author(
         self, actor: str | None, kind: WriterKind, *, expected_head: str | None

@@ -6,8 +6,9 @@ made of them when asked for. pandas and polars are looked for only then.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
 from importlib import import_module
@@ -19,8 +20,21 @@ import pyarrow as pa
 
 from omnigraph.engine.read.json_rows import column_as_json
 from omnigraph.model.errors import Conflict, InvalidValueError, NotFoundError
-from omnigraph.model.limits import RESULT_ROWS_SHOWN_MAX, VALUE_CHARACTERS_SHOWN_MAX
+from omnigraph.model.limits import (
+    RESULT_ROWS_SHOWN_MAX,
+    RESULT_ROWS_WRITTEN,
+    VALUE_CHARACTERS_SHOWN_MAX,
+)
 from omnigraph.model.types import PropertyType
+from omnigraph.storage.row_files import (
+    FileFormat,
+    exchange_schema,
+    format_of,
+    new_file,
+    parse_format,
+    parse_target,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +90,81 @@ class MergeResult:
     outcome: MergeOutcome
     commit_id: str | None
     conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIndex:
+    """An index that a type should have and has not, and why."""
+
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeReport:
+    """What was done to the layout of one type, and what was not, with the reason.
+
+    `manifest_version` is what history names, `lance_head_version` where the table is.
+    """
+
+    type: str
+    table_key: str
+    fragments_removed: int
+    fragments_added: int
+    committed: bool
+    skipped: str | None
+    manifest_version: int
+    lance_head_version: int | None
+    pending_indexes: tuple[PendingIndex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """The steps from the accepted schema to another, and whether all of them can be taken."""
+
+    supported: bool
+    steps: tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaApplyResult:
+    """What was done to the schema; nothing and no commit if it was the accepted one already."""
+
+    applied: bool
+    steps: tuple[Mapping[str, object], ...]
+    commit_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedType:
+    """One type of an export: how many rows it has, and the file that they are in."""
+
+    type: str
+    rows: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """The files of an export, in the order of types, and the commit that they hold."""
+
+    commit_id: str
+    folder: str
+    format: str
+    types: tuple[ExportedType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A blob, or the part of it that was asked for; `size` is that of the whole.
+
+    Equal `etag`s mean equal content. It stays while the row is not written again: an update of
+    another property gives the same content a new one, and so does a compaction.
+    """
+
+    content: bytes = field(repr=False)
+    size: int
+    etag: str
 
 
 class TableState(NamedTuple):
@@ -192,16 +281,30 @@ class Result:
 
     def to_polars(self) -> pl.DataFrame:
         """The rows as a polars frame, which needs a different name for every column."""
-        repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
-        if repeated:
-            raise InvalidValueError(
-                subject="to_polars",
-                expected="different names",
-                value=repeated,
-                problem=f"two columns are called '{repeated[0]}'; give one an alias with `as`",
-            )
+        self._require_names("to_polars")
         frame: pl.DataFrame = _import("polars").from_arrow(self._with_timestamps())
         return frame
+
+    def write(self, path: str | os.PathLike[str], format: str | None = None) -> None:
+        """Write the rows to a file, as `ndjson`, `parquet` or `arrow`: whole, or not at all.
+
+        Without a format the suffix of the name tells it. A file that is there is replaced. Every
+        column needs a name of its own.
+        """
+        target = parse_target(path)
+        chosen = format_of(target) if format is None else parse_format(format)
+        self._require_names("write")
+        table = self._with_timestamps()
+        with new_file(target) as hidden:
+            write_rows(
+                hidden,
+                self._table.to_batches(max_chunksize=RESULT_ROWS_WRITTEN)
+                if chosen is FileFormat.NDJSON
+                else table.to_batches(),
+                schema=table.schema,
+                format=chosen,
+                encode=self._encode_lines,
+            )
 
     def to_spark(self, session: object = None) -> object:
         """Refused: this version does not know Spark."""
@@ -233,9 +336,24 @@ class Result:
         columns = zip(table.columns, self._columns, strict=True)
         return [column_as_json(column, each.type) for column, each in columns]
 
+    def _encode_lines(self, rows: pa.RecordBatch) -> memoryview:
+        names = self.columns
+        cells = zip(*self._encode(pa.table(rows)), strict=True)
+        lines = [orjson.dumps(dict(zip(names, row, strict=True))) for row in cells]
+        return memoryview(b"\n".join([*lines, b""]))
+
+    def _require_names(self, call: str) -> None:
+        repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
+        if repeated:
+            raise InvalidValueError(
+                subject=call,
+                expected="different names",
+                value=repeated,
+                problem=f"two columns are called '{repeated[0]}'; give one an alias with `as`",
+            )
+
     def _with_timestamps(self) -> pa.Table:
-        fields = [each.with_type(_timestamped(each.type)) for each in self._table.schema]
-        return self._table.cast(pa.schema(fields))
+        return self._table.cast(exchange_schema(self._table.schema))
 
 
 def _schema(table: pa.Table, columns: tuple[ResultColumn, ...]) -> pa.Schema:
@@ -245,15 +363,6 @@ def _schema(table: pa.Table, columns: tuple[ResultColumn, ...]) -> pa.Schema:
             for column, each in zip(table.columns, columns, strict=True)
         ]
     )
-
-
-def _timestamped(type: pa.DataType) -> pa.DataType:
-    """What a frame library takes for an instant: to many of them a `date64` is a day."""
-    if pa.types.is_date64(type):
-        return pa.timestamp("ms", tz="UTC")
-    if pa.types.is_list(type):
-        return pa.list_(type.value_field.with_type(_timestamped(type.value_type)))
-    return type
 
 
 def _write_cell(value: object) -> str:

@@ -16,6 +16,7 @@ from omnigraph.model.embedding import Embedder
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import LEASE_S, QUERY_BYTES_MAX, QUERY_SECONDS_MAX
 from omnigraph.model.runtime import Runtime, SystemClock, SystemRuntime
+from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS, ExternalBlobs
 from omnigraph.storage.failpoints import Failpoints
 from omnigraph.storage.lance_tables import LanceTables
 from omnigraph.storage.locations import Location, parse_location
@@ -27,7 +28,7 @@ from omnigraph.storage.ports import Stores
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the outside world gives a graph: where it is, its clocks, how reads go about their
-    work, and faults on purpose."""
+    work, which references to blobs are followed, and faults on purpose."""
 
     location: Location
     is_durable: bool
@@ -37,6 +38,7 @@ class Settings:
     embedder: Embedder | None
     traversal: TraversalMode
     allowance: Allowance
+    external_blobs: ExternalBlobs
 
 
 def make_settings(
@@ -59,6 +61,7 @@ def make_settings(
         embedder=None,
         traversal=TraversalMode.AUTO,
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
+        external_blobs=NO_EXTERNAL_BLOBS,
     )
 
 

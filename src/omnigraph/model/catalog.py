@@ -180,6 +180,10 @@ class Catalog:
         """The node types that implement an interface, by name."""
         return [node.name for node in self.nodes.values() if interface in node.implements]
 
+    def stored_types(self) -> list[NodeType | EdgeType]:
+        """The types that have rows: nodes, then edges."""
+        return [*self.nodes.values(), *self.edges.values()]
+
     def incident_edges(self, node_type: str) -> Iterator[EdgeType]:
         """The edge types that start or end at a node type, by name."""
         return (e for e in self.edges.values() if node_type in (e.source, e.target))

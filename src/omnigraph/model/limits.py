@@ -45,6 +45,9 @@ VIOLATIONS_MAX = 100
 VIOLATIONS_SHOWN_MAX = 5
 """Most violations or conflicts spelled out in a message; the error holds the others."""
 
+CONFLICT_EDGES_SHOWN_MAX = 5
+"""Most edges that a conflict of cardinality names: a diff of the two branches tells all."""
+
 VALUE_CHARACTERS_SHOWN_MAX = 120
 """Most of a text that the message of a violation quotes: one recognises it by less."""
 
@@ -52,8 +55,16 @@ MERGE_BASE_VERSIONS = (0, 64, 2048)
 """How far back a merge looks for where its branches parted before it reads all of history: first
 at both heads, which are known; then at the commits of some dozens of versions, then of many."""
 
+MERGE_BASE_DEPTH = 2
+"""How often a base is itself measured from a base of several commits: two branches that took from
+each other by two ways are met; those that did so over and over end at one commit."""
+
 BRANCH_NAME_CHARACTERS_MAX = 200
 """Longest branch name: it becomes a directory below every table that the branch writes."""
+
+BRANCH_FILE_CHARACTERS_MAX = 211
+"""Most characters of a branch name if each `/` counts five, as in the name under which Lance writes
+the file that lists the branch: names of files end at 255, and the rest is of its own making."""
 
 TAG_NAME_CHARACTERS_MAX = 80
 """Longest tag name: it becomes the name of one file."""
@@ -72,6 +83,14 @@ AUDIT_ATTEMPTS_MAX = 20
 
 MANIFEST_FRAGMENTS_MAX = 32
 """Fragments of `__manifest` before the publisher joins them: opening a graph reads all of them."""
+
+CONTRACT_READS_MAX = 8
+"""Times that the schema's files are read while others replace them: each apply is one commit, so a
+reader who meets that many in a row has other troubles."""
+
+REUSED_TABLE_VERSIONS_MAX = 10_000
+"""Most versions that an earlier type of a name may have had for the name to be given again: a new
+table is brought above all of them one by one."""
 
 OPEN_TABLES_MAX = 64
 """Most open table handles of one graph: each holds a version's description in memory."""
@@ -113,6 +132,19 @@ LEASE_PROBE_INTERVAL_S_MIN = 0.02
 LEASE_PROBE_INTERVAL_S_MAX = 0.25
 """Longest such pause: what a turn may be late by, against requests that only ask."""
 
+READER_GRACE_S = 300.0
+"""How long a version stays after another took its place: longer than a query may run, by more than
+clocks of two machines may differ."""
+
+READER_LEASE_S = 60.0
+"""How long the claim of a reader is good without a sign of life; it is renewed in a third of it."""
+
+CLEANUP_S_MAX = 3600.0
+"""How long readers of what a clean-up is about to delete are refused, should it have died."""
+
+RETENTION_LOOKS_MAX = 20
+"""How often the branches are read anew because one of them was deleted while they were."""
+
 OBJECT_RETRIES_MAX = 5
 """How often a request to S3 is sent again: with doubling pauses that is three seconds."""
 
@@ -131,11 +163,39 @@ COMPILED_QUERIES_MAX = 256
 FRAGMENT_ROWS_MAX = 1024 * 1024
 """Most rows of one data file: few enough to rewrite in seconds, enough to scan at full speed."""
 
+DELETED_SHARE_MAX = 0.1
+"""Share of a data file's rows that may be deleted before the file is worth writing again."""
+
+LAYOUT_GROWTH = 8
+"""How many times its neighbours a data file outweighs before it is left alone, and a part of an
+index what it does not know: so a row is written again a few times in its life, not with each."""
+
+LAYOUT_ROWS_FREE = 64 * 1024
+"""Rows that are written or indexed again without counting: it takes hundredths of a second."""
+
 TABLE_METADATA_BYTES_MAX = 256 * 1024 * 1024
 """Most memory of an open graph for descriptions of its tables' versions and files."""
 
 TABLE_INDEX_BYTES_MAX = 1024 * 1024 * 1024
 """Most memory of an open graph for pages of its indexes."""
+
+SCAN_BATCH_BYTES = 4 * 1024 * 1024
+"""How much of a type is read at a time to be written elsewhere, and how much of its blobs."""
+
+SCAN_BUFFER_BYTES = 16 * 1024 * 1024
+"""Most that is read ahead meanwhile: Lance would read gigabytes ahead of a slow disk."""
+
+REFERENCE_CHARACTERS_MAX = 64 * 1024
+"""Longest reference to a blob outside of a graph: a longer text is no name of anything."""
+
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+"""About how many bytes of rows become one group of a Parquet file, which is gathered in memory."""
+
+RESULT_ROWS_WRITTEN = 16 * 1024
+"""How many rows of a result are made JSON at a time when it is written to a file."""
+
+SORTED_BYTES_MAX = 32 * 1024 * 1024
+"""Most rows that are sorted in memory; more go through files, which takes half as long again."""
 
 BLOB_BATCH_ROWS_MAX = 64
 """Most rows of a batch that holds blobs: a blob may have megabytes, and a batch is held whole."""
@@ -207,3 +267,21 @@ CHANGES_PER_PAGE = 1_000
 
 CHANGES_PER_PAGE_MAX = 8_192
 """Most changes in one page: a page is written as JSON and held whole."""
+
+EXAMINATIONS_MAX = 3
+"""How often a branch is looked at again because others wrote to it while something was found."""
+
+EXAMINED_IDS_BYTES_MAX = 128 * 1024 * 1024
+"""Most ids of a node type that are held at a time to look for the ends of edges: four million."""
+
+EXAMINED_BLOCK_BYTES = 32 * 1024 * 1024
+"""How many edges are looked up at a time: building the set of ids costs as much as a million."""
+
+RECONCILER_INTERVAL_S = 60.0
+"""Time between two rounds of upkeep unless the caller says otherwise: files come in minutes."""
+
+WORN_FILES_MIN = 16
+"""Small files of a type that make a round of upkeep join them: scans begin to tell them apart."""
+
+WORN_SHARE_MIN = 0.1
+"""Share of a type's rows that an index may not know before a round of upkeep completes it."""

@@ -12,6 +12,7 @@ from typing import NewType
 
 from omnigraph.model.errors import InvalidNameError
 from omnigraph.model.limits import (
+    BRANCH_FILE_CHARACTERS_MAX,
     BRANCH_NAME_CHARACTERS_MAX,
     NEAR_NAME_CANDIDATES_MAX,
     TAG_NAME_CHARACTERS_MAX,
@@ -113,6 +114,10 @@ def parse_branch_name(text: object) -> BranchName:
     name = _parse_name(text, kind="branch", characters_max=BRANCH_NAME_CHARACTERS_MAX)
     if is_internal_branch(name):
         raise InvalidNameError(kind="branch", name=name, rule="it is an internal system ref")
+    if len(name) + 4 * name.count("/") > BRANCH_FILE_CHARACTERS_MAX:
+        most = BRANCH_FILE_CHARACTERS_MAX
+        rule = f"it has more than {most} characters, where each `/` counts as five"
+        raise InvalidNameError(kind="branch", name=name, rule=rule)
     return BranchName(name)
 
 

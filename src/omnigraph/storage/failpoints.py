@@ -31,6 +31,12 @@ class Failpoint(StrEnum):
         "ensure_indices.post_phase_b_pre_manifest_commit"
     )
 
+    OPTIMIZE_BEFORE_COMPACT = "optimize.before_compact"
+
+    CLEANUP_RECONCILE_FORK = "cleanup.reconcile_fork"
+    CLEANUP_RESOLVE_BRANCH_SNAPSHOT = "cleanup.resolve_branch_snapshot"
+    CLEANUP_TABLE_GC = "cleanup.table_gc"
+
     PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION = "publish.load_state_retryable_contention"
     GRAPH_PUBLISH_BEFORE_COMMIT_APPEND = "graph_publish.before_commit_append"
     GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT = "graph_publish.after_manifest_commit"
@@ -46,6 +52,9 @@ class Failpoint(StrEnum):
     BRANCH_DELETE_POST_TABLE_GATES = "branch_delete.post_table_gates"
     BRANCH_DELETE_POST_NATIVE = "branch_delete.post_native"
     BRANCH_DELETE_BEFORE_TABLE_CLEANUP = "branch_delete.before_table_cleanup"
+
+    SCHEMA_APPLY_BEFORE_STAGING_WRITE = "schema_apply.before_staging_write"
+    SCHEMA_APPLY_AFTER_STAGING_WRITE = "schema_apply.after_staging_write"
 
     BRANCH_MERGE_POST_CANDIDATE_VALIDATION = "branch_merge.post_candidate_validation"
 

@@ -1,7 +1,8 @@
 """Blobs between rows and Lance: `large_binary` columns outside, Lance's blob columns on disk.
 
 Small blobs lie in the data file, larger ones in files beside it; a scan that does not ask for the
-column reads none of them. Every `large_binary` column of a table is a blob.
+column reads none of them, and a part of one is read alone. Every `large_binary` column of a table
+is a blob.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pyarrow as pa
-from lance import blob_field
+from lance import LanceDataset, blob_field
 
+from omnigraph.storage.ports import StoredBlob
+
+_OFFSET_BITS = 32
 _BYTES = pa.large_binary()
 _BLOB = blob_field("blob").type
 
@@ -61,6 +65,31 @@ def blobs_among(columns: Collection[str], schema: pa.Schema) -> frozenset[str]:
     return frozenset(
         field.name for field in schema if field.type == _BLOB and field.name in columns
     )
+
+
+def read_blob(
+    table: LanceDataset, address: int, column: str, *, start: int, length: int | None
+) -> StoredBlob:
+    """A part of the blob at an address, and nothing else of it."""
+    (blob,) = table.take_blobs(column, addresses=[address], buffer_size=0)
+    if blob is None:
+        return StoredBlob(b"", None, "")
+    with blob:
+        size = blob.size()
+        end = size if length is None else min(size, start + length)
+        content = blob.read_range(start, end - start) if start < end else b""
+    return StoredBlob(content, size, _name_place(table, address, column))
+
+
+def _name_place(table: LanceDataset, address: int, column: str) -> str:
+    """The file, the row of it and the column: what is there never changes."""
+    fragment = table.get_fragment(address >> _OFFSET_BITS)
+    field = table.lance_schema.field(column)
+    assert fragment is not None, "the row was found in it"
+    assert field is not None, "the blob was read from it"
+    # The column's number, because its name may change while the file stays.
+    files = [each.path for each in fragment.data_files() if field.id() in each.fields]
+    return f"{files[0]}:{address % 2**_OFFSET_BITS}:{field.id()}"
 
 
 def _to_blobs(values: pa.Array) -> pa.Array:

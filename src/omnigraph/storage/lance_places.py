@@ -10,8 +10,9 @@ optimized, and a look-up without this would read all of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from threading import Lock
 
 import numpy as np
@@ -90,6 +91,27 @@ class IdPlaces:
             parts.append(rows)
         return pa.concat_tables(parts) if parts else no_placed_rows(table, columns=columns)
 
+    def find_ids(self, table: LanceDataset, path: str, ids: pa.Array) -> pa.Array:
+        """Those of some ids, few of them, that are there; reads no file if that is known."""
+        # Nothing was ever deleted from these, so what is stored in them is there.
+        whole = {
+            name_files(each): each for each in table.get_fragments() if each.deletion_file() is None
+        }
+        with self._lock:
+            known = self._of(path)
+            numbers = _numbers_of(known, whole)
+            sure = [
+                id
+                for id in ids.to_pylist()
+                if any(place >> _OFFSET_BITS in numbers for place in known.places([id]))
+            ]
+        present = pa.array(sure, pa.string())
+        unsure = ids.filter(pc.invert(pc.is_in(ids, value_set=present)))
+        if not len(unsure):
+            return present
+        found = self.find(table, path, unsure, columns=["id"])["id"]
+        return pa.concat_arrays([present, *found.chunks])
+
     def note(self, table: LanceDataset, path: str, rows: pa.Table) -> None:
         """Remember where rows were just read: whoever reads a few is about to replace them."""
         if not 0 < rows.num_rows <= PROBED_VALUES_MAX:
@@ -105,6 +127,20 @@ class IdPlaces:
             numbers = [known.number(name_by_id[each]) for each in fragment_ids]
             places = map(_make_place, numbers, offsets)
             known.add(dict(zip(rows["id"].to_pylist(), places, strict=True)))
+
+    def note_written(
+        self, table: LanceDataset, path: str, ids: pa.Array, *, files: Iterable[str]
+    ) -> None:
+        """Remember the rows of files that this process has just added, without reading them."""
+        with self._lock:
+            known = self._known.get(path)
+            if known is None or len(known.place_by_id) + len(ids) > KNOWN_IDS_MAX:
+                return
+        names = {PurePosixPath(each).name for each in files}
+        written = [each for each in reversed(table.get_fragments()) if _is_of(each, names)]
+        row_counts = {name_files(each): each.physical_rows for each in reversed(written)}
+        if sum(row_counts.values()) == len(ids):
+            self._add_whole(path, row_counts, ids.to_pylist())
 
     def _of(self, path: str) -> _Known:
         known = self._known.setdefault(path, _Known())
@@ -132,14 +168,18 @@ class IdPlaces:
         chosen = _choose_fitting({name: fragments[name].physical_rows for name in unread}, room)
         if not chosen:
             return
-        learnt = _read_ids(table, [fragments[name] for name in chosen])
+        ids = _read_ids(table, [fragments[name] for name in chosen])
+        self._add_whole(path, chosen, ids)
+
+    def _add_whole(self, path: str, row_counts: Mapping[str, int], ids: Sequence[str]) -> None:
+        """Remember fragments with all their ids, one fragment after the other."""
         with self._lock:
             known = self._of(path)
             start = 0
-            for name, row_count in chosen.items():
+            for name, row_count in row_counts.items():
                 first = _make_place(known.number(name), 0)
                 places = range(first, first + row_count)
-                known.add(dict(zip(learnt[start : start + row_count], places, strict=True)))
+                known.add(dict(zip(ids[start : start + row_count], places, strict=True)))
                 known.rows_by_whole[name] = row_count
                 start += row_count
 
@@ -150,6 +190,11 @@ class IdPlaces:
         if len(known.place_by_id) > max(2 * used, KNOWN_IDS_MAX // 2):
             known = self._known[path] = _Known(known.questions)
         return len(known.place_by_id)
+
+
+def _is_of(fragment: LanceFragment, names: Collection[str]) -> bool:
+    text = name_files(fragment)
+    return any(name in text for name in names)
 
 
 def _choose_fitting(rows_by_fragment: Mapping[str, int], room: int) -> dict[str, int]:
@@ -182,17 +227,22 @@ def _to_addresses(
     places = list(known.places(ids))
     if not places:
         return []
-    id_by_number = {
-        known.number_by_fragment[name]: each.fragment_id
-        for name, each in fragments.items()
-        if name in known.number_by_fragment
-    }
+    id_by_number = _numbers_of(known, fragments)
     split = [divmod(place, 2**_OFFSET_BITS) for place in places]
     return [
         _make_place(id_by_number[number], offset)
         for number, offset in split
         if number in id_by_number
     ]
+
+
+def _numbers_of(known: _Known, fragments: Mapping[str, LanceFragment]) -> dict[int, int]:
+    """Lance's numbers of fragments by ours, as far as something is known of them."""
+    return {
+        known.number_by_fragment[name]: each.fragment_id
+        for name, each in fragments.items()
+        if name in known.number_by_fragment
+    }
 
 
 def _read_addresses(

@@ -1,11 +1,11 @@
-"""Reading rows of one version: projected, filtered, sorted, or only those in some places of it.
+"""Reading rows of one version: projected, filtered, or only those in some places of it.
 
-Blobs come as bytes. Rows come in the order in which they were written unless a sort is asked for.
+Blobs come as bytes. Rows come in the order in which they were written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from lance import LanceDataset, LanceFragment, LanceScanner
-from lance.dataset import ColumnOrdering
 
 from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX, PROBED_VALUES_MAX
 from omnigraph.storage.lance_blobs import as_bytes, blobs_among
@@ -23,7 +22,7 @@ def scan(table: LanceDataset, *, columns: Sequence[str], predicate: str | None) 
     """The rows that a predicate holds for."""
     blobs = blobs_among(columns, table.schema)
     found = _scanner(
-        table, columns=columns, predicate=predicate, order_by=(), fragments=None, blobs=blobs
+        table, columns=columns, predicate=predicate, fragments=None, blobs=blobs
     ).to_table()
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
 
@@ -45,21 +44,6 @@ def stored_bytes(table: LanceDataset, column: str) -> int:
     )
 
 
-def scan_batches(
-    table: LanceDataset, *, columns: Sequence[str], predicate: str | None, order_by: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """The same a batch at a time, ascending by columns if any are named."""
-    blobs = blobs_among(columns, table.schema)
-    # Lance 14 sorts only by columns that it also returns.
-    read = list(dict.fromkeys([*columns, *order_by]))
-    found = _scanner(
-        table, columns=read, predicate=predicate, order_by=order_by, fragments=None, blobs=blobs
-    )
-    for batch in found.to_batches():
-        rows = batch.select(columns)
-        yield pa.record_batch(rows.columns, schema=as_bytes(rows.schema, blobs)) if blobs else rows
-
-
 def scan_new(table: LanceDataset, *, since: LanceDataset, columns: Sequence[str]) -> pa.Table:
     """The rows of fragments that an earlier version does not have."""
     known = {name_files(each) for each in since.get_fragments()}
@@ -70,7 +54,6 @@ def scan_new(table: LanceDataset, *, since: LanceDataset, columns: Sequence[str]
         table,
         columns=columns,
         predicate=None,
-        order_by=(),
         fragments=fragments,
         blobs=frozenset(),
     ).to_table()
@@ -82,7 +65,7 @@ def scan_fragments(
     """The rows of some fragments, at least one."""
     blobs = blobs_among(columns, table.schema)
     found = _scanner(
-        table, columns=columns, predicate=None, order_by=(), fragments=fragments, blobs=blobs
+        table, columns=columns, predicate=None, fragments=fragments, blobs=blobs
     ).to_table()
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs))
 
@@ -164,7 +147,6 @@ def _scanner(
     *,
     columns: Sequence[str],
     predicate: str | None,
-    order_by: Sequence[str],
     fragments: list[LanceFragment] | None,
     blobs: frozenset[str],
 ) -> LanceScanner:
@@ -172,7 +154,6 @@ def _scanner(
         columns=list(columns),
         filter=predicate,
         fragments=fragments,
-        order_by=[ColumnOrdering(name, nulls_first=False) for name in order_by] or None,
         batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
         blob_handling="all_binary" if blobs else None,
         scan_in_order=True,

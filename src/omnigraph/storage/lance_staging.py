@@ -7,6 +7,7 @@ anybody reads. Rows to replace or remove are found by one scan, however many fra
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import numpy as np
@@ -40,7 +41,7 @@ def stage_append(
     """Write rows to add; there must be some."""
     fragments = _write_rows(table, rows)
     assert fragments, "an append needs rows"
-    return make_staged(
+    staged = make_staged(
         LanceOperation.Append(fragments),
         kind=StagedKind.APPEND,
         onto=onto,
@@ -48,6 +49,7 @@ def stage_append(
         rows_removed=0,
         files=data_files(fragments),
     )
+    return _with_ids(staged, rows) if isinstance(rows, pa.Table) else staged
 
 
 def stage_overwrite(table: LanceDataset, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
@@ -93,13 +95,15 @@ def stage_merge(
     assert pc.count_distinct(ids).as_py() == len(ids), "an id is given twice"
     found = _locate(table, ids, onto, places)
     gone = _locate(table, removing, onto, places)
+    written = rows
     if not (found.num_rows or gone.num_rows):
         fragments = _write_rows(table, rows)
         operation: LanceOperation.BaseOperation = LanceOperation.Append(fragments)
         files = data_files(fragments)
     else:
         _require_distinct(found["id"], onto)
-        fragments = _write_rows(table, _found_first(rows, ids, found["id"].combine_chunks()))
+        written = _found_first(rows, ids, found["id"].combine_chunks())
+        fragments = _write_rows(table, written)
         _carry_row_ids(fragments, found["_rowid"])
         addresses = pa.chunked_array([*found["_rowaddr"].chunks, *gone["_rowaddr"].chunks])
         struck, emptied = _strike(table, addresses.to_numpy())
@@ -112,7 +116,7 @@ def stage_merge(
             update_mode="rewrite_rows",
         )
         files = (*data_files(fragments), *deletion_files(struck))
-    return make_staged(
+    staged = make_staged(
         operation,
         kind=StagedKind.MERGE,
         onto=onto,
@@ -120,6 +124,7 @@ def stage_merge(
         rows_removed=gone.num_rows,
         files=files,
     )
+    return _with_ids(staged, written)
 
 
 def stage_delete(
@@ -189,6 +194,12 @@ def make_staged(
         rows_removed=rows_removed,
         files=tuple(prefix + file for file in files),
     )
+
+
+def _with_ids(staged: StagedWrite, rows: pa.Table) -> StagedWrite:
+    if rows.num_rows > PROBED_VALUES_MAX or "id" not in rows.schema.names:
+        return staged
+    return replace(staged, ids=rows["id"].combine_chunks())
 
 
 def data_files(fragments: Iterable[FragmentMetadata]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,16 @@ from lance import LanceDataset
 from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage import (
+    lance_blobs,
     lance_branches,
+    lance_cleaning,
+    lance_columns,
     lance_deltas,
     lance_history,
     lance_indexes,
+    lance_layout,
+    lance_operations,
+    lance_ordered,
     lance_positions,
     lance_scans,
     lance_staging,
@@ -40,9 +47,13 @@ from omnigraph.storage.lance_places import IdPlaces
 from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import (
+    Cleaned,
     IndexSpec,
     IndexState,
+    Layout,
+    LayoutStep,
     StagedWrite,
+    StoredBlob,
     TableDelta,
     TableRef,
     TableVersion,
@@ -91,6 +102,11 @@ class LanceTables:
             self._places.note(table, at.ref.path, rows)
             return rows.select(columns)
 
+    def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
+        assert len(ids) <= PROBED_VALUES_MAX, "for more ids a scan is cheaper"
+        with self._reading(at) as table:
+            return self._places.find_ids(table, at.ref.path, ids)
+
     def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         assert len(ids) <= PROBED_VALUES_MAX, "for more ids a scan is cheaper"
         with self._reading(at) as table:
@@ -107,18 +123,19 @@ class LanceTables:
         with self._reading(at) as table:
             return lance_scans.stored_bytes(table, column)
 
-    def scan_batches(
-        self,
-        at: TableVersion,
-        *,
-        columns: Sequence[str],
-        predicate: str | None,
-        order_by: Sequence[str],
-    ) -> Iterator[pa.RecordBatch]:
+    def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self._reading(at) as table:
-            yield from lance_scans.scan_batches(
-                table, columns=columns, predicate=predicate, order_by=order_by
-            )
+            yield from lance_ordered.scan_by_id(table, columns=columns)
+
+    def read_blob(
+        self, at: TableVersion, *, id: str, column: str, start: int, length: int | None
+    ) -> StoredBlob | None:
+        with self._reading(at) as table:
+            row = self._places.find(table, at.ref.path, pa.array([id]), columns=["id"])
+            if not row.num_rows:
+                return None
+            address = row["_rowaddr"][0].as_py()
+            return lance_blobs.read_blob(table, address, column, start=start, length=length)
 
     def scan_new(
         self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
@@ -151,6 +168,10 @@ class LanceTables:
         with self._reading(at) as table:
             return lance_indexes.find_indexes(table)
 
+    def plan_layout(self, at: TableVersion, *, wanted: Sequence[IndexSpec]) -> Layout:
+        with self._reading(at) as table:
+            return lance_layout.plan_layout(table, wanted=wanted)
+
     def describe(self, at: TableVersion) -> VersionFile:
         path = f"{folder_of(at.ref)}/{version_file(at.version)}"
         if not self._is_local:
@@ -158,11 +179,32 @@ class LanceTables:
         with lance_errors(table=describe_version(at), action=f"look at '{path}'"):
             return VersionFile(path, (Path(self._root) / path).stat().st_size)
 
+    def versions(self, ref: TableRef) -> tuple[int, ...]:
+        return lance_cleaning.list_versions(self._handles, ref)
+
+    def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
+        return lance_cleaning.find_version_before(self._handles, ref, moment)
+
+    def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
+        return lance_cleaning.preview_cleaning(self._handles, ref, versions)
+
     def find_transaction(self, at: TableVersion) -> TransactionRecord | None:
         return lance_history.find_transaction(self._handles, at)
 
+    def find_operations(self, ref: TableRef, *, after: int) -> tuple[str | None, ...]:
+        return lance_operations.find_operations(self._handles, self._files, ref, after=after)
+
     def branches(self, path: str) -> frozenset[str]:
         return lance_branches.list_branches(self._handles, path)
+
+    def find_outside(self, at: TableVersion) -> frozenset[str]:
+        with self._reading(at) as table:
+            places = {each.path for each in table.base_paths().values()}
+        if self._is_local:
+            # One place may have several names.
+            root = Path(self._root).resolve()
+            return frozenset(p for p in places if not Path(p).resolve().is_relative_to(root))
+        return frozenset(p for p in places if not p.startswith(f"{self._root}/"))
 
     # Staging
 
@@ -207,16 +249,35 @@ class LanceTables:
         with self._staging(onto) as table:
             return lance_indexes.stage_indexes(table, specs, onto=onto)
 
+    def stage_layout(
+        self, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion, uuid: str
+    ) -> StagedWrite:
+        with self._staging(onto) as table:
+            return lance_layout.stage_layout(table, step, wanted=wanted, onto=onto, uuid=uuid)
+
+    def stage_columns(
+        self, schema: pa.Schema, *, renames: Mapping[str, str], onto: TableVersion
+    ) -> StagedWrite | None:
+        with self._staging(onto) as table:
+            return lance_columns.stage_columns(table, schema, renames=renames, onto=onto)
+
     # Durable effects
 
     def create(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
         return self._commits.create_table(path, rows, config=config)
 
     def apply(self, staged: StagedWrite) -> TableVersion:
-        return self._commits.apply(staged)
+        landed = self._commits.apply(staged)
+        if staged.ids is not None:
+            table = self._handles.get(landed)
+            self._places.note_written(table, landed.ref.path, staged.ids, files=staged.files)
+        return landed
 
     def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
         return self._commits.compact(at, rows_per_fragment=rows_per_fragment)
+
+    def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
+        return lance_cleaning.clean(self._handles, self._files, ref, versions)
 
     def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
         return self._commits.restore_version(at, uuid=uuid)
@@ -235,15 +296,25 @@ class LanceTables:
             with lance_errors(table=name, action=f"read '{name}'"):
                 yield table
         except CorruptError as error:
-            if at.ref.branch is not None and self._is_gone(at, table):
+            if self._is_gone(at, table):
                 raise missing_version(name) from error
             raise
 
     def _is_gone(self, at: TableVersion, opened: LanceDataset) -> bool:
-        # A branch that is deleted is unlisted first, and then loses its files; one that is listed
-        # may be another of its name by now.
-        is_listed = at.ref.branch in self.branches(at.ref.path)
-        return not is_listed or self._handles.was_remade(at, opened)
+        if at.ref.branch is not None:
+            # A branch that is deleted is unlisted first, and then loses its files; one that is
+            # listed may be another of its name by now.
+            is_listed = at.ref.branch in self.branches(at.ref.path)
+            if not is_listed or self._handles.was_remade(at, opened):
+                return True
+        newest = self.find_head(at.ref)
+        # The newest version is never cleaned up.
+        return newest is not None and at.version < newest and self._is_cleaned_up(at)
+
+    def _is_cleaned_up(self, at: TableVersion) -> bool:
+        description = self._files.find(f"{folder_of(at.ref)}/{version_file(at.version)}")
+        doomed = lance_cleaning.find_doomed(self._files, at.ref)
+        return description is None or at.version in doomed
 
     @contextmanager
     def _staging(self, onto: TableVersion) -> Iterator[LanceDataset]:

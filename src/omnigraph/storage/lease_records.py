@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import orjson
 
 from omnigraph.model.errors import CorruptError, UnavailableError
+from omnigraph.model.limits import LEASE_CLOCK_SKEW_S_MAX
 from omnigraph.storage.ports import ObjectStore
 
 LEASES_PREFIX = "__leases"
@@ -50,6 +51,10 @@ class Lease:
     def state(self) -> tuple[Owner, int, int]:
         """What no two states of a lease have in common."""
         return (self.owner, self.epoch, self.heartbeat)
+
+    def is_good(self, now: datetime) -> bool:
+        """Whether its holder may well be alive at a moment, as far as clocks can tell."""
+        return self.is_held and now <= self.expires_at + timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,13 @@ from omnigraph.model.errors import BusyError
 from omnigraph.model.runtime import Clock
 from omnigraph.storage.lease_records import LeaseObject, Owner
 from omnigraph.storage.leases import BranchLease
-from omnigraph.storage.local_files import LOCKS_FOLDER, FileLock, lock_file, unlock_file
+from omnigraph.storage.local_files import (
+    LOCKS_FOLDER,
+    FileLock,
+    is_locked,
+    lock_file,
+    unlock_file,
+)
 from omnigraph.storage.locations import Location
 from omnigraph.storage.object_errors import storage_errors
 from omnigraph.storage.ports import ObjectStore
@@ -105,6 +111,9 @@ class WriteLocks(Protocol):
         self, held: HeldLocks, keys: Iterable[LockKey]
     ) -> AbstractContextManager[HeldLocks]:
         """Hold further locks; what a lease of those held already covers takes no other."""
+
+    def find_holder(self, keys: Iterable[LockKey]) -> str | None:
+        """Who seems to hold one of these locks now, found by a look that writes nothing."""
 
 
 def hold_nothing() -> HeldLocks:
@@ -208,9 +217,19 @@ class _FileLocks:
         del held  # a file lock covers one key
         return self.hold(keys)
 
+    def find_holder(self, keys: Iterable[LockKey]) -> str | None:
+        for path in [self._path_of(key) for key in _sort_keys(keys)]:
+            with storage_errors(f"look at {path}"):
+                if is_locked(path):
+                    return _read_holder(path)
+        return None
+
+    def _path_of(self, key: LockKey) -> Path:
+        return self._folder / f"{_digest(key)}.lock"
+
     @contextmanager
     def _held_on_disk(self, key: LockKey, end: float) -> Iterator[None]:
-        path = self._folder / f"{_digest(key)}.lock"
+        path = self._path_of(key)
         with storage_errors(f"lock {path}"):
             try:
                 lock = lock_file(path, timeout_s=end - time.monotonic())
@@ -268,6 +287,15 @@ class _LeaseLocks:
             stack.callback(got.expire)
             yield got
 
+    def find_holder(self, keys: Iterable[LockKey]) -> str | None:
+        for branch in {key.branch for key in keys}:
+            terms = self._terms_of(branch)
+            seen = terms.place.find()
+            if seen is not None and seen.lease.is_good(terms.clock.now()):
+                owner = seen.lease.owner
+                return f"process {owner.process_id} on {owner.host}"
+        return None
+
     def _lease_of(self, branch: str | None) -> BranchLease:
         lease = self._process_locks.lease_of(self._root, branch)
         self._kept[branch] = lease
@@ -294,9 +322,9 @@ class _ThreadLocks:
 
 
 def _refusal(key: LockKey, timeout_s: float, *, holder: str) -> BusyError:
-    # Keys of no type are our own: the manifest's, for one.
+    # Keys of no type are our own: the manifest's, for one, and the schema's.
     name = key.table_key.partition(":")[2] or "the graph"
-    branch = f" on branch '{key.branch}'" if key.branch else ""
+    branch = f" on branch '{key.branch}'" if key.branch and key.branch != key.table_key else ""
     return BusyError(action=f"write {name}{branch}", holder=holder, waited_s=timeout_s)
 
 

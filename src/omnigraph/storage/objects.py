@@ -46,7 +46,7 @@ def open_objects(location: Location, *, is_durable: bool) -> ObjectStore:
     """
     if location.bucket is None:
         return LocalObjects(Path(location.root), is_durable=is_durable)
-    store = _open_bucket(location.bucket, location.prefix, location.storage_options)
+    store = open_bucket(location.bucket, location.prefix, location.storage_options)
     return ObstoreObjects(store, uri=location.uri)
 
 
@@ -129,7 +129,8 @@ class ObstoreObjects:
         return f"{verb} {self._uri}/{path}"
 
 
-def _open_bucket(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store:
+def open_bucket(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store:
+    """The objects of a bucket below a prefix; nothing is asked of it yet."""
     config = {name: value for name, value in options.items() if name not in _OPTIONS_OF_LANCE}
     try:
         return S3Store(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -43,6 +44,8 @@ class StagedKind(StrEnum):
     DELETE = "delete"
     REPLACEMENT = "replacement"
     INDEX = "index"
+    COMPACTION = "compaction"
+    COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class StagedWrite:
     """Files that nobody refers to, and the transaction that would make them a version.
 
     `rows_added` and `rows_removed` are what the table's row count gains and loses by it. `files`
-    are paths below the table, for those who must make them durable.
+    are paths below the table, for those who must make them durable. `ids` are those of the rows in
+    the files, in their order; None if they are many, or not known.
     """
 
     base: TableVersion
@@ -59,6 +63,7 @@ class StagedWrite:
     rows_added: int
     rows_removed: int
     files: tuple[str, ...]
+    ids: pa.Array | None = None
 
     @property
     def uuid(self) -> str:
@@ -88,6 +93,36 @@ class IndexState:
 
     spec: IndexSpec
     rows_covered: int
+
+
+class LayoutStep(StrEnum):
+    """What can be done about how a table lies, in the order in which it is done."""
+
+    RELEASE = "forget what indexes know of files that are to be joined"
+    COMPACT = "join files, and leave out rows that were deleted"
+    INDEX = "let every index know every row"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a version lies, and the steps by which it would lie better: one version each.
+
+    `fragments_removed` of its `fragments` would be joined; `uncovered` are the wanted indexes that
+    there are not, or that do not know every row.
+    """
+
+    steps: tuple[LayoutStep, ...]
+    fragments: int
+    fragments_removed: int
+    uncovered: tuple[IndexSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How many versions of a line were deleted, and how many bytes of files with them."""
+
+    versions: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +168,18 @@ class TableDelta:
 
     gone: pa.Table
     come: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """A part of a blob; the size of the whole is None if the row has none.
+
+    `place` names the stored bytes: two reads that give the same place give the same bytes.
+    """
+
+    content: bytes
+    size: int | None
+    place: str
 
 
 class ObjectStore(Protocol):
@@ -186,21 +233,32 @@ class TableStore(Protocol):
         `NotFoundError` means that the version was cleaned up or that its branch is gone.
         """
 
+    def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
+        """Those of some ids that are there, at most `PROBED_VALUES_MAX` of them and each once.
+
+        Costs no request once the table has been asked before, unless rows were deleted near them.
+        """
+
     def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """The rows with some ids, at most `PROBED_VALUES_MAX` of them and each once.
 
         Costs about the same for a table of one file and of many once it has been asked before.
         """
 
-    def scan_batches(
-        self,
-        at: TableVersion,
-        *,
-        columns: Sequence[str],
-        predicate: str | None,
-        order_by: Sequence[str],
-    ) -> Iterator[pa.RecordBatch]:
-        """The same, a batch at a time, ascending by columns (nulls last) if any are named."""
+    def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows in the order of their ids, a batch at a time; blobs as bytes.
+
+        No more is in memory at once than about twice `SORTED_BYTES_MAX` and some batches, however
+        many rows and blobs there are.
+        """
+
+    def read_blob(
+        self, at: TableVersion, *, id: str, column: str, start: int, length: int | None
+    ) -> StoredBlob | None:
+        """Some bytes of a blob, or all from `start` on; None if there is no such row.
+
+        Only those bytes are read. What lies behind the end of the blob is left out.
+        """
 
     def scan_new(
         self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
@@ -234,14 +292,38 @@ class TableStore(Protocol):
     def indexes(self, at: TableVersion) -> tuple[IndexState, ...]:
         """The indexes of a version, by column."""
 
+    def plan_layout(self, at: TableVersion, *, wanted: Sequence[IndexSpec]) -> Layout:
+        """What is to do so that a table lies in few files and its indexes know every row.
+
+        `wanted` are the indexes it should have and can: of columns that it has, and with vectors.
+        """
+
     def describe(self, at: TableVersion) -> VersionFile:
         """Where Lance keeps the description of a version; costs no request."""
+
+    def versions(self, ref: TableRef) -> tuple[int, ...]:
+        """The versions of a line that are there, ascending; none if there is no such line."""
+
+    def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
+        """The newest version of a line that was made before a moment; None if there is none."""
+
+    def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
+        """What cleaning would delete."""
 
     def find_transaction(self, at: TableVersion) -> TransactionRecord | None:
         """What made a version; None if Lance no longer knows."""
 
+    def find_operations(self, ref: TableRef, *, after: int) -> tuple[str | None, ...]:
+        """What Lance calls that which made each version after one; None where it is not known."""
+
     def branches(self, path: str) -> frozenset[str]:
         """The branches of a table."""
+
+    def find_outside(self, at: TableVersion) -> frozenset[str]:
+        """The places outside of the graph in which a version looks for files of its own.
+
+        There are some where a graph with branches was moved or copied.
+        """
 
     # Staging: files that nobody refers to
 
@@ -275,9 +357,27 @@ class TableStore(Protocol):
         """
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
-        """Indexes of columns over all rows, each replacing the one that its column has.
+        """Indexes of columns over all rows; what is there already is completed or replaced.
 
-        For a vector index at least one row must have a vector.
+        At least one must lack something. For a vector index a row must have a vector.
+        """
+
+    def stage_layout(
+        self, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion, uuid: str
+    ) -> StagedWrite:
+        """One step of a plan, onto the version that the step before it has made.
+
+        No row changes, nor its id; their order in a scan may. The transaction gets the uuid.
+        """
+
+    def stage_columns(
+        self, schema: pa.Schema, *, renames: Mapping[str, str], onto: TableVersion
+    ) -> StagedWrite | None:
+        """The columns of a schema in place of those there are; None if it has just these.
+
+        `renames` lead from names that are there to names of the schema. What else is missing is
+        added, null everywhere, and what is not in the schema goes, its index too. No row is
+        written, so it costs the same however many there are.
         """
 
     # Durable effects
@@ -307,6 +407,12 @@ class TableStore(Protocol):
 
     def delete_branch(self, ref: TableRef) -> None:
         """Durable effect: remove a branch of the table and its files; a missing one is fine."""
+
+    def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
+        """Durable effect: delete versions of a line, and the files that no other version has.
+
+        The newest one stays, and those that branches were made from; a missing one is fine.
+        """
 
     def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
         """Durable effect: make the content of an old version the newest again.

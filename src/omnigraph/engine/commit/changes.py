@@ -7,14 +7,15 @@ write. Every surface (mutation, load, merge) produces one, every check and the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import pyarrow as pa
 
+from omnigraph.engine.commit.schema_delta import SchemaDelta
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.storage.ports import IndexSpec
+from omnigraph.storage.ports import IndexSpec, LayoutStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,10 @@ class TableChange:
 
     `put` replaces rows with the same id and adds the others. `removed` holds the ids (distinct,
     all committed) that go. With `is_overwrite` every committed row goes that `put` does not hold,
-    and `removed` is empty. A change that only builds `indexes` changes no row.
+    and `removed` is empty. A change that only builds `indexes`, takes steps of `layout`, or gives
+    the table the columns of its type, changes no row. `renames` are the columns that keep their
+    values under another name, and `published_key` is the key of a type that was renamed. `lift` is
+    by how many versions the table goes further as it is, above those that a key has had before.
     """
 
     type: NodeType | EdgeType
@@ -31,6 +35,10 @@ class TableChange:
     removed: pa.Array
     is_overwrite: bool
     indexes: tuple[IndexSpec, ...] = ()
+    layout: tuple[LayoutStep, ...] = ()
+    renames: Mapping[str, str] = field(default_factory=dict)
+    published_key: str | None = None
+    lift: int = 0
 
 
 ChangeSet = Mapping[str, TableChange]
@@ -46,6 +54,20 @@ class Placement(StrEnum):
     OVERWRITE = "overwrite"
     REMOVE = "remove"
     INDEX = "index"
+    LAYOUT = "layout"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """What a write does to the schema, and to the list of types.
+
+    `source` is the text to accept; None on a branch that catches up with what was accepted.
+    """
+
+    source: str | None
+    schema_hash: str
+    delta: SchemaDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +85,9 @@ class PreparedWrite:
     is_strict: bool
     merged_parent_id: str | None = None
     notes: CommitNotes = NO_NOTES
+    schema: SchemaChange | None = None
 
     @property
     def is_commit(self) -> bool:
         """Whether there is anything for history to say."""
-        return bool(self.changes) or self.merged_parent_id is not None
+        return bool(self.changes or self.schema) or self.merged_parent_id is not None

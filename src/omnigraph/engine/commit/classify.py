@@ -36,11 +36,13 @@ class Decision(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What a look at one table found: its newest version, the version that the branch names, and
-    whether the write's own transaction, and its undoing, are among the versions between them."""
+    whether any of the write's own transactions, the last of them, and its undoing, are among the
+    versions between them."""
 
     newest: int
     named: int
     has_landed: bool
+    is_complete: bool
     is_undone: bool
 
 
@@ -50,11 +52,11 @@ def classify(pin: Pin, facts: Facts) -> PinClass:
         return PinClass.INVARIANT_VIOLATION
     if facts.newest == facts.named:
         return PinClass.NO_MOVEMENT
+    is_planned = (pin.expected_version, pin.post_commit_version) == (facts.named, facts.newest)
+    if is_planned and facts.is_complete:
+        return PinClass.ROLLED_PAST_EXPECTED
     if facts.newest > facts.named + 1:
         return PinClass.UNEXPECTED_MULTISTEP
-    is_planned = (pin.expected_version, pin.post_commit_version) == (facts.named, facts.newest)
-    if is_planned and facts.has_landed:
-        return PinClass.ROLLED_PAST_EXPECTED
     return PinClass.UNEXPECTED_AT_P1
 
 

@@ -22,19 +22,20 @@ from omnigraph.engine.commit.publish import (
     publish,
     require_expected,
     require_head,
+    require_schema,
 )
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import (
-    RECOVERY_PREFIX,
     Pin,
     Sidecar,
     WriterKind,
     arm,
-    decode_sidecar,
     disarm,
+    list_sidecars,
 )
 from omnigraph.engine.commit.staging import StagedTable, stage
-from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.authority import Authority, Basis, promote_accepted
+from omnigraph.engine.state.contract import archive_schema, stage_schema
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, type_name_of
@@ -54,7 +55,7 @@ from omnigraph.model.names import MAIN
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
-from omnigraph.storage.ports import Listing, StagedKind, Stores, TableVersion
+from omnigraph.storage.ports import Listing, StagedKind, StagedWrite, Stores, TableVersion
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,6 +117,9 @@ class WritePath:
             if locked is not held and locked.is_fresh:
                 # Whoever takes our turn from now on moves the manifest past the basis.
                 locked.trust(basis.state.at.version)
+            if not locked.is_revocable:
+                # On a disk this costs nothing; elsewhere it is the publisher who finds out.
+                require_schema(basis.contract.schema_hash, self.authority.state(MAIN))
             self._require_unmoved(write, basis, authorship)
             if inherited:
                 entries |= {each.table_key: self._fork(each, basis, locked) for each in inherited}
@@ -126,6 +130,11 @@ class WritePath:
             return self._make_true(
                 staged, write=write, basis=basis, authorship=authorship, held=locked
             )
+
+    def has_drifted(self, entry: Entry) -> bool:
+        """Whether a table is ahead of what its branch names, and no write explains that."""
+        newest = self.stores.tables.find_head(entry.at.ref)
+        return newest is not None and newest > entry.version and not self._is_covered(entry)
 
     def has_moved(self, write: PreparedWrite, basis: Basis) -> bool:
         """Whether anything that a write relies on is visibly another than in its basis."""
@@ -203,10 +212,7 @@ class WritePath:
 
     def _is_covered(self, entry: Entry) -> bool:
         """Whether a sidecar explains why a table is ahead."""
-        names = self.stores.objects.list(RECOVERY_PREFIX).token_by_name
-        paths = [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
-        found = [(path, self.stores.objects.find(path)) for path in paths]
-        sidecars = [decode_sidecar(each.content, path=path) for path, each in found if each]
+        sidecars = list_sidecars(self.stores.objects)
         return any(_is_pinned(entry, pin) for sidecar in sidecars for pin in sidecar.pins)
 
     # The durable part
@@ -225,14 +231,28 @@ class WritePath:
         arm(sidecar, objects=self.stores.objects)
         try:
             landed = self._apply_all(staged, sidecar, write)
+            self._stage_schema(write, sidecar)
             state = self._publish(landed, sidecar, basis, authorship, held)
         except UncertainError:
             self._arm_again(sidecar, held)
             raise
         # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
-        self._disarm(sidecar)
+        self._conclude(write, sidecar)
         self._tidy(state)
         return self._commit_of(sidecar, state)
+
+    def _stage_schema(self, write: PreparedWrite, sidecar: Sidecar) -> None:
+        if write.schema is None or write.schema.source is None:
+            return
+        objects = self.stores.objects
+        try:
+            self.failpoints.maybe_fail(Failpoint.SCHEMA_APPLY_BEFORE_STAGING_WRITE)
+            archive_schema(write.schema.source, write.schema.schema_hash, objects=objects)
+            # From here on a crash ends with the new schema, before it with the old one.
+            stage_schema(write.schema.source, objects=objects)
+            self.failpoints.maybe_fail(Failpoint.SCHEMA_APPLY_AFTER_STAGING_WRITE)
+        except GraphError as error:
+            raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
 
     def _publish(
         self,
@@ -295,8 +315,9 @@ class WritePath:
             writer_kind=authorship.kind,
             commit_id=self.runtime.new_id(),
             rollback_commit_id=self.runtime.new_id(),
-            schema_hash=basis.contract.schema_hash,
+            schema_hash=(write.schema.schema_hash if write.schema else basis.contract.schema_hash),
             pins=tuple(_plan_pin(each) for each in staged),
+            schema=write.schema.delta if write.schema else None,
             relied_on={key: basis.snapshot.get(key).version for key in sorted(_relied_on(write))},
             merged_parent_id=write.merged_parent_id,
             notes=write.notes,
@@ -308,9 +329,14 @@ class WritePath:
         landed: dict[str, tuple[StagedTable, TableVersion]] = {}
         for each in staged:
             try:
-                if each.write.kind is StagedKind.DELETE and isinstance(each.change.type, NodeType):
-                    self.failpoints.maybe_fail(Failpoint.MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE)
-                landed[each.entry.table_key] = (each, self.stores.tables.apply(each.write))
+                at = each.entry.at
+                if each.write is not None:
+                    self._pass_before_apply(each, each.write)
+                    at = self.stores.tables.apply(each.write)
+                    landed[each.entry.table_key] = (each, at)
+                for move in each.later:
+                    at = move.apply(at, self.stores.tables)
+                    landed[each.entry.table_key] = (each, at)
             except ExpectedVersionMismatchError as error:
                 if landed:
                     raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
@@ -321,6 +347,10 @@ class WritePath:
                 raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
         return landed
 
+    def _pass_before_apply(self, staged: StagedTable, write: StagedWrite) -> None:
+        if write.kind is StagedKind.DELETE and isinstance(staged.change.type, NodeType):
+            self.failpoints.maybe_fail(Failpoint.MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE)
+
     def _plan_intent(
         self,
         landed: Mapping[str, tuple[StagedTable, TableVersion]],
@@ -328,9 +358,12 @@ class WritePath:
         authorship: Authorship,
     ) -> Intent:
         return Intent(
-            changes=tuple(
-                Update(_landed_entry(each, at), self.stores.tables.describe(at))
-                for each, at in landed.values()
+            changes=(
+                *(
+                    Update(_landed_entry(each, at), self.stores.tables.describe(at))
+                    for each, at in landed.values()
+                ),
+                *(sidecar.schema.changes(self.stores.tables.describe) if sidecar.schema else ()),
             ),
             expected=sidecar.relied_on,
             expected_head=authorship.expected_head,
@@ -340,10 +373,13 @@ class WritePath:
             merged_parent_id=sidecar.merged_parent_id,
             schema_hash=sidecar.schema_hash,
             notes=sidecar.notes,
+            replaced_hash=sidecar.schema.replaced_hash if sidecar.schema else None,
         )
 
-    def _disarm(self, sidecar: Sidecar) -> None:
+    def _conclude(self, write: PreparedWrite, sidecar: Sidecar) -> None:
         try:
+            if write.schema is not None and write.schema.source is not None:
+                promote_accepted(sidecar.schema_hash, self.authority, self.stores.objects)
             self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_DELETE)
             disarm(sidecar.operation_id, objects=self.stores.objects)
         except GraphError as error:
@@ -384,16 +420,24 @@ def _is_pinned(entry: Entry, pin: Pin) -> bool:
 
 def _plan_pin(staged: StagedTable) -> Pin:
     entry = staged.entry
+    uuids = staged.uuids
     return Pin(
         table_key=entry.table_key,
         table_path=entry.path,
         table_branch=entry.branch,
         expected_version=entry.version,
-        post_commit_version=entry.version + 1,
-        transaction_uuid=staged.write.uuid,
+        post_commit_version=entry.version + len(uuids),
+        transaction_uuid=uuids[-1],
         row_count=staged.row_count,
+        earlier_uuids=uuids[:-1],
+        published_key=staged.change.published_key,
     )
 
 
 def _landed_entry(staged: StagedTable, at: TableVersion) -> Entry:
-    return replace(staged.entry, version=at.version, row_count=staged.row_count)
+    return replace(
+        staged.entry,
+        table_key=staged.change.published_key or staged.entry.table_key,
+        version=at.version,
+        row_count=staged.row_count,
+    )

@@ -32,7 +32,8 @@ from omnigraph.model.errors import (
     PreconditionFailedError,
     ReadSetChangedError,
 )
-from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGET
+from omnigraph.model.limits import FRAGMENT_ROWS_MAX, MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGET
+from omnigraph.model.names import MAIN
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import TableStore
@@ -43,8 +44,9 @@ class Intent:
     """What a publish makes true, and what must still be so when it does.
 
     `expected` names the version of every table that the write changes or relied on, and
-    `expected_head` the commit that the caller insists on, if any. The commit's id and time are
-    minted once; only its parent is looked up anew on every attempt.
+    `expected_head` the commit that the caller insists on, if any. `schema_hash` is the schema that
+    it was prepared under, or the one that it takes the place of `replaced_hash` with. The commit's
+    id and time are minted once; only its parent is looked up anew on every attempt.
     """
 
     changes: tuple[Change, ...]
@@ -56,6 +58,7 @@ class Intent:
     merged_parent_id: str | None
     schema_hash: str
     notes: CommitNotes = NO_NOTES
+    replaced_hash: str | None = None
 
 
 def publish(
@@ -90,6 +93,7 @@ def publish(
             held.trust(state.at.version)
         require_head(intent.expected_head, state)
         require_expected(intent.expected, state)
+        require_schema(intent.replaced_hash or intent.schema_hash, state)
         changes = plan_changes(intent.changes, state)
         failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND)
         published = _publish_once(changes, commit_of(intent, state), state, tables)
@@ -109,6 +113,15 @@ def require_expected(expected: Mapping[str, int], state: ManifestState) -> None:
         actual = state.version_of(table_key)
         if actual != version:
             raise ExpectedVersionMismatchError(table_key=table_key, expected=version, actual=actual)
+
+
+def require_schema(expected: str, state: ManifestState) -> None:
+    """Raise if another schema was accepted since; the schema is the graph's, and main tells it."""
+    actual = state.head.schema_hash
+    if state.branch == MAIN and actual not in (None, expected):
+        raise ReadSetChangedError(
+            member="the schema", expected=str(expected)[:14], actual=str(actual)[:14]
+        )
 
 
 def require_head(expected: str | None, state: ManifestState) -> None:
@@ -135,17 +148,21 @@ def commit_of(intent: Intent, state: ManifestState) -> Commit:
 def plan_changes(changes: tuple[Change, ...], state: ManifestState) -> tuple[Change, ...]:
     """The changes in the order in which they are written, each proven to fit the state."""
     registered = dict(state.path_by_table)
+    taken = set(state.snapshot.entries)
     ordered = sorted(changes, key=lambda change: not isinstance(change, Register))
     seen: set[tuple[str, int]] = set()
     for change in ordered:
         match change:
             case Register(table_key, path):
-                if registered.setdefault(table_key, path) != path:
+                # A key that no type has any more may be given to another table.
+                if table_key in taken and registered[table_key] != path:
                     raise ReadSetChangedError(
                         member=f"the place of '{table_key}'",
                         expected=path,
                         actual=registered[table_key],
                     )
+                registered[table_key] = path
+                taken.add(table_key)
             case Update(entry):
                 _require_registered(entry.table_key, registered)
                 if (entry.table_key, entry.version) in seen:
@@ -225,9 +242,20 @@ def compact_manifest(state: ManifestState, *, authority: Authority, tables: Tabl
     Only layout: a writer that gets in between wins, and the next one tries again.
     """
     counts = tables.fragment_row_counts(state.at)
-    if len(counts) <= MANIFEST_FRAGMENTS_MAX:
-        return
-    compacted = tables.compact(state.at, rows_per_fragment=choose_tier(counts))
+    if len(counts) > MANIFEST_FRAGMENTS_MAX:
+        _compact(state, choose_tier(counts), authority, tables)
+
+
+def join_manifest(state: ManifestState, *, authority: Authority, tables: TableStore) -> None:
+    """Put all of history into as few files as can be, on the same terms."""
+    if len(tables.fragment_row_counts(state.at)) > 1:
+        _compact(state, FRAGMENT_ROWS_MAX, authority, tables)
+
+
+def _compact(
+    state: ManifestState, rows_per_fragment: int, authority: Authority, tables: TableStore
+) -> None:
+    compacted = tables.compact(state.at, rows_per_fragment=rows_per_fragment)
     if compacted is not None:
         authority.remember(replace(state, at=compacted))
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from omnigraph.engine.commit.audit import Recovery, RecoveryKind, TableOutcome, record
-from omnigraph.engine.commit.classify import Decision, Facts, classify, decide
+from omnigraph.engine.commit.classify import Decision, Facts, PinClass, classify, decide
 from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.publish import Intent, publish
 from omnigraph.engine.commit.sidecar import (
@@ -24,11 +24,19 @@ from omnigraph.engine.commit.sidecar import (
     Pin,
     Sidecar,
     arm,
+    changes_schema,
     decode_sidecar,
     disarm,
+    list_sidecars,
     sidecar_path,
 )
-from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.authority import Authority, promote_accepted
+from omnigraph.engine.state.contract import (
+    SCHEMA_LOCK,
+    discard_staged,
+    find_staged,
+    is_staged,
+)
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, type_name_of
 from omnigraph.model.errors import (
@@ -36,6 +44,7 @@ from omnigraph.model.errors import (
     CorruptError,
     ExpectedVersionMismatchError,
     GraphError,
+    ReadSetChangedError,
     UnavailableError,
 )
 from omnigraph.model.names import MAIN, BranchName
@@ -69,13 +78,34 @@ class Recoverer:
 
         A sidecar that cannot be read is `CorruptError`, and stays.
         """
-        if RECOVERY_PREFIX not in root.prefixes:
-            return
+        if RECOVERY_PREFIX in root.prefixes:
+            self._heal_all()
+        if is_staged(root):
+            self._settle_schema()
+
+    def _heal_all(self) -> None:
         self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_LIST)
         names = sorted(self.stores.objects.list(RECOVERY_PREFIX).token_by_name)
         for name in names:
             if name.endswith(".json"):
                 self._recover_file(f"{RECOVERY_PREFIX}/{name}")
+
+    def _settle_schema(self) -> None:
+        """Finish or forget a schema whose text was staged and whose record is gone."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.free_locks.hold([SCHEMA_LOCK]))
+            except BusyError:
+                # It is being applied.
+                return
+            staged = find_staged(self.stores.objects)
+            if staged is None or self._has_schema_record():
+                return
+            if not promote_accepted(staged, self.authority, self.stores.objects):
+                discard_staged(self.stores.objects)
+
+    def _has_schema_record(self) -> bool:
+        return any(changes_schema(each) for each in list_sidecars(self.stores.objects))
 
     def _recover_file(self, path: str) -> None:
         sidecar = self._find_sidecar(path)
@@ -125,7 +155,7 @@ class Recoverer:
                 self._conclude_back(sidecar, facts)
             return
         classes = [classify(pin, facts[pin.table_key]) for pin in sidecar.pins]
-        match decide(classes, is_writer_gone=not held.is_revocable):
+        match self._decide(sidecar, classes, held):
             case Decision.ABORT:
                 raise _behind(sidecar, facts)
             case Decision.DISCARD:
@@ -140,19 +170,42 @@ class Recoverer:
             case Decision.ROLL_BACK:
                 self._roll_back(sidecar, facts, state, held)
 
+    def _decide(self, sidecar: Sidecar, classes: Iterable[PinClass], held: HeldLocks) -> Decision:
+        decision = decide(classes, is_writer_gone=not held.is_revocable)
+        if not changes_schema(sidecar):
+            return decision
+        # A schema is accepted once its text is staged: then every table has moved that was to.
+        is_staged = find_staged(self.stores.objects) == sidecar.schema_hash
+        match decision:
+            case Decision.ROLL_FORWARD if not is_staged:
+                return Decision.ROLL_BACK
+            case Decision.DISCARD if is_staged:
+                return Decision.ROLL_FORWARD
+            case _:
+                return decision
+
     def _observe(self, pin: Pin, sidecar: Sidecar, state: ManifestState) -> Facts:
         tables, ref = self.stores.tables, _ref_of(pin)
-        newest, named = tables.find_head(ref), state.version_of(pin.table_key)
-        if newest is None:
-            # A line of its own that was never made, or that an earlier recovery took away again.
-            return Facts(newest=named, named=named, has_landed=False, is_undone=False)
-        planned = tables.find_transaction(TableVersion(ref, pin.post_commit_version))
-        last = tables.find_transaction(TableVersion(ref, newest))
+        newest, named = tables.find_head(ref), state.version_of(_key_in(pin, state))
+        is_dropped = pin.table_branch is None and not _is_named(pin, state)
+        if newest is None or is_dropped:
+            # A line of its own that was never made, or that an earlier recovery took away again;
+            # or the table of a type that is gone.
+            return Facts(
+                newest=named, named=named, has_landed=False, is_complete=False, is_undone=False
+            )
+        first, end = pin.expected_version + 1, pin.post_commit_version
+        found = [
+            tables.find_transaction(TableVersion(ref, version))
+            for version in sorted({*range(first, end + 1), newest})
+        ]
+        uuids = [made.uuid if made else None for made in found]
         return Facts(
             newest=newest,
             named=named,
-            has_landed=any(made and made.uuid == pin.transaction_uuid for made in (planned, last)),
-            is_undone=last is not None and last.uuid == _undoing_uuid(sidecar, pin),
+            has_landed=any(each in uuids for each in (*pin.earlier_uuids, pin.transaction_uuid)),
+            is_complete=pin.transaction_uuid in uuids,
+            is_undone=uuids[-1] == _undoing_uuid(sidecar, pin),
         )
 
     def _roll_forward(
@@ -169,9 +222,17 @@ class Recoverer:
             merged_parent_id=sidecar.merged_parent_id,
             notes=sidecar.notes,
         )
+        if sidecar.schema is not None:
+            changes = sidecar.schema.changes(self.stores.tables.describe)
+            intent = replace(
+                intent,
+                changes=(*intent.changes, *changes),
+                schema_hash=sidecar.schema_hash,
+                replaced_hash=sidecar.schema.replaced_hash,
+            )
         try:
             self._publish(intent, state, held)
-        except ExpectedVersionMismatchError:
+        except (ExpectedVersionMismatchError, ReadSetChangedError):
             # What its checks relied on has changed since, so it must not become true any more.
             self._roll_back(sidecar, facts, self.authority.state(state.branch), held)
             return
@@ -193,7 +254,7 @@ class Recoverer:
         intent = replace(self._plan(sidecar, restored, state), commit_id=sidecar.rollback_commit_id)
         self._publish(intent, state, held)
         for pin in moved:
-            if pin not in named:
+            if pin not in named and pin.table_branch is not None:
                 # A line that the branch never came to name: nobody reads it.
                 require_kept(held)
                 self.stores.tables.delete_branch(_ref_of(pin))
@@ -215,7 +276,7 @@ class Recoverer:
             require_kept(held)
             restored = [
                 replace(
-                    state.snapshot.get(pin.table_key),
+                    state.snapshot.get(_key_in(pin, state)),
                     version=self._restore(pin, sidecar, facts[pin.table_key]),
                 )
                 for pin in late
@@ -227,7 +288,7 @@ class Recoverer:
     ) -> Entry:
         seen = facts[pin.table_key]
         undone = seen.newest if seen.is_undone else self._restore(pin, sidecar, seen)
-        return replace(state.snapshot.get(pin.table_key), version=undone)
+        return replace(state.snapshot.get(_key_in(pin, state)), version=undone)
 
     def _restore(self, pin: Pin, sidecar: Sidecar, seen: Facts) -> int:
         at = TableVersion(_ref_of(pin), seen.named)
@@ -257,7 +318,8 @@ class Recoverer:
             created_at=self.runtime.now(),
             actor=RECOVERY_ACTOR,
             merged_parent_id=None,
-            schema_hash=sidecar.schema_hash,
+            # What is undone changes no schema.
+            schema_hash=state.head.schema_hash or sidecar.schema_hash,
         )
 
     def _publish(self, intent: Intent, state: ManifestState, held: HeldLocks) -> None:
@@ -273,6 +335,8 @@ class Recoverer:
             )
 
     def _conclude_forward(self, sidecar: Sidecar) -> None:
+        if changes_schema(sidecar):
+            promote_accepted(sidecar.schema_hash, self.authority, self.stores.objects)
         outcomes = [
             TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_version)
             for pin in sidecar.pins
@@ -282,6 +346,8 @@ class Recoverer:
         )
 
     def _conclude_back(self, sidecar: Sidecar, facts: Mapping[str, Facts]) -> None:
+        if changes_schema(sidecar):
+            discard_staged(self.stores.objects)
         outcomes = [
             TableOutcome(pin.table_key, pin.post_commit_version, pin.expected_version)
             for pin in sidecar.pins
@@ -321,7 +387,8 @@ class Recoverer:
 def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
     branch = None if sidecar.branch == MAIN else sidecar.branch
     tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
-    return [LockKey(table_key, branch) for table_key in tables]
+    keys = [LockKey(table_key, branch) for table_key in tables]
+    return [*keys, SCHEMA_LOCK] if changes_schema(sidecar) else keys
 
 
 def _ref_of(pin: Pin) -> TableRef:
@@ -341,12 +408,20 @@ def _is_late(seen: Facts) -> bool:
 
 
 def _is_named(pin: Pin, state: ManifestState) -> bool:
-    return state.snapshot.get(pin.table_key).branch == pin.table_branch
+    entry = state.snapshot.entries.get(_key_in(pin, state))
+    return entry is not None and entry.branch == pin.table_branch
+
+
+def _key_in(pin: Pin, state: ManifestState) -> str:
+    """The key of a table in a state: another one once a type was renamed."""
+    found = (entry.table_key for entry in state.snapshot if entry.path == pin.table_path)
+    return next(found, pin.table_key)
 
 
 def _landed_entry(pin: Pin) -> Entry:
     version = pin.post_commit_version
-    return Entry(pin.table_key, pin.table_path, version, pin.table_branch, pin.row_count)
+    key = pin.published_key or pin.table_key
+    return Entry(key, pin.table_path, version, pin.table_branch, pin.row_count)
 
 
 def _behind(sidecar: Sidecar, facts: Mapping[str, Facts]) -> CorruptError:

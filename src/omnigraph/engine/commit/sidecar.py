@@ -14,8 +14,10 @@ from enum import StrEnum
 
 import orjson
 
+from omnigraph.engine.commit.schema_delta import SchemaDelta, decode_delta, encode_delta
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes, decode_notes, encode_notes
 from omnigraph.model.errors import CorruptError
+from omnigraph.model.names import MAIN
 from omnigraph.storage.ports import ObjectStore
 
 RECOVERY_PREFIX = "__recovery"
@@ -37,7 +39,11 @@ class WriterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One table that the write moves: from where, to where, by which transaction."""
+    """One table that the write moves: from where, to where, by which transaction.
+
+    A write of several steps names those before its last one too. `published_key` is what the table
+    becomes the table of, if that is another type.
+    """
 
     table_key: str
     table_path: str
@@ -46,6 +52,8 @@ class Pin:
     post_commit_version: int
     transaction_uuid: str
     row_count: int
+    earlier_uuids: tuple[str, ...] = ()
+    published_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,12 @@ class Sidecar:
     relied_on: Mapping[str, int]
     merged_parent_id: str | None = None
     notes: CommitNotes = NO_NOTES
+    schema: SchemaDelta | None = None
+
+
+def changes_schema(sidecar: Sidecar) -> bool:
+    """Whether a write accepts a schema; a branch that catches up with one does not."""
+    return sidecar.schema is not None and sidecar.branch == MAIN
 
 
 def sidecar_path(operation_id: str) -> str:
@@ -79,6 +93,14 @@ def arm(sidecar: Sidecar, *, objects: ObjectStore) -> None:
 def disarm(operation_id: str, *, objects: ObjectStore) -> None:
     """Remove the record of a write that is finished."""
     objects.delete(sidecar_path(operation_id))
+
+
+def list_sidecars(objects: ObjectStore) -> tuple[Sidecar, ...]:
+    """The records of all writes under way, by name; one that cannot be read is `CorruptError`."""
+    names = sorted(objects.list(RECOVERY_PREFIX).token_by_name)
+    paths = [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
+    found = [(path, objects.find(path)) for path in paths]
+    return tuple(decode_sidecar(each.content, path=path) for path, each in found if each)
 
 
 def encode_sidecar(sidecar: Sidecar) -> bytes:
@@ -98,6 +120,8 @@ def encode_sidecar(sidecar: Sidecar) -> bytes:
     }
     if sidecar.merged_parent_id is not None:
         document["merge_source_commit_id"] = sidecar.merged_parent_id
+    if sidecar.schema is not None:
+        document["schema_delta"] = encode_delta(sidecar.schema)
     document |= encode_notes(sidecar.notes)
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
@@ -140,6 +164,7 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
                 relied_on={str(key): int(version) for key, version in relied_on.items()},
                 merged_parent_id=_decode_merged_parent(rest, path),
                 notes=decode_notes(rest, subject=f"the record of a write, {path}"),
+                schema=_decode_schema(rest, path),
             )
         case _:
             raise _corrupt(path, "a field is missing or has another type")
@@ -153,8 +178,15 @@ def _decode_merged_parent(document: Mapping[str, object], path: str) -> str | No
             raise _corrupt(path, "the commit that it merges is no text")
 
 
+def _decode_schema(document: Mapping[str, object], path: str) -> SchemaDelta | None:
+    encoded = document.get("schema_delta")
+    if encoded is None:
+        return None
+    return decode_delta(encoded, subject=f"the record of a write, {path}")
+
+
 def _encode_pin(pin: Pin) -> dict[str, object]:
-    return {
+    encoded: dict[str, object] = {
         "table_key": pin.table_key,
         "table_path": pin.table_path,
         "table_branch": pin.table_branch,
@@ -163,6 +195,11 @@ def _encode_pin(pin: Pin) -> dict[str, object]:
         "transaction_uuid": pin.transaction_uuid,
         "row_count": pin.row_count,
     }
+    if pin.earlier_uuids:
+        encoded["earlier_transaction_uuids"] = list(pin.earlier_uuids)
+    if pin.published_key is not None:
+        encoded["published_table_key"] = pin.published_key
+    return encoded
 
 
 def _decode_pin(encoded: object, path: str) -> Pin:
@@ -175,7 +212,9 @@ def _decode_pin(encoded: object, path: str) -> Pin:
             "post_commit_pin": int(post_commit_version),
             "transaction_uuid": str(transaction_uuid),
             "row_count": int(row_count),
+            **others,
         }:
+            earlier, published = _decode_pin_extras(others, path)
             return Pin(
                 table_key=table_key,
                 table_path=table_path,
@@ -184,7 +223,19 @@ def _decode_pin(encoded: object, path: str) -> Pin:
                 post_commit_version=post_commit_version,
                 transaction_uuid=transaction_uuid,
                 row_count=row_count,
+                earlier_uuids=earlier,
+                published_key=published,
             )
+        case _:
+            raise _corrupt(path, "a table's fields are missing or have another type")
+
+
+def _decode_pin_extras(
+    others: Mapping[object, object], path: str
+) -> tuple[tuple[str, ...], str | None]:
+    match others.get("earlier_transaction_uuids", []), others.get("published_table_key"):
+        case [*earlier], str() | None as published:
+            return tuple(str(each) for each in earlier), published
         case _:
             raise _corrupt(path, "a table's fields are missing or have another type")
 

@@ -9,18 +9,21 @@ decided on rows that have changed since, so its caller hears of it, unless they 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.publish import require_head
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.ops.catch_up import SCHEMA_ACTOR, prepare_catching_up
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import ExpectedVersionMismatchError, ReadSetChangedError
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.names import BranchName
-from omnigraph.storage.locks import LockKey
+from omnigraph.storage.locks import HeldLocks, LockKey, hold_nothing
 
 
 class Prepared(Protocol):
@@ -50,6 +53,12 @@ def write_on(
         with path.locks.hold(wanted) as held:
             basis = path.authority.capture(branch)
             require_head(authorship.expected_head, basis.state)
+            caught_up = _catch_up(basis, authorship, held, path)
+            if caught_up is not None:
+                attempts_left += 1
+                if authorship.expected_head is not None:
+                    authorship = replace(authorship, expected_head=caught_up.id)
+                continue
             committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
             prepared = prepare(basis, committed)
             if not prepared.write.is_commit:
@@ -66,3 +75,18 @@ def write_on(
                 wanted |= path.lock_keys(prepared.write, basis, authorship)
             else:
                 return prepared, commit
+
+
+def _catch_up(
+    basis: Basis, authorship: Authorship, held: HeldLocks, path: WritePath
+) -> Commit | None:
+    """The commit by which a branch learnt of a change of schema, if it had to."""
+    published = path.authority.newest_known(basis.state)
+    write = prepare_catching_up(basis, published=published, tables=path.stores.tables)
+    if write is None:
+        return None
+    own = replace(authorship, actor=SCHEMA_ACTOR, kind=WriterKind.SCHEMA_APPLY)
+    behind = replace(basis, state=published)
+    if not held.covers(path.lock_keys(write, behind, own)):
+        held = hold_nothing()
+    return path.commit(write, basis=behind, authorship=own, held=held)

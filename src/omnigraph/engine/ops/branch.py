@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.protocol import WritePath
 from omnigraph.engine.ops.tags import find_tag_on
+from omnigraph.engine.state.contract import SCHEMA_LOCK
 from omnigraph.engine.state.manifest import MANIFEST_PATH, manifest_ref
 from omnigraph.model.errors import (
     AlreadyExistsError,
@@ -39,10 +40,11 @@ def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> Non
     """
     if name == MAIN:
         raise InvalidNameError(kind="branch", name=name, rule="cannot create branch 'main'")
-    # Whoever else makes the same branch waits, and then finds it; whoever deletes its base waits,
-    # and then finds this one. Nobody deletes main.
-    turns = [LockKey(MANIFEST_PATH, each) for each in {name, base} - {MAIN}]
-    with path.locks.hold(turns) as held:
+    # Whoever else makes the same branch, or one whose name is a folder of the other's, waits, and
+    # then finds it; whoever deletes its base waits, and then finds this one. Nobody deletes main.
+    turns = [LockKey(MANIFEST_PATH, each) for each in {*_list_folders(name), name, base} - {MAIN}]
+    # Whoever changes the schema has looked at which branches there are.
+    with path.locks.hold([SCHEMA_LOCK, *turns]) as held:
         _require_free(name, path)
         start = path.authority.capture(base).state.at
         if base != MAIN:
@@ -60,12 +62,11 @@ def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> Non
 def delete_branch(name: BranchName, *, path: WritePath) -> None:
     """Delete a branch and what only it had; `StillNeededError` if something is made of it.
 
-    Waits for whoever writes on it. `UncertainError` means that the storage answers neither whether
-    the branch was deleted nor whether it is there.
+    Waits for whoever writes on it; what died before was recovered by the caller. `UncertainError`
+    means that the storage answers neither whether the branch was deleted nor whether it is there.
     """
     if name == MAIN:
         raise InvalidNameError(kind="branch", name=name, rule="cannot delete branch 'main'")
-    path.heal()
     tables = path.authority.state(name).path_by_table
     with (
         # In the order in which a writer takes them: its types, then its turn to publish.
@@ -114,6 +115,11 @@ def _is_there(name: BranchName, path: WritePath, *, after: GraphError, deed: str
         raise UncertainError(
             f"branch '{name}' may have been {deed}: {after}; see whether `branches` lists it"
         ) from error
+
+
+def _list_folders(name: BranchName) -> list[BranchName]:
+    parts = name.split("/")
+    return [BranchName("/".join(parts[:count])) for count in range(1, len(parts))]
 
 
 def _require_free(name: BranchName, path: WritePath) -> None:

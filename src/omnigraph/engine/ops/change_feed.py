@@ -8,12 +8,14 @@ sees that commit again. Costs what the commits wrote, and one look at the histor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.engine.changes import CommitChanges
 from omnigraph.engine.ops.diff import diff, parse_selection
+from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.history import Commit
@@ -83,16 +85,42 @@ class ChangeFeed:
 
     def __iter__(self) -> Iterator[CommitChanges]:
         basis, tables = self._path.pin(self._branch), self._path.tables
-        selection = parse_selection(basis.catalog, types=None, ops=None)
+        selection = parse_selection([basis.catalog], types=None, ops=None)
         backlog = _read_backlog(self._cursor, basis.state, tables)
-        state = None if backlog.last is None else self._state_of(backlog.last)
+        state = None
+        if backlog.last is not None:
+            with self._reading(basis.state, backlog.last):
+                state = self._state_of(backlog.last)
         for commit in backlog.pending:
-            before, state = state, self._advance(state, commit)
-            yield CommitChanges(commit, diff(before, state, selection=selection, tables=tables))
+            before = state
+            with self._reading(basis.state, commit):
+                state = self._advance(before, commit)
+                older = None if before is None else self._as_of(before)
+                changes = diff(older, self._as_of(state), selection=selection, tables=tables)
+            yield CommitChanges(commit, changes)
             self._cursor = f"{_AFTER}{commit.id}"
 
     def __repr__(self) -> str:
         return f"<ChangeFeed of {self._branch} at {self._cursor}>"
+
+    @contextmanager
+    def _reading(self, state: ManifestState, commit: Commit) -> Iterator[None]:
+        """A block that reads a commit of the branch as it was pinned, which must still stand."""
+        authority = self._path.authority
+        advice = "`branches` lists those that are there"
+        try:
+            # With the head of a branch stands every commit by first parents: it keeps its base.
+            with standing(authority=authority, otherwise=advice) as noted:
+                noted.append(state)
+                yield
+        except NotFoundError as error:
+            if error.kind != "branch" or not authority.has_branch(self._branch):
+                raise
+            raise _rejected(commit.id, state) from error
+
+    def _as_of(self, state: ManifestState) -> Basis:
+        """A state of the past under the schema of its time."""
+        return Basis(state, self._path.authority.contract_at(state))
 
     def _advance(self, state: ManifestState | None, commit: Commit) -> ManifestState:
         if state is None:
@@ -100,7 +128,10 @@ class ChangeFeed:
         branch = BranchName(commit.branch)
         at = TableVersion(manifest_ref(branch), commit.manifest_version)
         rows = self._path.tables.scan_new(at, since=state.at, columns=STATE_COLUMNS)
-        return reduce_manifest(rows, at=at, branch=branch, onto=state)
+        found = reduce_manifest(rows, at=at, branch=branch, onto=state)
+        if found.head.id != commit.id:
+            raise _rejected(commit.id, found)
+        return found
 
     def _state_of(self, commit: Commit) -> ManifestState:
         return self._path.authority.state_of(

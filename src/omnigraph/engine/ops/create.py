@@ -11,7 +11,14 @@ from omnigraph.compiler.schema.canonical import hash_schema
 from omnigraph.engine.commit.audit import AUDIT_PATH
 from omnigraph.engine.ops.tags import TAGS_PREFIX
 from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX
-from omnigraph.engine.state.contract import FILES, SOURCE_FILE, encode_contract
+from omnigraph.engine.state.contract import (
+    ARCHIVE_PREFIX,
+    FILES,
+    SOURCE_FILE,
+    STAGED_FILE,
+    archive_schema,
+    encode_contract,
+)
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
     MANIFEST_PATH,
@@ -44,6 +51,7 @@ _TREES = (
     "__recovery",
     TAGS_PREFIX,
     TRANSACTIONS_PREFIX,
+    ARCHIVE_PREFIX,
 )
 """What a graph consists of besides its schema's files. Leases stay: their epochs only grow."""
 
@@ -71,8 +79,11 @@ def create_graph(
         failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_PG_WRITTEN)
         for name in FILES[1:]:
             objects.put(name, files[name])
+        archive_schema(source, hash_schema(catalog), objects=objects)
         failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN)
-        entries = [_create_table(each, stores) for each in _types_of(catalog)]
+        entries = [
+            create_table(each, path=place_of(each), stores=stores) for each in _types_of(catalog)
+        ]
         genesis = _genesis(hash_schema(catalog), runtime)
         _create_manifest(entries, genesis, stores)
         failpoints.maybe_fail(Failpoint.INIT_AFTER_COORDINATOR_INIT)
@@ -116,17 +127,22 @@ def delete_graph(stores: Stores) -> None:
     # The schema's files go last: until then the place still says what it was.
     for tree in _TREES:
         stores.objects.delete_prefix(tree)
-    for name in FILES:
+    for name in (STAGED_FILE, *FILES):
         stores.objects.delete(name)
 
 
-def _create_table(declared: NodeType | EdgeType, stores: Stores) -> Entry:
-    path = f"{declared.kind}s/{fnv1a_64(declared.name):016x}"
+def create_table(declared: NodeType | EdgeType, *, path: str, stores: Stores) -> Entry:
+    """An empty table for a type, at a place that no history names."""
     if stores.tables.find_head(TableRef(path, None)) is not None:
-        # What a creation that failed has left; no history names it, so nobody reads it.
+        # What a creation that failed has left; nobody reads it.
         stores.objects.delete_prefix(path)
     at = stores.tables.create(path, table_schema(declared).empty_table(), config={})
     return Entry(table_key_of(declared), path, at.version, None, 0)
+
+
+def place_of(declared: NodeType | EdgeType) -> str:
+    """Where the table of a type lies that is created under its present name."""
+    return f"{declared.kind}s/{fnv1a_64(declared.name):016x}"
 
 
 def _create_manifest(entries: list[Entry], genesis: Commit, stores: Stores) -> None:

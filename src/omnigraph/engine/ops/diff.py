@@ -1,12 +1,14 @@
 """Diffs: what changed in the types of a graph from one snapshot to another, net and in one order.
 
-Types are compared as the accepted schema declares them. A type whose rows are where they were
-costs nothing; any other costs what was written to it in between.
+Types are compared as the newer state's schema declares them, and are the same where their rows are.
+A type whose rows are where they were costs nothing; any other costs what was written to it in
+between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,12 +17,14 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.changes import ChangedRows, ChangeOp, ChangeSet
 from omnigraph.engine.ops.export import select_types
+from omnigraph.engine.ops.reading.type_names import find_type
 from omnigraph.engine.ops.type_changes import TypeChanges, find_changes
+from omnigraph.engine.ops.type_pairs import pair_types
 from omnigraph.engine.settings import require_text
-from omnigraph.engine.state.manifest import ManifestState
+from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
-from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.storage.ports import TableStore
 
 
@@ -28,34 +32,51 @@ from omnigraph.storage.ports import TableStore
 class Selection:
     """Which changes a caller wants to see."""
 
-    types: tuple[NodeType | EdgeType, ...]
+    names: frozenset[str] | None
     ops: frozenset[ChangeOp]
+
+    def wants(self, declared: NodeType | EdgeType) -> bool:
+        """Whether a type is among those that were named, by its name or by its key."""
+        names = self.names
+        return names is None or not names.isdisjoint({declared.name, table_key_of(declared)})
 
 
 def parse_selection(
-    catalog: Catalog, *, types: Collection[str] | None, ops: Collection[str] | None
+    catalogs: Collection[Catalog], *, types: Collection[str] | None, ops: Collection[str] | None
 ) -> Selection:
-    """The types and sorts of change that names mean; None is all of them."""
-    chosen = select_types(catalog, None if types is None else _require_names(types, "types"))
-    nodes_first = sorted(
-        {table_key_of(each): each for each in chosen}.values(),
-        key=lambda each: (each.kind is TypeKind.EDGE, each.name),
-    )
+    """The types and sorts of change that names mean; None is all of them.
+
+    `NotFoundError` means that none of the schemas has such a type.
+    """
+    names = None if types is None else frozenset(_require_names(types, "types"))
+    for name in names or ():
+        _require_meant(name, catalogs)
     wanted = ChangeOp if ops is None else map(_parse_op, _require_names(ops, "ops"))
-    return Selection(tuple(nodes_first), frozenset(wanted))
+    return Selection(names, frozenset(wanted))
 
 
-def diff(
-    old: ManifestState | None, new: ManifestState, *, selection: Selection, tables: TableStore
-) -> ChangeSet:
+def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:
+    for catalog in catalogs:
+        with suppress(NotFoundError):
+            found = find_type(name, catalog) if ":" in name else None
+            if found is None:
+                select_types(catalog, [name])
+            return
+    select_types(next(iter(catalogs)), [name])
+
+
+def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableStore) -> ChangeSet:
     """What changed from one state to another; None is the state before the first commit."""
-    before = {} if old is None else old.snapshot.entries
-    after = new.snapshot.entries
-    parts = []
-    for declared in selection.types:
-        key = table_key_of(declared)
-        changes = find_changes(before.get(key), after.get(key), declared, tables)
-        parts.append(_put_in_order(declared, changes, selection.ops))
+    pairs = [each for each in pair_types(old, new) if selection.wants(each.declared)]
+    pairs.sort(key=lambda each: (each.declared.kind is TypeKind.EDGE, each.declared.name))
+    parts = [
+        _put_in_order(
+            each.declared,
+            find_changes(each.old, each.new, each.declared, tables),
+            selection.ops,
+        )
+        for each in pairs
+    ]
     return ChangeSet(
         parts, old_commit_id=None if old is None else old.head.id, new_commit_id=new.head.id
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from omnigraph.compiler.diagnostics import advise_name
-from omnigraph.engine.ops.reading.type_names import find_type
+from omnigraph.engine.ops.reading.type_names import get_stored_type
 from omnigraph.engine.read.json_rows import entity_as_json
 from omnigraph.engine.state.snapshot import Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog
-from omnigraph.model.errors import NotFoundError
 from omnigraph.storage.ports import TableStore
 
 
@@ -17,11 +15,7 @@ def find_entity(
     type_name: str, id: str, *, snapshot: Snapshot, catalog: Catalog, tables: TableStore
 ) -> dict[str, object] | None:
     """The entity's id, ends and properties, or None; a type added later has no entities yet."""
-    declared = find_type(type_name, catalog)
-    if declared is None:
-        names = {*catalog.nodes, *catalog.edges}
-        advice = advise_name(type_name, names) or ""
-        raise NotFoundError(kind="type", name=type_name, advice=advice)
+    declared = get_stored_type(type_name, catalog)
     entry = snapshot.entries.get(table_key_of(declared))
     if entry is None:
         return None

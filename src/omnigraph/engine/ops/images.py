@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.ops.row_equality import Mask, equal_rows
+from omnigraph.engine.ops.row_equality import Mask, equal_cells, equal_rows
 from omnigraph.engine.ops.type_changes import TypeChanges
+from omnigraph.model.catalog import EdgeType, NodeType
+
+_ENDS = ("src", "dst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +80,50 @@ def find_difference(one: TypeChanges, other: TypeChanges) -> TypeChanges:
     """What leads from where some changes end to where others end that began at the same base."""
     sides = Sides(one, other)
     images = Images.of(pc.unique(join_ids([sides.source_ids, sides.target_ids])), sides)
-    images = images.filter(~equal_rows(images.source, images.target))
-    was, is_there = images.source["id"].is_valid(), images.target["id"].is_valid()
+    return list_changes(images.source, images.target)
+
+
+def list_changes(old: pa.Table, new: pa.Table) -> TypeChanges:
+    """What leads from some rows to others, side by side; an absent one is a row of nulls."""
+    is_changed = pa.array(~equal_rows(old, new))
+    old, new = old.filter(is_changed), new.filter(is_changed)
+    was, is_there = old["id"].is_valid(), new["id"].is_valid()
     is_update = pc.and_(was, is_there)
     return TypeChanges(
-        inserted=images.target.filter(pc.invert(was)),
-        before=images.source.filter(is_update),
-        after=images.target.filter(is_update),
-        deleted=images.source.filter(pc.invert(is_there)),
+        inserted=new.filter(pc.invert(was)),
+        before=old.filter(is_update),
+        after=new.filter(is_update),
+        deleted=old.filter(pc.invert(is_there)),
     )
+
+
+def add_changes(earlier: TypeChanges, later: TypeChanges) -> TypeChanges:
+    """What leads from where some changes begin to where others end that began at their end."""
+    back = TypeChanges(
+        inserted=earlier.deleted,
+        before=earlier.after,
+        after=earlier.before,
+        deleted=earlier.inserted,
+    )
+    return find_difference(back, later)
+
+
+def differing_cells(
+    declared: NodeType | EdgeType, one: pa.Table, other: pa.Table
+) -> dict[str, Mask]:
+    """Which cells of two rows differ, by column; the two ends of an edge are one."""
+    found = {name: ~equal_cells(one[name], other[name]) for name in one.column_names}
+    if isinstance(declared, EdgeType):
+        # Where an edge starts and ends is one fact: half of each side's would be nobody's edge.
+        found |= dict.fromkeys(_ENDS, found[_ENDS[0]] | found[_ENDS[1]])
+    return found
+
+
+def choose_cells(one: pa.ChunkedArray, other: pa.ChunkedArray, is_one: Mask) -> pa.ChunkedArray:
+    """A column of the cells of one where the mask says so, else of those of another."""
+    both = pa.chunked_array([*one.chunks, *other.chunks], one.type)
+    rows = np.arange(len(one))
+    return both.take(pa.array(np.where(is_one, rows, rows + len(one))))
 
 
 def changed_ids(changes: TypeChanges) -> pa.Array:

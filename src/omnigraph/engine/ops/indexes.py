@@ -15,7 +15,7 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
-from omnigraph.engine.results import IndexReport
+from omnigraph.engine.results import IndexReport, PendingIndex
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, Index, Key, NodeType
@@ -55,8 +55,9 @@ def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore)
     """What building the missing indexes of a branch's own tables would change."""
     changes: dict[str, TableChange] = {}
     for declared, entry in _own_tables(snapshot, catalog):
-        missing = _find_missing(declared, entry, tables)
-        buildable = tuple(each for each in missing if not _is_without_vectors(each, entry, tables))
+        existing = {state.spec for state in tables.indexes(entry.at)}
+        wanted = find_buildable(declared, entry, tables)
+        buildable = tuple(each for each in wanted if each not in existing)
         if buildable:
             changes[entry.table_key] = TableChange(
                 type=declared,
@@ -140,13 +141,27 @@ def _own_tables(
             yield declared, entry
 
 
-def _find_missing(
+def find_buildable(
     declared: NodeType | EdgeType, entry: Entry, tables: TableStore
-) -> list[IndexSpec]:
-    existing = {state.spec for state in tables.indexes(entry.at)}
+) -> tuple[IndexSpec, ...]:
+    """The indexes that a type should have and can: of columns that it has, with values."""
+    if not entry.row_count:
+        return ()
     stored = frozenset(tables.schema(entry.at).names)
-    wanted = choose_indexes(declared)
-    return [each for each in wanted if each not in existing and each.column in stored]
+    wanted = [each for each in choose_indexes(declared) if each.column in stored]
+    return tuple(each for each in wanted if not _is_without_vectors(each, entry, tables))
+
+
+def list_pending(
+    declared: NodeType | EdgeType, entry: Entry, snapshot: Snapshot, tables: TableStore
+) -> tuple[PendingIndex, ...]:
+    """The indexes that a type should have and lacks, each with the reason."""
+    rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+    reasons = {
+        spec.column: _explain_absence(spec, rows_by_spec, entry, snapshot)
+        for spec in choose_indexes(declared)
+    }
+    return tuple(PendingIndex(column, reason) for column, reason in reasons.items() if reason)
 
 
 def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableStore) -> bool:

@@ -32,6 +32,7 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.commit.integrity.evaluate import require_integrity
 from omnigraph.engine.ops.pending import PendingRows
 from omnigraph.engine.ops.reading.identity import node_ids
+from omnigraph.engine.ops.reading.references import inline_reference
 from omnigraph.engine.read.conditions import BoundCondition, Column, Compare, bind
 from omnigraph.engine.read.masks import mask
 from omnigraph.engine.read.predicates import render_predicate
@@ -39,20 +40,24 @@ from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.read.values import column_of, repeat_value
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.runtime import Runtime
-from omnigraph.model.types import FLOATS
+from omnigraph.model.types import FLOATS, Scalar
 from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.external_blobs import ExternalBlobs
 
 _COLUMN_BY_ENDPOINT = {"from": "src", "to": "dst"}
 
 
 @dataclass(frozen=True, slots=True)
 class MutationCall:
-    """What a caller asked for: the operations, the values of its parameters, and the moment."""
+    """What a caller asked for: the operations, the values of its parameters, the moment, and which
+    references to blobs are followed."""
 
     ir: MutationIR
     values: Mapping[str, Value]
     now: datetime
+    external: ExternalBlobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,7 @@ class _Run:
     def insert(self, operation: Insert) -> None:
         """Put one row, new or in place of the one with its key."""
         declared = self._declared(operation.kind, operation.type_name)
-        values = {_column_name(each): self._value(each) for each in operation.assignments}
+        values = {_column_name(each): self._value(each, declared) for each in operation.assignments}
         rows = _make_row(declared, values, self._runtime)
         self._rows_of(declared).put(rows, replaces_committed=False)
         self._count(declared, 1)
@@ -196,7 +201,7 @@ class _Run:
     ) -> pa.Table:
         for each in assignments:
             values = repeat_value(
-                self._value(each),
+                self._value(each, declared),
                 declared.properties[each.property].type,
                 count=rows.num_rows,
                 subject=f"{declared.name}.{each.property}",
@@ -215,8 +220,12 @@ class _Run:
     def _bind(self, condition: Condition, kind: TypeKind) -> BoundCondition:
         return bind(condition, kind=kind, values=self._call.values, now=self._call.now)
 
-    def _value(self, assignment: Assignment) -> Value:
-        return _read_given(assignment.value, self._call)
+    def _value(self, assignment: Assignment, declared: NodeType | EdgeType) -> Value:
+        value = _read_given(assignment.value, self._call)
+        assigned = declared.properties.get(assignment.property)
+        if assigned is None or assigned.type.element is not Scalar.BLOB:
+            return value
+        return _inline(value, f"{declared.name}.{assigned.name}", self._call.external)
 
     def _count(self, declared: NodeType | EdgeType, rows: int) -> None:
         if isinstance(declared, NodeType):
@@ -247,6 +256,17 @@ def _read_given(given: Given, call: MutationCall) -> Value:
             return value
         case Now():
             return call.now
+
+
+def _inline(value: Value, subject: str, external: ExternalBlobs) -> Value:
+    if not isinstance(value, str):
+        return value
+    try:
+        return inline_reference(value, external)
+    except ValueError as error:
+        raise InvalidValueError(
+            subject=subject, expected="Blob", value=value, problem=str(error)
+        ) from error
 
 
 def _column_name(assignment: Assignment) -> str:

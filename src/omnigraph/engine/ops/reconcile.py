@@ -7,7 +7,7 @@ changed different properties and may be merged by these. The cost follows what c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,8 +17,16 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.commit.integrity.untouched import without
 from omnigraph.engine.commit.integrity.violations import show_text
-from omnigraph.engine.ops.images import Images, Sides, among, join_ids, keep_rows
-from omnigraph.engine.ops.row_equality import Mask, equal_cells, equal_rows
+from omnigraph.engine.ops.images import (
+    Images,
+    Sides,
+    among,
+    choose_cells,
+    differing_cells,
+    join_ids,
+    keep_rows,
+)
+from omnigraph.engine.ops.row_equality import equal_cells, equal_rows
 from omnigraph.engine.ops.type_changes import TypeChanges
 from omnigraph.engine.read.json_rows import entity_as_json
 from omnigraph.model.catalog import EdgeType, NodeType
@@ -27,8 +35,6 @@ from omnigraph.storage.arrow_schema import table_schema
 
 Image = Mapping[str, object]
 """A row as results show it."""
-
-_ENDS = ("src", "dst")
 
 
 class Granularity(StrEnum):
@@ -100,7 +106,7 @@ def reconcile(
     images = Images.of(free, sides)
     images = images.filter(~equal_rows(images.source, images.target))
     if granularity is Granularity.PROPERTY:
-        merged, images = _merge_properties(images)
+        merged, images = _merge_properties(declared, images)
     else:
         merged = images.source.slice(0, 0)
     adopted, dropped = _follow_source(Images.of(decisions.from_source, sides))
@@ -130,48 +136,38 @@ def _follow_source(images: Images) -> tuple[pa.Table, pa.Array]:
     return images.source.filter(pc.invert(is_gone)), images.ids.filter(is_gone)
 
 
-def _merge_properties(images: Images) -> tuple[pa.Table, Images]:
+def _merge_properties(declared: NodeType | EdgeType, images: Images) -> tuple[pa.Table, Images]:
     """The rows in which the sides changed different properties, put together; and the others."""
     is_update = np.logical_and.reduce(
         [each["id"].is_valid().to_numpy() for each in (images.base, images.source, images.target)]
     )
-    by_source = _changed_cells(images.base, images.source)
-    by_target = _changed_cells(images.base, images.target)
+    by_source = differing_cells(declared, images.base, images.source)
+    by_target = differing_cells(declared, images.base, images.target)
     clashes = ~is_update
     columns = []
     for name in images.source.column_names:
         mine, theirs = images.source[name], images.target[name]
         clashes |= by_source[name] & by_target[name] & ~equal_cells(mine, theirs)
-        columns.append(_choose(mine, theirs, by_source[name]))
-    merged = pa.table(columns, schema=images.source.schema).filter(pa.array(~clashes))
-    return merged, images.filter(clashes)
-
-
-def _changed_cells(old: pa.Table, new: pa.Table) -> dict[str, Mask]:
-    changed = {name: ~equal_cells(old[name], new[name]) for name in old.column_names}
-    if _ENDS[0] in changed:
-        # Where an edge starts and ends is one fact: half of each side's would be nobody's edge.
-        moved = changed[_ENDS[0]] | changed[_ENDS[1]]
-        changed |= dict.fromkeys(_ENDS, moved)
-    return changed
-
-
-def _choose(left: pa.ChunkedArray, right: pa.ChunkedArray, is_left: Mask) -> pa.ChunkedArray:
-    both = pa.chunked_array([*left.chunks, *right.chunks], left.type)
-    rows = np.arange(len(left))
-    return both.take(pa.array(np.where(is_left, rows, rows + len(left))))
+        columns.append(choose_cells(mine, theirs, by_source[name]))
+    merged = pa.table(columns, schema=images.source.schema)
+    # A row to which the source adds nothing is as it should be.
+    is_due = ~clashes & ~equal_rows(merged, images.target)
+    return merged.filter(pa.array(is_due)), images.filter(clashes)
 
 
 def _require_changed(declared: NodeType | EdgeType, decided: pa.Array, sides: Sides) -> None:
     unknown = without(without(decided, sides.source_ids), sides.target_ids)
     if len(unknown):
         id = unknown[0].as_py()
+        advice = "leave it out"
+        if isinstance(declared, EdgeType):
+            advice += "; a cardinality is settled by decisions about edges, by their own ids"
         raise InvalidValueError(
             subject="resolve",
             expected="an entity in conflict",
             value=(declared.name, id),
             problem=f"neither side changed {declared.name} {show_text(id)}, so there is nothing "
-            "to decide; leave it out",
+            f"to decide; {advice}",
         )
 
 
@@ -180,6 +176,8 @@ def _require_changed(declared: NodeType | EdgeType, decided: pa.Array, sides: Si
 
 def _tell(declared: NodeType | EdgeType, images: Images) -> Iterator[Conflict]:
     """One conflict for each entity, by id."""
+    columns = images.source.column_names
+    is_equal = {name: equal_cells(images.source[name], images.target[name]) for name in columns}
     for row in pc.sort_indices(images.ids).to_pylist():
         base, source, target = (
             _find_image(declared, each.slice(row, 1))
@@ -187,11 +185,13 @@ def _tell(declared: NodeType | EdgeType, images: Images) -> Iterator[Conflict]:
         )
         kind = _kind_of(base, source, target)
         id = images.ids[row].as_py()
+        names = [name for name in columns if not is_equal[name][row]]
+        entity = f"{declared.name} {show_text(id)}"
         yield Conflict(
             type=declared.name,
             id=id,
             kind=kind,
-            message=_describe(f"{declared.name} {show_text(id)}", kind, source, target),
+            message=_describe(entity, kind, source, target, names),
             base=base,
             source=source,
             target=target,
@@ -210,11 +210,16 @@ def _kind_of(base: Image | None, source: Image | None, target: Image | None) -> 
     return ConflictKind.DIVERGENT_UPDATE
 
 
-def _describe(entity: str, kind: ConflictKind, source: Image | None, target: Image | None) -> str:
+def _describe(
+    entity: str,
+    kind: ConflictKind,
+    source: Image | None,
+    target: Image | None,
+    names: Sequence[str],
+) -> str:
     if source is None:
         return f"{entity}: the source removed it, the target changed it"
     if target is None:
         return f"{entity}: the source changed it, the target removed it"
     verb = "added" if kind is ConflictKind.DIVERGENT_INSERT else "changed"
-    names = ", ".join(name for name in source if source[name] != target[name])
-    return f"{entity}: both sides {verb} it, with different {names}"
+    return f"{entity}: both sides {verb} it, with different {', '.join(names)}"

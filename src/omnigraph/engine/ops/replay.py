@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
+from omnigraph.engine.commit.changes import ChangeSet, Placement, PreparedWrite, TableChange
 from omnigraph.engine.commit.integrity.evaluate import find_violations
+from omnigraph.engine.commit.integrity.violations import show_text
+from omnigraph.engine.ops.images import join_ids
 from omnigraph.engine.ops.merge_base import MergeBase
 from omnigraph.engine.ops.reconcile import ConflictKind, Reconciled, no_decisions, reconcile
 from omnigraph.engine.ops.terms import Decided, Terms, read_decisions
@@ -22,9 +25,10 @@ from omnigraph.engine.read.json_rows import entity_as_json
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.history import CommitNotes
-from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
-from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.engine.state.snapshot import Entry, Snapshot, make_table_key, table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import Conflict, Violation
+from omnigraph.model.limits import CONFLICT_EDGES_SHOWN_MAX
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.ports import TableStore
 
@@ -68,7 +72,9 @@ def prepare_replay(
     }
     conflicts = [each for _, outcome in outcomes.values() for each in outcome.conflicts]
     violations = find_violations(changes, catalog=onto.catalog, committed=committed).found
-    conflicts += _tell_broken(violations, conflicts, images, onto.catalog)
+    conflicts += _tell_broken(
+        _name_edges(violations, changes, committed), conflicts, images, onto.catalog
+    )
     write = PreparedWrite(
         changes=changes,
         placement={key: _place(outcomes[key][1]) for key in changes},
@@ -96,7 +102,7 @@ class _Snapshots:
         base, source, target = (
             each.entries.get(key) for each in (self.base.first, self.source, self.target)
         )
-        return _is_same(source, target) or (_is_same(base, source) and not self.base.beside)
+        return _is_same(source, target) or (_is_same(base, source) and self.base.is_one_commit)
 
     def changes(self, to: Snapshot, declared: NodeType | EdgeType) -> TypeChanges:
         """What leads from the base to one of the others."""
@@ -149,6 +155,34 @@ def _place(outcome: Reconciled) -> Placement:
 
 
 # Rules that the result would break
+
+
+def _name_edges(
+    violations: Iterable[Violation], changes: ChangeSet, committed: SnapshotRows
+) -> Iterator[Violation]:
+    """The violations, those of a cardinality with the edges that a caller may decide about."""
+    by_key: dict[str, pa.Table] = {}
+    for each in violations:
+        if each.rule != "cardinality":
+            yield each
+            continue
+        key = make_table_key(TypeKind.EDGE, each.type)
+        if key not in by_key:
+            by_key[key] = _list_touched(changes[key], committed)
+        touched = by_key[key]
+        ids = pc.unique(touched.filter(pc.equal(touched["src"], each.id))["id"]).sort()
+        shown = ", ".join(show_text(id) for id in ids[:CONFLICT_EDGES_SHOWN_MAX].to_pylist())
+        more = len(ids) - CONFLICT_EDGES_SHOWN_MAX
+        rest = f" and {more} more" if more > 0 else ""
+        yield replace(each, message=f"{each.message}; decide about its edges {shown}{rest}")
+
+
+def _list_touched(change: TableChange, committed: SnapshotRows) -> pa.Table:
+    """The edges that a replay puts or removes, each with where it starts and where it started."""
+    put = change.put.select(["id", "src"])
+    ids = join_ids([put["id"], change.removed])
+    key = table_key_of(change.type)
+    return pa.concat_tables([put, committed.find_rows(key, "id", ids, columns=["id", "src"])])
 
 
 def _tell_broken(

@@ -13,13 +13,16 @@ from datetime import datetime
 import orjson
 
 from omnigraph.engine.commit.protocol import WritePath
-from omnigraph.engine.state.history import Commit
-from omnigraph.engine.state.manifest import MANIFEST_PATH
+from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState
+from omnigraph.engine.state.readers import Readers
 from omnigraph.model.errors import (
     AlreadyExistsError,
     CorruptError,
+    GraphError,
     InvalidNameError,
     NotFoundError,
+    UnavailableError,
+    UncertainError,
 )
 from omnigraph.model.names import (
     MAIN,
@@ -49,8 +52,14 @@ class Tag:
     created_at: datetime
 
 
-def create_tag(name: TagName, commit: Commit, *, actor: str | None, path: WritePath) -> None:
-    """Name a commit; `AlreadyExistsError` if the name is given, unless to this very commit."""
+def create_tag(
+    name: TagName, state: ManifestState, *, actor: str | None, readers: Readers, path: WritePath
+) -> None:
+    """Name the commit of a state; `AlreadyExistsError` if another has the name.
+
+    `NotFoundError` means that its rows were cleaned up, or are about to be.
+    """
+    commit = state.head
     tag = Tag(
         name=name,
         commit_id=commit.id,
@@ -66,20 +75,50 @@ def create_tag(name: TagName, commit: Commit, *, actor: str | None, path: WriteP
             path.authority.state_of(
                 commit.id, branch=commit.branch, version=commit.manifest_version
             )
-        if path.stores.objects.put_if_absent(_path_of(name), encode_tag(tag)):
+        _put(tag, path)
+    try:
+        # A clean-up says what goes and then looks for tags; so one of us sees the other.
+        readers.require_kept(state.snapshot)
+        for entry in state.snapshot:
+            path.stores.tables.schema(entry.at)
+    except NotFoundError:
+        delete_tag(name, path=path)
+        raise
+
+
+def _put(tag: Tag, path: WritePath) -> None:
+    try:
+        if path.stores.objects.put_if_absent(_path_of(tag.name), encode_tag(tag)):
             return
+    except UnavailableError as error:
+        if _look_again(tag.name, path, after=error, deed="given") is None:
+            raise
     # An answer may get lost on its way: then the tag that is in the way is our own.
-    known = find_tag(name, path.stores.objects)
-    if known is None or known.commit_id != commit.id:
+    known = find_tag(tag.name, path.stores.objects)
+    if known is None or known.commit_id != tag.commit_id:
         raise AlreadyExistsError(
-            kind="tag", name=name, advice="`delete_tag` first, to give it to another commit"
+            kind="tag", name=tag.name, advice="`delete_tag` first, to give it to another commit"
         )
 
 
 def delete_tag(name: TagName, *, path: WritePath) -> None:
     """Take a name away; the commit stays as it is. `NotFoundError` if there is no such tag."""
     get_tag(name, path.stores.objects)
-    path.stores.objects.delete(_path_of(name))
+    try:
+        path.stores.objects.delete(_path_of(name))
+    except UnavailableError as error:
+        if _look_again(name, path, after=error, deed="taken away") is not None:
+            raise
+
+
+def _look_again(name: TagName, path: WritePath, *, after: GraphError, deed: str) -> Tag | None:
+    """The tag, after an answer that may be about a request which was repeated, or lost."""
+    try:
+        return find_tag(name, path.stores.objects)
+    except UnavailableError as error:
+        raise UncertainError(
+            f"tag '{name}' may have been {deed}: {after}; see whether `tags` lists it"
+        ) from error
 
 
 def list_tags(objects: ObjectStore) -> tuple[Tag, ...]:

@@ -24,6 +24,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS
 
 SOURCE, TARGET, ROW = "source", "target", "row"
 
@@ -70,10 +71,13 @@ def read_decisions(terms: Terms, *, catalog: Catalog, runtime: Runtime) -> Decid
     `NotFoundError` means that there is no such type, `InvalidValueError` that a row does not fit.
     """
     choices: dict[str, _Choices] = {}
-    resolutions = []
+    resolutions: dict[tuple[str, str], Resolution] = {}
     for (name, id), decision in sorted(terms.resolve.items(), key=lambda each: each[0]):
         declared = _get_type(name, catalog)
-        chosen = choices.setdefault(table_key_of(declared), _Choices(declared, [], [], []))
+        key = table_key_of(declared)
+        if (key, id) in resolutions:
+            raise _refuse(name, f"{_show(declared, id)} is decided about twice; leave one out")
+        chosen = choices.setdefault(key, _Choices(declared, [], [], []))
         match decision:
             case "source":
                 chosen.from_source.append(id)
@@ -84,8 +88,9 @@ def read_decisions(terms: Terms, *, catalog: Catalog, runtime: Runtime) -> Decid
             case _:
                 raise _refuse(decision, f"{_show(declared, id)}: {_CHOICES}")
         choice = decision if isinstance(decision, str) else ROW
-        resolutions.append(Resolution(declared.name, id, choice))
-    return Decided({key: each.freeze() for key, each in choices.items()}, tuple(resolutions))
+        resolutions[key, id] = Resolution(declared.name, id, choice)
+    by_table = {key: each.freeze() for key, each in choices.items()}
+    return Decided(by_table, tuple(resolutions.values()))
 
 
 _CHOICES = 'decide with "source", "target" or the row that it shall be'
@@ -118,7 +123,11 @@ def _is_entity(key: object) -> bool:
 
 
 def _get_type(name: str, catalog: Catalog) -> NodeType | EdgeType:
-    declared = find_type(name, catalog)
+    try:
+        declared = find_type(name, catalog)
+    except InvalidValueError as error:
+        kinds = f"say 'node:{name}' or 'edge:{name}'"
+        raise _refuse(name, f"'{name}' is a node type and an edge type; {kinds}") from error
     if declared is None:
         advice = advise_name(name, {*catalog.nodes, *catalog.edges}) or ""
         raise NotFoundError(kind="type", name=name, advice=advice)
@@ -139,7 +148,9 @@ def _read_row(
         record = {"edge": declared.name, **ends, "data": content}
     try:
         line = orjson.dumps(record)
-        (received,) = receive(io.BytesIO(line), catalog=catalog, runtime=runtime).values()
+        (received,) = receive(
+            io.BytesIO(line), catalog=catalog, runtime=runtime, external=NO_EXTERNAL_BLOBS
+        ).values()
     except (InvalidValueError, orjson.JSONEncodeError) as error:
         raise _refuse(row, f"the row for {_show(declared, id)}: {error}") from error
     if received.rows["id"][0].as_py() != id:

@@ -196,7 +196,7 @@ def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBran
     # Nothing may depend on a branch that is not there.
     path.authority.state(base)
     name = make_private_branch_name(path.runtime.new_id())
-    with path.locks.hold([_life_of(name)]):
+    with path.locks.hold([life_of(name)]):
         # A crash from here on leaves an object that says what else there may be.
         path.stores.objects.put_if_absent(_path_of(name), _encode(name, base=base, path=path))
         has_ended_well = False
@@ -219,7 +219,7 @@ def sweep_transactions(root: Listing, *, path: WritePath) -> None:
             # Somebody else's file, which says nothing about any branch.
             continue
         try:
-            with path.recoverer.free_locks.hold([_life_of(name)]):
+            with path.recoverer.free_locks.hold([life_of(name)]):
                 # It may have ended well before we had the lock.
                 if objects.find(_path_of(name)) is not None:
                     _remove(name, path)
@@ -262,7 +262,8 @@ def _encode(name: str, *, base: BranchName, path: WritePath) -> bytes:
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
-def _life_of(name: str) -> LockKey:
+def life_of(name: str) -> LockKey:
+    """The lock that whoever is in a transaction holds."""
     # Not the branch's own lease: that one goes round among the writers of the transaction.
     return LockKey(_LIFE, f"{name}.life")
 

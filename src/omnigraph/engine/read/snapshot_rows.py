@@ -38,6 +38,10 @@ class SnapshotRows:
 
     def find_ids(self, table_key: str, ids: pa.Array) -> pa.Array:
         """Those of the ids that are there, each once."""
+        entry = self._entry(table_key)
+        distinct = pc.unique(ids)
+        if entry is not None and entry.row_count and 0 < len(distinct) <= PROBED_VALUES_MAX:
+            return self._tables.find_ids(entry.at, ids=distinct)
         return self.find_rows(table_key, "id", ids, columns=["id"])["id"].combine_chunks()
 
     def find_rows(

@@ -127,7 +127,7 @@ def _store_float(value: Value, scalar: Scalar) -> float:
 def decode_blob(text: str) -> bytes:
     """The bytes that a text stands for; `ValueError` says why it stands for none."""
     if not text.startswith(BLOB_PREFIX):
-        raise ValueError(f"a blob is given as `{BLOB_PREFIX}…`; references are not supported")
+        raise ValueError(f"a blob is given as `{BLOB_PREFIX}…`")
     try:
         return b64decode(text.removeprefix(BLOB_PREFIX), validate=True)
     except binascii.Error as error:

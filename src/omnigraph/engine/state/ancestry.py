@@ -87,6 +87,41 @@ def find_parting(
     return SharedPast((target[cuts.pop()],), ()) if len(cuts) == 1 else None
 
 
+@dataclass(frozen=True, slots=True)
+class OwnLine:
+    """The commits of a head by first parents, oldest first, and for each other commit of its past
+    the place of the one that brought it."""
+
+    commits: tuple[Ancestor, ...]
+    place_by_brought: Mapping[str, int]
+
+
+def follow_line(head_id: str, *, known: Ancestry) -> OwnLine:
+    """The line of a head, and by which of its merges the rest of its past came in."""
+    line = []
+    next_ids: tuple[str, ...] = (head_id,)
+    while next_ids and next_ids[0] in known:
+        line.append(known[next_ids[0]])
+        next_ids = line[-1].parent_ids[:1]
+    line.reverse()
+    place_by_brought: dict[str, int] = {}
+    own = {each.id for each in line}
+    for place, commit in enumerate(line):
+        waiting = [*commit.parent_ids[1:]]
+        while waiting:
+            id = waiting.pop()
+            if id not in own and id not in place_by_brought and id in known:
+                place_by_brought[id] = place
+                waiting += known[id].parent_ids
+    return OwnLine(tuple(line), place_by_brought)
+
+
+def find_past(ids: Iterable[str], *, known: Ancestry) -> frozenset[str]:
+    """The commits that come before some, without these unless one comes before another."""
+    found = (_distances(each, known).keys() - {each} for each in ids)
+    return frozenset().union(*found)
+
+
 def list_brought(source_id: str, *, known: Ancestry, target: Ancestry) -> tuple[Ancestor, ...]:
     """The past of a commit down to what a target knows, oldest first."""
     unknown = {id: each for id, each in known.items() if id not in target}

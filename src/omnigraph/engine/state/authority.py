@@ -7,12 +7,20 @@ is newer, and reads only what is. Safe to share between threads.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import pyarrow as pa
 
-from omnigraph.engine.state.contract import Contract, read_contract
+from omnigraph.engine.state.contract import (
+    Contract,
+    find_accepted,
+    find_archived,
+    find_files,
+    is_staged,
+    promote_schema,
+    read_contract,
+)
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
@@ -20,12 +28,14 @@ from omnigraph.engine.state.manifest import (
     STAMP,
     STAMP_VERSION,
     STATE_COLUMNS,
+    TABLE_VERSION,
     ManifestState,
     decode_commits,
+    find_first_entries,
     manifest_ref,
     reduce_manifest,
 )
-from omnigraph.engine.state.snapshot import Snapshot
+from omnigraph.engine.state.snapshot import Snapshot, table_keys_of
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import (
     CorruptError,
@@ -33,6 +43,7 @@ from omnigraph.model.errors import (
     SchemaChangedError,
     UnreadableError,
 )
+from omnigraph.model.limits import CONTRACT_READS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name, is_internal_branch
 from omnigraph.storage.lance_branches import (
     BranchReference,
@@ -81,6 +92,7 @@ class Authority:
         self._lock = Lock()
         self._state_by_branch: dict[BranchName, ManifestState] = {}
         self._contract: Contract | None = None
+        self._past_contracts: dict[str, Contract] = {}
 
     def capture(self, branch: BranchName) -> Basis:
         """The present of a branch for a write."""
@@ -161,15 +173,39 @@ class Authority:
         known = self._contract
         if known is not None and known.is_as_listed(root):
             return known
-        contract = read_contract(self._objects, uri=self._uri)
-        if known is not None and contract.schema_hash != known.schema_hash:
-            self._require_accepted(contract)
+        try:
+            contract = read_contract(self._objects, uri=self._uri)
+        except SchemaChangedError:
+            contract = self._read_accepted()
+        is_other = known is not None and contract.schema_hash != known.schema_hash
+        if is_other and self.state(MAIN).head.schema_hash != contract.schema_hash:
+            contract = self._read_accepted()
         self._contract = contract
         return contract
+
+    def contract_at(self, state: ManifestState) -> Contract:
+        """The schema that a state of the past was made under."""
+        present = self._contract_of(self.state(MAIN))
+        schema_hash = state.head.schema_hash
+        if schema_hash is None or schema_hash == present.schema_hash:
+            return present
+        with self._lock:
+            known = self._past_contracts.get(schema_hash)
+        if known is None:
+            known = find_archived(schema_hash, objects=self._objects)
+            if known is None:
+                return present
+            with self._lock:
+                self._past_contracts[schema_hash] = known
+        return known
 
     def branches(self) -> tuple[BranchName, ...]:
         """Every branch but our own, `main` first, then by name."""
         return (MAIN, *(name for name in self._named() if not is_internal_branch(name)))
+
+    def others(self) -> tuple[BranchName, ...]:
+        """Every branch but main, those of transactions under way as well, by name."""
+        return tuple(self._named())
 
     def has_branch(self, branch: BranchName) -> bool:
         """Whether there is a branch, one of our own as well; a damaged one is `CorruptError`."""
@@ -222,7 +258,28 @@ class Authority:
         return decode_commits(rows)
 
     def _basis_of(self, state: ManifestState) -> Basis:
-        return Basis(state, self._contract_of(state))
+        contract = self._contract_of(state)
+        return Basis(self._with_all_types(state, contract.catalog), contract)
+
+    def _with_all_types(self, state: ManifestState, catalog: Catalog) -> ManifestState:
+        """A branch together with the types that came after it: to it they have no rows."""
+        if state.branch == MAIN:
+            return state
+        missing = [key for key in table_keys_of(catalog) if key not in state.snapshot.entries]
+        if not missing:
+            return state
+        main = self.state(MAIN)
+        firsts = find_first_entries(self._read_versions(main, missing), missing, main)
+        return replace(
+            state,
+            path_by_table={**state.path_by_table, **{e.table_key: e.path for e in firsts}},
+            latest={**state.latest, **{each.table_key: each for each in firsts}},
+        )
+
+    def _read_versions(self, state: ManifestState, table_keys: list[str]) -> pa.Table:
+        named = render_in("table_key", pa.array(table_keys, pa.string()))
+        predicate = f"object_type = '{TABLE_VERSION}' AND {named}"
+        return self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
 
     def _find_head(self, branch: BranchName) -> int | None:
         try:
@@ -245,17 +302,35 @@ class Authority:
         known = self._contract
         if known is None:
             known = self._contract = read_contract(self._objects, uri=self._uri)
-        expected = state.head.schema_hash
-        if expected is not None and expected != known.schema_hash and state.branch == MAIN:
+        # The schema is the graph's, so on other branches it is what was last heard of main.
+        main = state if state.branch == MAIN else self._state_by_branch.get(MAIN)
+        accepted = None if main is None else main.head.schema_hash
+        if accepted not in (None, known.schema_hash):
             # Somebody applied a schema since the files were read.
-            known = self._contract = read_contract(self._objects, uri=self._uri)
-            if known.schema_hash != expected:
-                raise _replaced_schema()
+            known = self._contract = self._read_accepted()
         return known
 
-    def _require_accepted(self, contract: Contract) -> None:
-        if self.state(MAIN).head.schema_hash != contract.schema_hash:
-            raise _replaced_schema()
+    def _read_accepted(self) -> Contract:
+        """The schema that history names, while its files may be on their way to the root."""
+        failure = _replaced_schema()
+        for _ in range(CONTRACT_READS_MAX):
+            root = self._objects.list("")
+            accepted = self.state(MAIN).head.schema_hash
+            try:
+                contract = read_contract(self._objects, uri=self._uri)
+            except SchemaChangedError as error:
+                failure = error
+            else:
+                if contract.schema_hash == accepted:
+                    return contract
+            if is_staged(root) and accepted is not None:
+                on_its_way = find_accepted(accepted, objects=self._objects)
+                if on_its_way is not None:
+                    return on_its_way
+            if self._objects.list("").token_by_name == root.token_by_name:
+                # Nobody has touched them meanwhile: they are not on their way, they are wrong.
+                break
+        raise failure
 
     def _require_format(self, at: TableVersion) -> None:
         metadata = self._tables.schema(at).metadata or {}
@@ -287,6 +362,19 @@ class Authority:
             name=branch,
             advice=f"did you mean '{near}'?" if near else f"there are: {', '.join(names)}",
         )
+
+
+def promote_accepted(schema_hash: str, authority: Authority, objects: ObjectStore) -> bool:
+    """Bring a schema's files to the root if history names it; whether it does.
+
+    A later one may have been accepted since, and be there already.
+    """
+    # Looked at first: whoever promotes a schema that is accepted later replaces these.
+    over = find_files(objects)
+    is_accepted = authority.state(MAIN).head.schema_hash == schema_hash
+    if is_accepted:
+        promote_schema(schema_hash, over=over, objects=objects)
+    return is_accepted
 
 
 def _replaced_schema() -> SchemaChangedError:

@@ -2,7 +2,9 @@
 
 `_schema.pg` is the accepted text, `_schema.ir.json` its canonical form, `__schema_state.json` the
 hash of both. A text that means something else than the other two was edited by hand: nobody
-knows then which one the rows obey, so nothing is read or written through it.
+knows then which one the rows obey, so nothing is read or written through it. History names the hash
+of the schema that each commit was made under; every schema that was ever accepted is kept by its
+hash, so that the past is read as it was. While a schema is being accepted its text is staged.
 """
 
 from __future__ import annotations
@@ -22,19 +24,25 @@ from omnigraph.compiler.schema.canonical import (
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CompileError, CorruptError, NotFoundError, SchemaChangedError
 from omnigraph.model.source import Source
-from omnigraph.storage.ports import Listing, ObjectStore
+from omnigraph.storage.locks import LockKey
+from omnigraph.storage.ports import Listing, ObjectStore, StoredObject
 
 SOURCE_FILE = "_schema.pg"
 CATALOG_FILE = "_schema.ir.json"
 STATE_FILE = "__schema_state.json"
 FILES = (SOURCE_FILE, CATALOG_FILE, STATE_FILE)
+STAGED_FILE = "_schema.pg.staging"
+ARCHIVE_PREFIX = "__schemas"
+
+SCHEMA_LOCK = LockKey("__schema", "__schema")
+"""Who holds it is the only one who may change the schema, or make a branch."""
 
 _STATE_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """The accepted schema, and the tokens of the files it was read from."""
+    """An accepted schema, and the tokens of the files it was read from, if it was from those."""
 
     source: str
     catalog: Catalog
@@ -43,8 +51,9 @@ class Contract:
 
     def is_as_listed(self, root: Listing) -> bool:
         """Whether the files are still the ones that were read."""
-        return all(
-            root.token_by_name.get(name) == token for name, token in self.token_by_file.items()
+        tokens = self.token_by_file
+        return bool(tokens) and all(
+            root.token_by_name.get(name) == token for name, token in tokens.items()
         )
 
 
@@ -86,6 +95,106 @@ def read_contract(objects: ObjectStore, *, uri: str) -> Contract:
     _require_meaning(text, schema_hash)
     tokens = {name: each.token for name, each in stored.items() if each is not None}
     return Contract(text, catalog, schema_hash, tokens)
+
+
+def archive_schema(source: str, schema_hash: str, *, objects: ObjectStore) -> None:
+    """Keep a schema for those who read the commits that were made under it."""
+    objects.put_if_absent(_archive_path(schema_hash), source.encode())
+
+
+def find_archived(schema_hash: str, *, objects: ObjectStore) -> Contract | None:
+    """A schema that was accepted at some time, or None if it was not kept."""
+    path = _archive_path(schema_hash)
+    stored = objects.find(path)
+    if stored is None:
+        return None
+    text = _decode_text(stored.content)
+    catalog = _compile(text)
+    if hash_schema(catalog) != schema_hash:
+        raise CorruptError(subject=path, problem="it is not the schema that its name says")
+    return Contract(text, catalog, schema_hash, {})
+
+
+def stage_schema(source: str, *, objects: ObjectStore) -> None:
+    """Write down a schema that is about to be accepted: from here on a crash finishes it."""
+    objects.put(STAGED_FILE, source.encode())
+
+
+def find_staged(objects: ObjectStore) -> str | None:
+    """The hash of the schema that is about to be accepted, if one is."""
+    staged = _find_staged_text(objects)
+    return None if staged is None else hash_schema(_compile(staged))
+
+
+def find_accepted(schema_hash: str, *, objects: ObjectStore) -> Contract | None:
+    """A schema that history names and whose files may be on their way to the root."""
+    staged = _find_staged_text(objects)
+    if staged is not None and _means(staged, schema_hash):
+        # What is kept may be an earlier text that means the same.
+        return Contract(staged, _compile(staged), schema_hash, {})
+    return find_archived(schema_hash, objects=objects)
+
+
+def discard_staged(objects: ObjectStore) -> None:
+    """Forget a schema that was not accepted after all."""
+    objects.delete(STAGED_FILE)
+
+
+def find_files(objects: ObjectStore) -> dict[str, StoredObject | None]:
+    """The files at the root as they are, for who is going to replace them."""
+    return {name: objects.find(name) for name in (*FILES, STAGED_FILE)}
+
+
+def promote_schema(
+    schema_hash: str, *, over: Mapping[str, StoredObject | None], objects: ObjectStore
+) -> None:
+    """Make the files at the root those of an accepted schema; safe to repeat and to interrupt.
+
+    `over` are the files from before it was certain that history names the schema. If somebody has
+    replaced one since, a later schema may be on its way there, so the rest is left to them.
+    """
+    staged, source = over[STAGED_FILE], over[SOURCE_FILE]
+    texts = [_decode_text(each.content) for each in (staged, source) if each is not None]
+    text = next((each for each in texts if _means(each, schema_hash)), None)
+    if text is None:
+        accepted = find_archived(schema_hash, objects=objects)
+        assert accepted is not None, "a schema is kept before history names it"
+        text = accepted.source
+    for name, content in encode_contract(text, _compile(text)).items():
+        if not _replace(name, content, over[name], objects):
+            return
+    if staged is not None and objects.find(STAGED_FILE) == staged:
+        discard_staged(objects)
+
+
+def _replace(name: str, content: bytes, known: StoredObject | None, objects: ObjectStore) -> bool:
+    """Whether an object has a content now, and nobody else has written it meanwhile."""
+    if known is None:
+        return objects.put_if_absent(name, content)
+    if known.content == content:
+        return True
+    return objects.put_if_match(name, content, token=known.token) is not None
+
+
+def _means(text: str, schema_hash: str) -> bool:
+    try:
+        return hash_schema(_compile(text)) == schema_hash
+    except CompileError:
+        return False
+
+
+def _find_staged_text(objects: ObjectStore) -> str | None:
+    stored = objects.find(STAGED_FILE)
+    return None if stored is None else _decode_text(stored.content)
+
+
+def is_staged(root: Listing) -> bool:
+    """Whether a look at the root shows a schema that is about to be accepted."""
+    return STAGED_FILE in root.token_by_name
+
+
+def _archive_path(schema_hash: str) -> str:
+    return f"{ARCHIVE_PREFIX}/{schema_hash.removeprefix('sha256:')}.pg"
 
 
 def is_bare(objects: ObjectStore) -> bool:

@@ -226,6 +226,20 @@ def decode_commits(rows: pa.Table) -> tuple[Commit, ...]:
     return tuple(sorted(found, key=lambda commit: commit.age))
 
 
+def find_first_entries(
+    rows: pa.Table, table_keys: Iterable[str], state: ManifestState
+) -> list[Entry]:
+    """The first version of each type since it was last added, of rows that a state holds."""
+    first: dict[str, Entry] = {}
+    for row in rows.to_pylist():
+        entry = _decode_entry(row)
+        known = first.get(entry.table_key)
+        is_present = entry.version > state.tombstones.get(entry.table_key, -1)
+        if is_present and (known is None or entry.version < known.version):
+            first[entry.table_key] = entry
+    return [_locate(first[key], state.path_by_table) for key in table_keys if key in first]
+
+
 def _encode_change(change: Change) -> dict[str, object]:
     match change:
         case Register(table_key, path):
@@ -274,9 +288,10 @@ def _prune(rows: pa.Table) -> pa.Table:
         pc.index_in(rows["table_key"], newest["table_key"].combine_chunks())
     )
     newest_commit = pc.max(rows.filter(is_commit)["table_version"])
-    is_old = pc.or_(
-        pc.and_(is_version, pc.less(numbers, newest_of_table)),
-        pc.and_(is_commit, pc.less(numbers, newest_commit)),
+    # Kleene's, because rows of other kinds belong to no table, and compare as null.
+    is_old = pc.or_kleene(
+        pc.and_kleene(is_version, pc.less(numbers, newest_of_table)),
+        pc.and_kleene(is_commit, pc.less(numbers, newest_commit)),
     )
     return rows.filter(pc.invert(pc.fill_null(is_old, fill_value=False)))
 

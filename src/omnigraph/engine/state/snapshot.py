@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import NotFoundError
 from omnigraph.model.names import BranchName
 from omnigraph.storage.ports import TableRef, TableVersion
@@ -52,6 +52,11 @@ class Snapshot:
 def table_key_of(declared: NodeType | EdgeType) -> str:
     """The key under which the manifest knows a type's table."""
     return make_table_key(declared.kind, declared.name)
+
+
+def table_keys_of(catalog: Catalog) -> list[str]:
+    """The keys of all types that have rows, in the order of keys."""
+    return sorted(table_key_of(each) for each in catalog.stored_types())
 
 
 def make_table_key(kind: TypeKind, name: str) -> str:

@@ -1,5 +1,7 @@
 """What became of a write: the truth table of classes and decisions."""
 
+from dataclasses import replace
+
 import pytest
 
 from omnigraph.engine.commit.classify import Decision, Facts, PinClass, classify, decide
@@ -32,9 +34,39 @@ PIN = Pin(
 def test_a_table_is_classified_by_where_it_is_and_who_moved_it(
     newest: int, named: int, *, has_landed: bool, expected: PinClass
 ) -> None:
-    facts = Facts(newest=newest, named=named, has_landed=has_landed, is_undone=False)
+    facts = make_facts(newest=newest, named=named, landed=1 if has_landed else 0, planned=1)
 
     assert classify(PIN, facts) is expected
+
+
+@pytest.mark.parametrize(
+    ("newest", "landed", "expected"),
+    [
+        (4, 0, PinClass.NO_MOVEMENT),
+        (5, 1, PinClass.UNEXPECTED_AT_P1),
+        (6, 2, PinClass.UNEXPECTED_MULTISTEP),
+        (7, 3, PinClass.ROLLED_PAST_EXPECTED),
+        (7, 2, PinClass.UNEXPECTED_MULTISTEP),
+        (8, 3, PinClass.UNEXPECTED_MULTISTEP),
+    ],
+)
+def test_a_table_of_several_steps_is_finished_once_it_has_taken_the_last_one(
+    newest: int, landed: int, expected: PinClass
+) -> None:
+    pin = replace(PIN, post_commit_version=7, earlier_uuids=("first", "second"))
+
+    assert classify(pin, make_facts(newest=newest, named=4, landed=landed, planned=3)) is expected
+
+
+def make_facts(*, newest: int, named: int, landed: int, planned: int) -> Facts:
+    """What is seen of a table that has taken some of its planned steps."""
+    return Facts(
+        newest=newest,
+        named=named,
+        has_landed=landed > 0,
+        is_complete=landed == planned,
+        is_undone=False,
+    )
 
 
 @pytest.mark.parametrize(

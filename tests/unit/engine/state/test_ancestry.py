@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from omnigraph.engine.state.ancestry import (
     as_ancestor,
     find_parting,
+    find_past,
     find_shared_past,
+    follow_line,
     gather_ancestry,
     list_brought,
 )
@@ -62,6 +64,31 @@ def test_the_last_common_commits_are_those_that_come_before_no_other(
 
     assert {each.id for each in found.last} == set(last)
     assert not {each.id for each in found.earlier} & set(last)
+
+
+# A line `a`-`p`-`m`-`n` into which others came twice: `x` with `y`, then `z`, which is after `y`.
+BROUGHT = {"a": "", "x": "a", "y": "x", "z": "y", "p": "a", "m": "py", "n": "mz"}
+
+
+def test_whatever_a_merge_brought_is_known_by_the_first_that_did() -> None:
+    found = follow_line("n", known=ancestry(BROUGHT))
+
+    assert [each.id for each in found.commits] == ["a", "p", "m", "n"]
+    assert found.place_by_brought == {"x": 2, "y": 2, "z": 3}
+
+
+def test_a_line_ends_where_knowledge_does() -> None:
+    known = {id: each for id, each in ancestry(BROUGHT).items() if id not in "apx"}
+
+    found = follow_line("n", known=known)
+
+    assert [each.id for each in found.commits] == ["m", "n"]
+    assert found.place_by_brought == {"y": 0, "z": 1}
+
+
+@pytest.mark.parametrize(("ids", "past"), [("a", ""), ("z", "axy"), ("zp", "axy"), ("zy", "axy")])
+def test_the_past_of_commits_is_all_that_comes_before_them(ids: str, past: str) -> None:
+    assert find_past(ids, known=ancestry(BROUGHT)) == set(past)
 
 
 @pytest.mark.parametrize(

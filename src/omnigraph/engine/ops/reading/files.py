@@ -1,7 +1,7 @@
-"""Files and directories of local disks, as rows: Parquet and CSV by their suffix, else NDJSON.
+"""Files and directories of local disks, as rows: Parquet, Arrow, CSV by their suffix, else NDJSON.
 
-A Parquet or CSV file holds rows of one type: the one that the caller names, else the one that the
-file or its directory is named after. A directory is read whole, in the order of names.
+A file with such a suffix holds rows of one type: the one that the caller names, else the one that
+the file or its directory is named after. A directory is read whole, in the order of names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError, UnreadableError
 from omnigraph.model.types import NUMBERS, Scalar
 from omnigraph.storage.arrow_schema import arrow_type, table_schema
+from omnigraph.storage.external_blobs import ExternalBlobs
 
 Declared = NodeType | EdgeType
 
@@ -43,10 +44,12 @@ def parse_path(given: str | os.PathLike[str]) -> Path:
     return Path(url2pathname(uri.path))
 
 
-def read_path(path: Path, *, declared: Declared | None, catalog: Catalog) -> Iterator[Rows]:
+def read_path(
+    path: Path, *, declared: Declared | None, catalog: Catalog, external: ExternalBlobs
+) -> Iterator[Rows]:
     """The rows of a file or directory, all of one type if the caller names one."""
     if not _is_directory(path):
-        yield from _read_file(path, declared, catalog)
+        yield from _read_file(path, declared, catalog, external)
         return
     parts = _list(path)
     if path.suffix == ".lance" or path / "_versions" in parts:
@@ -59,7 +62,7 @@ def read_path(path: Path, *, declared: Declared | None, catalog: Catalog) -> Ite
         if part.is_symlink() and _is_directory(part):
             # It could lead back here.
             raise _refuse(part, "a link to a directory is not followed; name the directory itself")
-        yield from read_path(part, declared=declared, catalog=catalog)
+        yield from read_path(part, declared=declared, catalog=catalog, external=external)
 
 
 def _is_directory(path: Path) -> bool:
@@ -80,20 +83,27 @@ def _list(path: Path) -> list[Path]:
         raise _unreadable(path, error) from error
 
 
-def _read_file(path: Path, declared: Declared | None, catalog: Catalog) -> Iterator[Rows]:
+def _read_file(
+    path: Path, declared: Declared | None, catalog: Catalog, external: ExternalBlobs
+) -> Iterator[Rows]:
+    name = f"{path}: "
     match path.suffix.lower():
         case ".parquet":
-            table = _read_parquet(path)
-            yield from read_table(table, declared or _name_type(path, catalog), name=f"{path}: ")
+            declared = declared or _name_type(path, catalog)
+            yield from read_table(_read_parquet(path), declared, name=name, external=external)
+        case ".arrow":
+            declared = declared or _name_type(path, catalog)
+            yield from read_table(_read_arrow(path), declared, name=name, external=external)
         case ".csv":
             declared = declared or _name_type(path, catalog)
-            yield from read_table(_read_csv(path, declared), declared, name=f"{path}: ")
+            table = _read_csv(path, declared)
+            yield from read_table(table, declared, name=name, external=external)
         case ".lance":
             raise _refuse(path, "a Lance table is a directory")
         case _ if declared is not None:
             raise _refuse(path, "records of NDJSON name their types; give the path by itself")
         case _:
-            yield from _read_ndjson(path, catalog)
+            yield from _read_ndjson(path, catalog, external)
 
 
 def _name_type(path: Path, catalog: Catalog) -> Declared:
@@ -105,20 +115,28 @@ def _name_type(path: Path, catalog: Catalog) -> Declared:
     return found
 
 
-def _read_ndjson(path: Path, catalog: Catalog) -> Iterator[Rows]:
+def _read_ndjson(path: Path, catalog: Catalog, external: ExternalBlobs) -> Iterator[Rows]:
     try:
         file = path.open("rb")
     except OSError as error:
         raise _unreadable(path, error) from error
     with file:
         blocks = read_blocks(file, name=str(path))
-        yield from read_records(blocks, name=f"{path}: ", catalog=catalog)
+        yield from read_records(blocks, name=f"{path}: ", catalog=catalog, external=external)
 
 
 def _read_parquet(path: Path) -> pa.Table:
     try:
         with parquet.ParquetFile(path) as file:
             return file.read()
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    try:
+        with pa.OSFile(str(path), "rb") as file, pa.ipc.open_file(file) as reader:
+            return reader.read_all()
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
 

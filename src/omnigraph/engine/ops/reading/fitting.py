@@ -155,7 +155,7 @@ def _decode_blobs(column: pa.Array) -> pa.Array:
     # A call a blob: each is large, and Arrow has no base64.
     for row, text in enumerate(column.to_pylist()):
         if text is not None and not text.startswith(_BASE64):
-            problem = 'a blob is given as "base64:…"; URIs of blobs are not supported yet'
+            problem = 'a blob is given as "base64:…"'
             raise unfit(row, text, problem)
         try:
             blobs.append(None if text is None else b64decode(text[len(_BASE64) :], validate=True))

@@ -16,12 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.ops.reading.fitting import fit, is_list
+from omnigraph.engine.ops.reading.references import inline_column
 from omnigraph.engine.ops.reading.rows import Rows, build_rows, describe_unknown, refuse_row
 from omnigraph.engine.ops.reading.unfit import UnfitError, require_none, unfit
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import ARROW_PIECE_BYTES_MAX
 from omnigraph.model.types import PropertyType
+from omnigraph.storage.external_blobs import ExternalBlobs
 
 _STREAM, _ARRAY = "__arrow_c_stream__", "__arrow_c_array__"
 _ENDS = ("src", "dst")
@@ -32,7 +34,9 @@ def is_producer(given: object) -> bool:
     return hasattr(given, _STREAM) or hasattr(given, _ARRAY)
 
 
-def read_producer(given: object, declared: NodeType | EdgeType, *, name: str) -> Iterator[Rows]:
+def read_producer(
+    given: object, declared: NodeType | EdgeType, *, name: str, external: ExternalBlobs
+) -> Iterator[Rows]:
     """The rows of a producer; refusals begin with `name`."""
     try:
         if hasattr(given, _STREAM):
@@ -42,15 +46,17 @@ def read_producer(given: object, declared: NodeType | EdgeType, *, name: str) ->
     except (pa.ArrowException, OSError, TypeError, ValueError) as error:
         problem = f"no Arrow rows can be had from a {type(given).__name__}: {error}"
         raise _refuse(declared, name, problem) from error
-    return read_table(table, declared, name=name)
+    return read_table(table, declared, name=name, external=external)
 
 
-def read_table(table: pa.Table, declared: NodeType | EdgeType, *, name: str) -> Iterator[Rows]:
+def read_table(
+    table: pa.Table, declared: NodeType | EdgeType, *, name: str, external: ExternalBlobs
+) -> Iterator[Rows]:
     """The same from a table."""
     _require_columns(table.column_names, declared, name)
     row_count = 0
     for batch in _cut(table):
-        yield declared, _read_batch(batch, declared, name, row_count)
+        yield declared, _read_batch(batch, declared, name, row_count, external)
         row_count += batch.num_rows
 
 
@@ -93,13 +99,18 @@ def _cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _read_batch(
-    batch: pa.RecordBatch, declared: NodeType | EdgeType, name: str, rows_before: int
+    batch: pa.RecordBatch,
+    declared: NodeType | EdgeType,
+    name: str,
+    rows_before: int,
+    external: ExternalBlobs,
 ) -> pa.Table:
     end, first = batch.num_rows, None
     while True:
         part = batch.slice(0, end)
         try:
-            rows = build_rows(declared, partial(_read_column, part, _ends_of(declared)))
+            read = partial(_read_column, part, _ends_of(declared), external)
+            rows = build_rows(declared, read)
         except UnfitError as fault:
             # Each column tells of its own first fault: look whether an earlier row has another.
             end, first = fault.row, fault
@@ -113,7 +124,11 @@ def _read_batch(
 
 
 def _read_column(
-    batch: pa.RecordBatch, ends: Sequence[str], name: str, wanted: PropertyType
+    batch: pa.RecordBatch,
+    ends: Sequence[str],
+    external: ExternalBlobs,
+    name: str,
+    wanted: PropertyType,
 ) -> pa.Array:
     if name not in batch.schema.names:
         return fit(pa.nulls(batch.num_rows), wanted)
@@ -121,7 +136,7 @@ def _read_column(
     if not _is_valid(column):
         row = bisect_left(range(len(column)), 1, key=lambda r: not _is_valid(column[: r + 1]))
         raise unfit(row, None, "the column holds what is no value of its Arrow type")
-    fitted = fit(column, wanted)
+    fitted = fit(inline_column(column, wanted, external), wanted)
     if name in ends:
         require_none(fitted.is_null(), fitted, lambda _: "an edge needs both its ends")
     return fitted

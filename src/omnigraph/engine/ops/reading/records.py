@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 import pyarrow as pa
@@ -21,6 +22,7 @@ from omnigraph.engine.ops.reading.envelopes import (
     open_envelopes,
 )
 from omnigraph.engine.ops.reading.members import find_repeated_member, has_more_members
+from omnigraph.engine.ops.reading.references import inline_references
 from omnigraph.engine.ops.reading.rows import Rows, build_rows, refuse_row
 from omnigraph.engine.ops.reading.unfit import UnfitError
 from omnigraph.engine.state.snapshot import table_key_of
@@ -28,6 +30,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, RequestError
 from omnigraph.model.types import PropertyType
 from omnigraph.storage.arrow_schema import ENDPOINTS, table_schema
+from omnigraph.storage.external_blobs import ExternalBlobs
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -36,14 +39,16 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _RECORDS_AT_A_TIME = 256
 
 
-def read_records(blocks: Iterable[bytes], *, name: str, catalog: Catalog) -> Iterator[Rows]:
+def read_records(
+    blocks: Iterable[bytes], *, name: str, catalog: Catalog, external: ExternalBlobs
+) -> Iterator[Rows]:
     """The rows of NDJSON that comes in blocks of whole lines; refusals begin with `name`."""
     record_count = line_count = 0
     for number, content in enumerate(blocks):
         text = content.removeprefix(_BYTE_ORDER_MARK) if number == 0 else content
         lines = text.split(b"\n")
         block = _Block(lines, list(filter(bytes.strip, lines)), record_count, line_count, name)
-        yield from _read_block(block, catalog)
+        yield from _read_block(block, catalog, external)
         record_count += len(block.records)
         line_count += len(lines) - 1
 
@@ -80,11 +85,11 @@ class _RecordError(Exception):
         self.index, self.refusal = index, refusal
 
 
-def _read_block(block: _Block, catalog: Catalog) -> list[Rows]:
+def _read_block(block: _Block, catalog: Catalog, external: ExternalBlobs) -> list[Rows]:
     end, refusal = len(block.records), None
     while True:
         try:
-            rows = _read_lines(block, block.records[:end], catalog)
+            rows = _read_lines(block, block.records[:end], catalog, external)
         except _RecordError as error:
             # Each check sees its own first fault only: look whether an earlier record has another.
             end, refusal = error.index, error.refusal
@@ -94,7 +99,9 @@ def _read_block(block: _Block, catalog: Catalog) -> list[Rows]:
             return rows
 
 
-def _read_lines(block: _Block, lines: Sequence[bytes], catalog: Catalog) -> list[Rows]:
+def _read_lines(
+    block: _Block, lines: Sequence[bytes], catalog: Catalog, external: ExternalBlobs
+) -> list[Rows]:
     collected: dict[str, _Collected] = {}
     for start in range(0, len(lines), _RECORDS_AT_A_TIME):
         some = lines[start : start + _RECORDS_AT_A_TIME]
@@ -110,7 +117,7 @@ def _read_lines(block: _Block, lines: Sequence[bytes], catalog: Catalog) -> list
     rows: list[Rows] = []
     for each in collected.values():
         try:
-            rows.append((each.declared, each.build_rows()))
+            rows.append((each.declared, each.build_rows(external)))
         except UnfitError as fault:
             index = _find_index(lines, fault.row, each.declared, catalog)
             refusal = refuse_row(each.declared, fault, place=block.place(index))
@@ -184,9 +191,9 @@ class _Collected:
         for name, values in self._of_properties.items():
             values.extend([each.get(name) for each in envelopes.properties])
 
-    def build_rows(self) -> pa.Table:
+    def build_rows(self, external: ExternalBlobs) -> pa.Table:
         """The rows that they are; `UnfitError` tells of one that is none."""
-        return build_rows(self.declared, self._read_column)
+        return build_rows(self.declared, partial(self._read_column, external))
 
-    def _read_column(self, name: str, wanted: PropertyType) -> pa.Array:
-        return read_column(self._values[name], wanted)
+    def _read_column(self, external: ExternalBlobs, name: str, wanted: PropertyType) -> pa.Array:
+        return read_column(inline_references(self._values[name], wanted, external), wanted)

@@ -19,33 +19,40 @@ from omnigraph.engine.ops.reading.type_names import get_type
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.runtime import Runtime
+from omnigraph.storage.external_blobs import ExternalBlobs
 
 
-def receive(given: object, *, catalog: Catalog, runtime: Runtime) -> dict[str, ReceivedRows]:
+def receive(
+    given: object, *, catalog: Catalog, runtime: Runtime, external: ExternalBlobs
+) -> dict[str, ReceivedRows]:
     """The rows that were given, by table key, in the order of keys.
 
     Rows that cannot be converted are an `InvalidValueError` that says where they stand; rules about
     rows that can be are not looked at.
     """
-    return gather(_read(given, catalog), runtime=runtime)
+    return gather(_read(given, catalog, external), runtime=runtime)
 
 
-def _read(given: object, catalog: Catalog) -> Iterator[Rows]:
+def _read(given: object, catalog: Catalog, external: ExternalBlobs) -> Iterator[Rows]:
     if isinstance(given, Mapping):
         for name, source in given.items():
-            yield from _read_typed(source, get_type(name, catalog), catalog)
+            yield from _read_typed(source, get_type(name, catalog), catalog, external)
     elif isinstance(given, str | os.PathLike):
-        yield from read_path(parse_path(given), declared=None, catalog=catalog)
+        yield from read_path(parse_path(given), declared=None, catalog=catalog, external=external)
     elif isinstance(given, list | tuple):
         for path in given:
             if not isinstance(path, str | os.PathLike):
                 raise _refuse(path, "a list holds paths")
-            yield from read_path(parse_path(path), declared=None, catalog=catalog)
+            yield from read_path(
+                parse_path(path), declared=None, catalog=catalog, external=external
+            )
     elif is_stream(given):
         name = getattr(given, "name", None)
         called = name if isinstance(name, str) else ""
         blocks = read_blocks(given, name=called or "the given file")
-        yield from read_records(blocks, name=called and f"{called}: ", catalog=catalog)
+        yield from read_records(
+            blocks, name=called and f"{called}: ", catalog=catalog, external=external
+        )
     else:
         advice = "give a path, an open file, or a mapping from the names of types to Arrow rows"
         if isinstance(given, bytes | bytearray):
@@ -53,16 +60,20 @@ def _read(given: object, catalog: Catalog) -> Iterator[Rows]:
         raise _refuse(given, advice)
 
 
-def _read_typed(source: object, declared: NodeType | EdgeType, catalog: Catalog) -> Iterator[Rows]:
+def _read_typed(
+    source: object, declared: NodeType | EdgeType, catalog: Catalog, external: ExternalBlobs
+) -> Iterator[Rows]:
     if _is_spark_frame(source):
         raise _refuse(source, 'loading it needs engine="spark"')
     if is_producer(source):
-        yield from read_producer(source, declared, name="")
+        yield from read_producer(source, declared, name="", external=external)
     elif isinstance(source, str | os.PathLike):
-        yield from read_path(parse_path(source), declared=declared, catalog=catalog)
+        yield from read_path(
+            parse_path(source), declared=declared, catalog=catalog, external=external
+        )
     elif isinstance(source, list | tuple):
         for part in source:
-            yield from _read_typed(part, declared, catalog)
+            yield from _read_typed(part, declared, catalog, external)
     else:
         raise _refuse(source, f"give {declared.name} as Arrow rows or as paths of files")
 

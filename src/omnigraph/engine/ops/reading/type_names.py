@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.engine.commit.integrity.violations import show_text
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
-from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.names import find_near_name
 
 
@@ -15,6 +16,15 @@ def get_type(name: object, catalog: Catalog) -> NodeType | EdgeType:
         near = find_near_name(str(name), [*catalog.nodes, *catalog.edges])
         advice = "" if near is None else f"; did you mean '{near}'?"
         raise _refuse(name, f"unknown node type or edge type {show_text(str(name))}{advice}")
+    return found
+
+
+def get_stored_type(name: str, catalog: Catalog) -> NodeType | EdgeType:
+    """The type whose rows a read asks for; `NotFoundError` if there is none."""
+    found = find_type(name, catalog)
+    if found is None:
+        advice = advise_name(name, {*catalog.nodes, *catalog.edges}) or ""
+        raise NotFoundError(kind="type", name=name, advice=advice)
     return found
 
 

@@ -1,0 +1,77 @@
+"""Export into files: one a type, in a folder that a load reads back as one commit.
+
+The folder appears when the last file is whole. A batch of rows is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.engine.ops.export import complete, scan_type, select_types
+from omnigraph.engine.read.json_lines import encode_block
+from omnigraph.engine.results import ExportedType, ExportReport
+from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.snapshot import table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.durability import flush_path
+from omnigraph.storage.ports import TableStore
+from omnigraph.storage.row_files import FileFormat, exchange_schema, new_folder, write_rows
+
+
+def export_files(
+    folder: Path,
+    *,
+    basis: Basis,
+    tables: TableStore,
+    format: FileFormat,
+    types: Sequence[str] | None,
+) -> ExportReport:
+    """Write some types, or all, of a state.
+
+    An unknown type, a folder that is not empty, or a number that JSON lacks is refused, and then
+    there is no folder.
+    """
+    chosen = select_types(basis.catalog, types)
+    done = []
+    with new_folder(folder) as hidden:
+        for declared in chosen:
+            name = f"{_name_file(declared, basis.catalog)}.{format}"
+            row_count = _write_type(hidden / name, declared, basis, tables, format)
+            done.append(ExportedType(declared.name, row_count, str(folder / name)))
+    return ExportReport(basis.state.head.id, str(folder), format.value, tuple(done))
+
+
+def _name_file(declared: NodeType | EdgeType, catalog: Catalog) -> str:
+    # A load tells the type by the file's name, in which case does not count for edges.
+    is_node = any(each.lower() == declared.name.lower() for each in catalog.nodes)
+    is_edge = any(each.lower() == declared.name.lower() for each in catalog.edges)
+    return table_key_of(declared) if is_node and is_edge else declared.name
+
+
+def _write_type(
+    path: Path,
+    declared: NodeType | EdgeType,
+    basis: Basis,
+    tables: TableStore,
+    format: FileFormat,
+) -> int:
+    schema = exchange_schema(table_schema(declared))
+    batches = scan_type(declared, snapshot=basis.snapshot, tables=tables)
+    row_count = write_rows(
+        path,
+        batches if format is FileFormat.NDJSON else _complete_all(batches, schema),
+        schema=schema,
+        format=format,
+        encode=partial(encode_block, declared),
+    )
+    flush_path(path)
+    return row_count
+
+
+def _complete_all(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    return (complete(each, schema) for each in batches)

@@ -1,0 +1,233 @@
+"""Readers: whoever reads for long says so, and what it reads is not cleaned up meanwhile.
+
+A read that is over soon needs nothing of this: what was true a moment ago is kept for a while. One
+that goes on puts an object into `__readers/` that names the versions it reads and is good for a
+minute, and renews it. A clean-up says in `__cleanups/` what it is about to delete, and then looks
+for readers; a reader says what it reads, and then looks for clean-ups. So at least one of two that
+meet sees the other: the clean-up spares what is read, or the reader is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Event, Lock, Thread
+
+import orjson
+
+from omnigraph.engine.state.snapshot import Snapshot
+from omnigraph.model.errors import CorruptError, GraphError, NotFoundError
+from omnigraph.model.limits import (
+    CLEANUP_S_MAX,
+    LEASE_CLOCK_SKEW_S_MAX,
+    READER_GRACE_S,
+    READER_LEASE_S,
+)
+from omnigraph.model.runtime import Clock
+from omnigraph.storage.ports import ObjectStore, TableRef, TableVersion
+
+READERS_PREFIX = "__readers"
+CLEANUPS_PREFIX = "__cleanups"
+
+_FORMAT = 1
+_ENDING = ".json"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Versions of tables that are read, or about to be deleted, and until when that is so."""
+
+    versions: frozenset[TableVersion]
+    expires_at: datetime
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether whoever made it is dead, as far as clocks of two machines can tell."""
+        return now > self.expires_at + timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The readers of one graph."""
+
+    objects: ObjectStore
+    clock: Clock
+
+    @contextmanager
+    def reading(self, snapshot: Snapshot, *, id: str, is_past: bool) -> Iterator[None]:
+        """Keep what a snapshot names from being cleaned up for the block.
+
+        `is_past` says that the snapshot was not true a moment ago, so that nothing else keeps it;
+        then `NotFoundError` means that it is being cleaned up. `id` is new.
+        """
+        claim = _Claiming(
+            f"{READERS_PREFIX}/{id}{_ENDING}", frozenset(each.at for each in snapshot), self
+        )
+        if is_past:
+            claim.make()
+        claim.keep_alive(first_s=READER_LEASE_S / 3 if is_past else READER_GRACE_S / 2)
+        try:
+            if is_past:
+                self.require_kept(snapshot)
+            yield
+        finally:
+            claim.let_go()
+
+    def find_read(self) -> frozenset[TableVersion]:
+        """Every version that somebody reads."""
+        return self._find(READERS_PREFIX)
+
+    def forget_dead(self) -> None:
+        """Durable effect: remove what readers and clean-ups that died have left."""
+        for prefix in (READERS_PREFIX, CLEANUPS_PREFIX):
+            for path, claim in self._claims(prefix):
+                if claim.is_over(self.clock.now()):
+                    self.objects.delete(path)
+
+    @contextmanager
+    def cleaning(self, versions: Iterable[TableVersion], *, id: str) -> Iterator[None]:
+        """Durable effect: say what is about to be deleted in the block.
+
+        What is read by then is found by `find_read`, inside of it.
+        """
+        path = f"{CLEANUPS_PREFIX}/{id}{_ENDING}"
+        expires_at = self.clock.now() + timedelta(seconds=CLEANUP_S_MAX)
+        self.objects.put(path, encode_claim(Claim(frozenset(versions), expires_at)))
+        # A crash or a failure from here on refuses readers of these versions until it has expired.
+        yield
+        self.objects.delete(path)
+
+    def find_doomed(self) -> frozenset[TableVersion]:
+        """Every version that is about to be deleted."""
+        return self._find(CLEANUPS_PREFIX)
+
+    def require_kept(self, snapshot: Snapshot) -> None:
+        """Raise `NotFoundError` if something that a snapshot names is about to be deleted."""
+        if self.find_doomed() & {each.at for each in snapshot}:
+            raise NotFoundError(
+                kind="version",
+                name=f"{snapshot.manifest_version} of branch '{snapshot.branch}'",
+                advice="it is being cleaned up",
+            )
+
+    def _find(self, prefix: str) -> frozenset[TableVersion]:
+        now = self.clock.now()
+        living = [claim.versions for _, claim in self._claims(prefix) if not claim.is_over(now)]
+        return frozenset().union(*living)
+
+    def _claims(self, prefix: str) -> Iterator[tuple[str, Claim]]:
+        for name in sorted(self.objects.list(prefix).token_by_name):
+            path = f"{prefix}/{name}"
+            stored = self.objects.find(path) if name.endswith(_ENDING) else None
+            # One that was let go since it was listed is none.
+            if stored is not None:
+                yield path, decode_claim(stored.content, path=path)
+
+
+class _Claiming:
+    """A reader's claim, made and renewed until it is let go."""
+
+    def __init__(self, path: str, versions: frozenset[TableVersion], readers: Readers) -> None:
+        self._path = path
+        self._versions = versions
+        self._objects = readers.objects
+        self._clock = readers.clock
+        self._is_over = Event()
+        self._writing = Lock()
+        self._is_made = False
+
+    def make(self) -> None:
+        """Durable effect: say for how long from now what is read must stay."""
+        expires_at = self._clock.now() + timedelta(seconds=READER_LEASE_S)
+        with self._writing:
+            if not self._is_over.is_set():
+                self._is_made = True
+                self._objects.put(self._path, encode_claim(Claim(self._versions, expires_at)))
+
+    def keep_alive(self, *, first_s: float) -> None:
+        """Make or renew it after some time, and again until it is let go."""
+        name = "omnigraph-reader"
+        Thread(target=self._beat, args=(first_s,), name=name, daemon=True).start()
+
+    def let_go(self) -> None:
+        """Durable effect: renew it no more, and take it away if it was made."""
+        self._is_over.set()
+        with self._writing:
+            if not self._is_made:
+                return
+            try:
+                self._objects.delete(self._path)
+            except GraphError as error:
+                # What was read is read; the claim expires by itself.
+                _LOG.warning("the claim of a reader stays until it expires: %s", error)
+
+    def _beat(self, pause_s: float) -> None:
+        while not self._clock.wait(self._is_over, timeout_s=pause_s):
+            pause_s = READER_LEASE_S / 3
+            try:
+                self.make()
+            except GraphError as error:
+                _LOG.warning("the claim of a reader could not be renewed: %s", error)
+
+
+def encode_claim(claim: Claim) -> bytes:
+    """The content of a claim's object."""
+    ordered = sorted(claim.versions, key=lambda at: (at.ref.path, at.ref.branch or "", at.version))
+    document: dict[str, object] = {
+        "format_version": _FORMAT,
+        "expires_at": claim.expires_at.isoformat(),
+        "versions": [
+            {"table_path": at.ref.path, "table_branch": at.ref.branch, "table_version": at.version}
+            for at in ordered
+        ],
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def decode_claim(content: bytes, *, path: str) -> Claim:
+    """The claim of an object, or `CorruptError`; the object is left as it is."""
+    try:
+        document: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise _corrupt(path, "it is no JSON") from error
+    match document:
+        case {"format_version": int(version)} if version != _FORMAT:
+            raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
+        case {"format_version": int(), "expires_at": str(expires_at), "versions": [*versions]}:
+            decoded = frozenset(_decode_version(each, path) for each in versions)
+            return Claim(decoded, _decode_moment(expires_at, path))
+        case _:
+            raise _corrupt(path, "a field is missing or has another type")
+
+
+def _decode_version(encoded: object, path: str) -> TableVersion:
+    match encoded:
+        case {
+            "table_path": str(table_path),
+            "table_branch": str() | None as table_branch,
+            "table_version": int(version),
+        }:
+            return TableVersion(TableRef(table_path, table_branch), version)
+        case _:
+            raise _corrupt(path, "a version's fields are missing or have another type")
+
+
+def _decode_moment(text: str, path: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _corrupt(path, f"'{text}' is no moment") from error
+    if moment.tzinfo is None:
+        raise _corrupt(path, f"'{text}' has no time zone")
+    return moment
+
+
+def _corrupt(path: str, problem: str) -> CorruptError:
+    return CorruptError(
+        subject=f"the claim {path}",
+        problem=f"{problem}; nothing was deleted; upgrade this OmniGraph if a newer one wrote it, "
+        "or delete the object when nobody reads the graph",
+    )

@@ -1,0 +1,200 @@
+"""Layout: which fragments of a table are worth joining, and the staged writes that join them.
+
+Joining changes no row and no row's id. Rows that are joined keep their order, and a scan comes to
+them after those that are not. It is planned so that work done once is not done again: a fragment
+that outweighs all smaller ones stays as it is until they have grown, and what was joined has
+nothing left to join. Does not know which indexes a type should have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+from lance import LanceDataset, LanceFragment, LanceOperation, Transaction
+from lance.optimize import Compaction, CompactionOptions, CompactionTask
+
+from omnigraph.model.limits import (
+    DELETED_SHARE_MAX,
+    FRAGMENT_ROWS_MAX,
+    LAYOUT_GROWTH,
+    LAYOUT_ROWS_FREE,
+)
+from omnigraph.storage.lance_indexes import (
+    is_complete,
+    known_indexes,
+    make_index_write,
+    rows_by_fragment,
+    stage_indexes,
+)
+from omnigraph.storage.lance_staging import data_files, make_staged
+from omnigraph.storage.ports import (
+    IndexKind,
+    IndexSpec,
+    Layout,
+    LayoutStep,
+    StagedKind,
+    StagedWrite,
+    TableVersion,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentSize:
+    """A fragment, the rows that it has left and those that were deleted from it."""
+
+    id: int
+    rows: int
+    deleted: int
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether so much was deleted that reading past it costs."""
+        return self.deleted > (self.rows + self.deleted) * DELETED_SHARE_MAX
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it would fit into one fragment with another like it."""
+        return self.rows < FRAGMENT_ROWS_MAX // 2
+
+
+Group = tuple[int, ...]
+
+
+def plan_layout(table: LanceDataset, *, wanted: Sequence[IndexSpec]) -> Layout:
+    """What is to do so that a table lies in few files, and its indexes know every row."""
+    groups = choose_groups(_sizes(table))
+    known = known_indexes(table)
+    fragments = rows_by_fragment(table)
+    uncovered = tuple(spec for spec in wanted if not is_complete(spec, known, fragments))
+    steps = []
+    if _find_in_the_way(table, groups):
+        steps.append(LayoutStep.RELEASE)
+    if groups:
+        steps.append(LayoutStep.COMPACT)
+    if uncovered or (groups and wanted):
+        # A joined fragment is a new one, which no index knows.
+        steps.append(LayoutStep.INDEX)
+    return Layout(
+        steps=tuple(steps),
+        fragments=len(fragments),
+        fragments_removed=sum(map(len, groups)),
+        uncovered=uncovered,
+    )
+
+
+def stage_layout(
+    table: LanceDataset,
+    step: LayoutStep,
+    *,
+    wanted: Sequence[IndexSpec],
+    onto: TableVersion,
+    uuid: str,
+) -> StagedWrite:
+    """One step of a layout, onto what the steps before it have made of the version."""
+    staged = _stage(table, step, wanted=wanted, onto=onto)
+    named = Transaction(onto.version, staged.transaction.operation, uuid, {})
+    return replace(staged, transaction=named)
+
+
+def choose_groups(sizes: Sequence[FragmentSize]) -> tuple[Group, ...]:
+    """The fragments that are worth joining, and single ones that are worth a rewrite."""
+    left = sorted((size for size in sizes if size.is_small or size.is_worn), key=_by_rows)
+    alone = []
+    while left and _outweighs(left[-1], left[:-1]):
+        # Writing it again with every handful of rows would cost more than the files it saves.
+        alone.append(left.pop())
+    if len(left) == 1:
+        alone.append(left.pop())
+    groups: list[Group] = [(size.id,) for size in alone if size.is_worn]
+    if left:
+        groups.append(tuple(sorted(size.id for size in left)))
+    return tuple(sorted(groups))
+
+
+def _by_rows(size: FragmentSize) -> tuple[int, int]:
+    return size.rows, size.id
+
+
+def _outweighs(largest: FragmentSize, others: Sequence[FragmentSize]) -> bool:
+    rows = sum(size.rows for size in others)
+    return rows + largest.rows > LAYOUT_ROWS_FREE and largest.rows > LAYOUT_GROWTH * rows
+
+
+def _stage(
+    table: LanceDataset, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion
+) -> StagedWrite:
+    match step:
+        case LayoutStep.RELEASE:
+            in_the_way = _find_in_the_way(table, choose_groups(_sizes(table)))
+            assert in_the_way, "no index is in the way"
+            return make_index_write([], removed=in_the_way, onto=onto)
+        case LayoutStep.COMPACT:
+            return _stage_compaction(table, onto=onto)
+        case LayoutStep.INDEX:
+            return stage_indexes(table, wanted, onto=onto)
+
+
+def _sizes(table: LanceDataset) -> list[FragmentSize]:
+    metadata = [fragment.metadata for fragment in table.get_fragments()]
+    return [FragmentSize(each.id, each.num_rows, each.num_deletions) for each in metadata]
+
+
+def _find_in_the_way(table: LanceDataset, groups: Sequence[Group]) -> list[str]:
+    """The segments of indexes that a compaction would make wrong.
+
+    Lance takes a BTREE for ignorant of joined fragments. Of the other kinds it refuses a group that
+    a segment knows in part, and lets one that knows all of it claim a fragment it has never seen.
+    """
+    joined = frozenset(fragment for group in groups for fragment in group)
+    return [
+        segment.uuid
+        for index in known_indexes(table)
+        if index.kind is not IndexKind.BTREE
+        for segment in index.segments
+        if segment.fragments & joined
+    ]
+
+
+def _stage_compaction(table: LanceDataset, *, onto: TableVersion) -> StagedWrite:
+    groups = choose_groups(_sizes(table))
+    assert groups, "there is nothing to join"
+    fragment_by_id = {each.fragment_id: each for each in table.get_fragments()}
+    options = _compaction_options(table)
+    rewritten = [
+        _rewrite(table, [fragment_by_id[each] for each in group], options) for group in groups
+    ]
+    written = [fragment for group in rewritten for fragment in group.new_fragments]
+    return make_staged(
+        # Of indexes nothing is carried over: a segment holds addresses, and loses rows by it.
+        LanceOperation.Rewrite(rewritten, []),
+        kind=StagedKind.COMPACTION,
+        onto=onto,
+        rows_added=0,
+        rows_removed=0,
+        files=data_files(written),
+    )
+
+
+def _rewrite(
+    table: LanceDataset, fragments: Sequence[LanceFragment], options: object
+) -> LanceOperation.RewriteGroup:
+    # Lance's own plan parts fragments by what indexes know; a task of ours is given as its text.
+    old = [fragment.metadata for fragment in fragments]
+    document = {
+        "task": {"fragments": [each.to_json() for each in old]},
+        "read_version": table.version,
+        "options": options,
+    }
+    text = orjson.dumps(document).decode()
+    task = CompactionTask.from_json(text)  # type: ignore[attr-defined]  # pylance types it not
+    return LanceOperation.RewriteGroup(old, task.execute(table).new_fragments)
+
+
+def _compaction_options(table: LanceDataset) -> object:
+    wanted = CompactionOptions(
+        target_rows_per_fragment=FRAGMENT_ROWS_MAX, data_storage_version="2.2"
+    )
+    plan = Compaction.plan(table, wanted)
+    return orjson.loads(plan.json())["options"]  # type: ignore[attr-defined]  # pylance

@@ -1,0 +1,655 @@
+"""The doctor: whatever is wrong with a graph is found, told, and mended by what it advises."""
+
+import io
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from threading import Thread
+
+import lance
+import pyarrow as pa
+import pytest
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.engine.ops.doctor.report import (
+    SEVERITY_BY_TROUBLE,
+    DoctorReport,
+    Severity,
+    Trouble,
+)
+from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from tests.support.damaging import (
+    ANN,
+    DAMAGES,
+    look_past_opening,
+    lose_history_files,
+    lose_node,
+    lose_rows,
+    mislead_tag,
+    name_newest,
+    person,
+    write_past_history,
+)
+from tests.support.graphs import (
+    SOCIAL,
+    build_graph,
+    contents,
+    edge,
+    hub_graph,
+    ndjson,
+    node,
+    open_with,
+    root_of,
+    social_graph,
+    table_paths,
+)
+from tests.support.queries import query
+from tests.support.s3_server import S3Server, serve_s3
+from tests.support.sweeps import files_untouched
+
+UNDER_WAY = frozenset(
+    {Trouble.SCHEMA_UNDER_WAY, Trouble.WRITE_UNDER_WAY, Trouble.TRANSACTION_UNDER_WAY}
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a social graph without any finding, for tests to copy."""
+    root = tmp_path_factory.mktemp("whole") / "graph"
+    graph = social_graph(root)
+    graph.optimize()
+    assert graph.doctor().findings == ()
+    return root
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """One endpoint for the module."""
+    with serve_s3() as running:
+        yield running
+
+
+def copy_of(whole: Path, tmp_path: Path) -> Path:
+    """A graph of a test's own."""
+    root = tmp_path / "graph"
+    shutil.copytree(whole, root)
+    return root
+
+
+def look(root: Path) -> DoctorReport:
+    """What the doctor finds in a directory, whatever state it is in."""
+    return look_past_opening(root).doctor()
+
+
+def open_plain(root: Path) -> Graph:
+    """The graph of a directory, for writing."""
+    return omnigraph.open(str(root), durability="relaxed")
+
+
+def codes(report: DoctorReport) -> set[Trouble]:
+    """What was found, without how often."""
+    return {each.code for each in report.findings}
+
+
+def grave(report: DoctorReport) -> set[Trouble]:
+    """What was found, without notes."""
+    return {each.code for each in report.findings if each.severity is not Severity.NOTE}
+
+
+# Finding
+
+
+@pytest.mark.parametrize("code", DAMAGES, ids=str)
+def test_every_damage_is_found_and_told_apart(code: Trouble, whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    DAMAGES[code](root)
+
+    report = look(root)
+
+    assert code in codes(report)
+    assert grave(report) <= {code}
+    assert report.is_healthy == (SEVERITY_BY_TROUBLE[code] is not Severity.ERROR)
+    assert all(each.message and each.advice for each in report.findings)
+    assert str(code) in str(report)
+
+
+def test_every_trouble_is_shown_by_a_damage_or_by_work_under_way() -> None:
+    assert set(DAMAGES) | UNDER_WAY | {Trouble.BRANCH_MOVED} == set(Trouble)
+
+
+@pytest.mark.parametrize("code", DAMAGES, ids=str)
+def test_looking_changes_nothing_even_on_a_damaged_graph(
+    code: Trouble, whole: Path, tmp_path: Path
+) -> None:
+    root = copy_of(whole, tmp_path)
+    DAMAGES[code](root)
+
+    with files_untouched(root):
+        look(root)
+
+
+def test_a_graph_opened_for_reading_can_be_looked_at(whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    write_past_history(root)
+
+    report = omnigraph.open(str(root), read_only=True).doctor()
+
+    assert grave(report) == {Trouble.DRIFT}
+
+
+def test_one_trouble_does_not_hide_another(whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    mislead_tag(root)
+    lose_node(root)
+    shutil.rmtree(table_paths(root)["node:Company"])
+
+    report = look(root)
+
+    assert grave(report) == {
+        Trouble.TAG_DAMAGED,
+        Trouble.ENDPOINT_MISSING,
+        Trouble.TYPE_BEHIND,
+    }
+
+
+def garble(file: Path) -> None:
+    """What a bad disk makes of a file."""
+    file.write_bytes(bytes(byte ^ 0x5A for byte in file.read_bytes()))
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, garble])
+def test_whatever_file_is_damaged_a_graph_said_to_be_healthy_has_every_row(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    whole, root = tmp_path / "whole", tmp_path / "graph"
+    people = [node("Person", name="Ann"), node("Person", name="Bob")]
+    graph = build_graph(whole, "node Person { name: String @key }", *people)
+    graph.ensure_indices()
+    graph.tag("v1", graph.head())
+    rows = contents(graph)
+    files = [each.relative_to(whole) for each in sorted(whole.rglob("*")) if each.is_file()]
+
+    for file in files:
+        shutil.copytree(whole, root)
+        damage(root / file)
+        if look(root).is_healthy:
+            found = omnigraph.open(str(root), read_only=True)
+            assert contents(found) == rows, file
+            assert found.entity("Person", "Bob") is not None, file
+        shutil.rmtree(root)
+
+    assert len(files) > 20
+
+
+def test_what_an_open_graph_remembers_hides_no_damage(whole: Path, tmp_path: Path) -> None:
+    graph = open_plain(copy_of(whole, tmp_path))
+    contents(graph)
+    lose_rows(root_of(graph))
+
+    report = graph.doctor()
+
+    assert grave(report) == {Trouble.TYPE_DAMAGED}
+
+
+def test_without_its_history_little_can_be_said_and_that_is_said(
+    whole: Path, tmp_path: Path
+) -> None:
+    root = copy_of(whole, tmp_path)
+    lose_history_files(root)
+
+    report = look(root)
+
+    assert [each.code for each in report.findings] == [Trouble.HISTORY_DAMAGED]
+    assert not report.is_healthy
+
+
+def test_a_shallow_look_leaves_rows_out_and_says_so(whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    lose_node(root)
+
+    shallow = look_past_opening(root).doctor(deep=False)
+
+    assert grave(shallow) == set()
+    assert "Rows were not looked at" in str(shallow)
+    assert grave(look(root)) == {Trouble.ENDPOINT_MISSING}
+
+
+def test_a_type_that_history_lost_is_never_called_a_remainder(whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    DAMAGES[Trouble.TYPE_NOT_IN_HISTORY](root)
+
+    report = look(root)
+
+    assert Trouble.TYPE_REMAINS not in codes(report)
+
+
+# Rows
+
+
+@pytest.mark.parametrize(
+    ("table_key", "change", "where", "told"),
+    [
+        ("node:User", {"email": "'ann@x'"}, "name = 'bob'", "@unique"),
+        ("node:User", {"role": "'king'"}, "name = 'bob'", "enum"),
+        ("node:User", {"score": "400"}, "name = 'bob'", "@range"),
+        ("node:User", {"badge": "'x'"}, "name = 'bob'", "@check"),
+        ("edge:Sits", {"src": "'ann'"}, "src = 'bob'", "@card"),
+    ],
+)
+def test_rows_are_held_to_the_rules_that_writes_are_held_to(
+    tmp_path: Path, table_key: str, change: Mapping[str, str], where: str, told: str
+) -> None:
+    root = tmp_path / "graph"
+    graph = hub_graph(root)
+    graph.load(ndjson(edge("Sits", "ann", "d1"), edge("Sits", "bob", "d2")), mode="append")
+    assert grave(graph.doctor()) == set()
+
+    lance.dataset(str(table_paths(root)[table_key])).update(dict(change), where=where)
+    name_newest(root, table_key)
+    broken = [each for each in look(root).findings if each.severity is Severity.ERROR]
+
+    assert [each.code for each in broken] == [Trouble.RULE_BROKEN]
+    assert told in broken[0].message
+
+
+@pytest.mark.parametrize("lost", ["Alice", "Charlie", "Diana"])
+def test_ends_are_found_whatever_part_of_the_ids_they_would_be_in(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    root = copy_of(whole, tmp_path)
+    person(root).delete(f"name = '{lost}'")
+    name_newest(root, "node:Person")
+    expected = [each for each in look(root).findings if each.severity is Severity.ERROR]
+
+    monkeypatch.setattr("omnigraph.engine.ops.doctor.endpoints.EXAMINED_IDS_BYTES_MAX", 1)
+    monkeypatch.setattr("omnigraph.engine.ops.doctor.endpoints.EXAMINED_BLOCK_BYTES", 1)
+    found = [each for each in look(root).findings if each.severity is Severity.ERROR]
+
+    assert found == expected
+    assert all(f"'{lost}' not found in Person" in each.message for each in found)
+
+
+def test_how_many_rows_break_a_rule_is_told_once(whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    table = person(root)
+    table.insert(table.to_table(), mode="append")
+    name_newest(root, "node:Person")
+
+    repeated = [each for each in look(root).findings if each.code is Trouble.ID_REPEATED]
+
+    assert len(repeated) == 1
+    assert "'Alice' is there more than once; and 3 more" in repeated[0].message
+
+
+def test_a_type_may_lack_a_property_that_came_later_on_a_branch(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+    graph.create_branch("draft")
+    graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
+    graph.apply_schema(SOCIAL.replace("age: I32?", "age: I32?  mail: String?"))
+
+    report = graph.doctor()
+
+    assert grave(report) == set()
+
+
+def test_an_index_of_numbers_is_asked_for_one_of_them(tmp_path: Path) -> None:
+    root = tmp_path / "graph"
+    schema = "node Gauge { code: String @key  level: F64? @index }"
+    levels = [float("nan"), None, -0.0, 0.0, 2.5, 2.5]
+    gauges = pa.table({"code": [f"g{place}" for place in range(6)], "level": levels})
+    graph = build_graph(root, schema)
+    graph.load({"Gauge": gauges}, mode="append")
+    graph.ensure_indices()
+    assert grave(graph.doctor()) == set()
+
+    shutil.rmtree(table_paths(root)["node:Gauge"] / "_indices")
+    told = [each.message for each in look(root).findings if each.code is Trouble.INDEX_DAMAGED]
+
+    assert told
+
+
+def test_a_graph_stays_healthy_whatever_is_done_to_it(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+    renamed = SOCIAL.replace("age: I32?", 'years: I32? @rename_from("age")').replace(
+        "node Company", 'node Firm @rename_from("Company")'
+    )
+    smaller = "node Person { name: String @key  years: I32? }\nedge Knows: Person -> Person"
+
+    graph.apply_schema(renamed.replace("-> Company", "-> Firm"))
+    graph.apply_schema(smaller)
+    graph.apply_schema(f"{smaller}\nnode Firm {{ name: String @key }}")
+    graph.apply_schema(smaller, allow_data_loss=True)
+    graph.create_branch("draft")
+    graph.mutate(ANN.replace("age", "years"), branch="draft")
+    graph.merge("draft")
+    graph.revert(graph.head())
+    graph.tag("v1", graph.head())
+    graph.delete_branch("draft")
+    graph.optimize()
+    graph.cleanup(keep=1, older_than=0)
+
+    assert graph.doctor().findings == ()
+
+
+# Branches
+
+
+def test_damage_to_a_branch_is_told_of_that_branch_only(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+    graph.create_branch("draft")
+    graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
+    shutil.rmtree(table_paths(root_of(graph))["node:Person"] / "tree" / "draft" / "data")
+
+    found = [each for each in graph.doctor().findings if each.severity is Severity.ERROR]
+
+    assert {each.subject for each in found} == {"Person on branch 'draft'"}
+    assert {each.code for each in found} == {Trouble.TYPE_DAMAGED}
+
+
+@pytest.mark.parametrize("is_original_there", [True, False], ids=["copied", "moved"])
+def test_a_branch_that_was_moved_or_copied_looks_for_its_files_where_it_was_made(
+    tmp_path: Path, *, is_original_there: bool
+) -> None:
+    graph = social_graph(tmp_path / "graph")
+    graph.create_branch("draft")
+    graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
+    shutil.copytree(tmp_path / "graph", tmp_path / "other")
+    if not is_original_there:
+        shutil.rmtree(tmp_path / "graph")
+
+    moved = [each for each in look(tmp_path / "other").findings if each.severity is Severity.ERROR]
+
+    assert [(each.code, each.subject) for each in moved] == [
+        (Trouble.BRANCH_MOVED, "branch 'draft'")
+    ]
+    assert f"below {tmp_path / 'graph'}, " in moved[0].message
+
+
+def test_a_link_at_its_old_place_mends_a_moved_branch(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+    graph.create_branch("draft")
+    graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
+    rows = contents(graph, "draft")
+    (tmp_path / "graph").rename(tmp_path / "other")
+
+    (tmp_path / "graph").symlink_to(tmp_path / "other")
+
+    assert grave(look(tmp_path / "other")) == set()
+    assert contents(open_plain(tmp_path / "other"), "draft") == rows
+
+
+def test_another_name_of_the_same_place_moves_no_branch(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+    graph.create_branch("draft")
+    graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
+    (tmp_path / "alias").symlink_to(tmp_path / "graph")
+
+    report = look(tmp_path / "alias")
+
+    assert grave(report) == set()
+
+
+def test_what_a_branch_inherits_is_told_of_once(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+    lose_node(root_of(graph))
+    graph.create_branch("draft")
+
+    found = [each for each in look(root_of(graph)).findings if each.severity is Severity.ERROR]
+
+    assert found
+    assert all(each.subject.endswith("on main") for each in found)
+
+
+# Others at work
+
+
+def test_a_write_under_way_is_no_damage(tmp_path: Path) -> None:
+    social_graph(tmp_path / "graph")
+    failpoints = Failpoints()
+    graph = open_with(tmp_path / "graph", failpoints)
+    place = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
+
+    with failpoints.activate(place, Park(timeout_s=60)) as parked:
+        writing = Thread(target=graph.mutate, args=(ANN,))
+        writing.start()
+        parked.wait_for_arrival()
+        report = look(tmp_path / "graph")
+        parked.release()
+        writing.join()
+
+    assert Trouble.WRITE_UNDER_WAY in codes(report)
+    assert grave(report) == set()
+
+
+def test_a_schema_that_is_being_applied_is_no_damage(tmp_path: Path) -> None:
+    social_graph(tmp_path / "graph")
+    failpoints = Failpoints()
+    graph = open_with(tmp_path / "graph", failpoints)
+    place = Failpoint.SCHEMA_APPLY_AFTER_STAGING_WRITE
+
+    with failpoints.activate(place, Park(timeout_s=60)) as parked:
+        applying = Thread(
+            target=graph.apply_schema,
+            args=(SOCIAL.replace("age: I32?", "age: I32?  mail: String?"),),
+        )
+        applying.start()
+        parked.wait_for_arrival()
+        report = look(tmp_path / "graph")
+        parked.release()
+        applying.join()
+
+    assert codes(report) >= {Trouble.WRITE_UNDER_WAY, Trouble.SCHEMA_UNDER_WAY}
+    assert grave(report) == set()
+
+
+def test_a_transaction_under_way_is_no_damage(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "graph")
+
+    with graph.transaction() as transaction:
+        transaction.mutate(ANN)
+        report = look(tmp_path / "graph")
+
+    assert Trouble.TRANSACTION_UNDER_WAY in codes(report)
+    assert grave(report) == set()
+    assert Trouble.BRANCH_REMAINS not in codes(report)
+
+
+def test_a_graph_that_others_write_to_all_the_time_is_healthy(tmp_path: Path) -> None:
+    social_graph(tmp_path / "graph")
+    writer, looker = (open_plain(tmp_path / "graph") for _ in range(2))
+
+    def write() -> None:
+        for number in range(25):
+            name = f"n{number}"
+            writer.load(
+                ndjson(node("Person", name=name), edge("Knows", "Alice", name)), mode="append"
+            )
+
+    writing = Thread(target=write)
+    writing.start()
+    reports = []
+    while writing.is_alive():
+        reports.append(looker.doctor())
+    writing.join()
+
+    assert reports
+    assert [grave(each) for each in reports] == [set()] * len(reports)
+
+
+def test_a_graph_on_an_object_store_is_looked_at_without_a_trace(server: S3Server) -> None:
+    uri, options = f"s3://{server.create_bucket()}/graph", server.lance_options()
+    graph = omnigraph.init(uri, schema=SOCIAL, storage_options=options)
+    graph.load(ndjson(node("Person", name="Ann")), mode="append")
+    graph.create_branch("draft")
+    graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="draft")
+    with graph.transaction() as transaction:
+        transaction.mutate(query('insert Person { name: "Bob" }'))
+        during = graph.doctor()
+
+    with server.recording() as requests:
+        report = omnigraph.open(uri, read_only=True, storage_options=options).doctor()
+
+    assert grave(report) == grave(during) == set()
+    assert Trouble.TRANSACTION_UNDER_WAY in codes(during)
+    assert {each.method for each in requests} <= {"GET", "HEAD"}
+
+
+# Mending
+
+
+def bring_back_schema(root: Path) -> None:
+    """What is advised about a schema that was edited or exchanged."""
+    (advised,) = [each.advice for each in look(root).findings]
+    kept = next((root / "__schemas").glob("*.pg"))
+    assert f"copy __schemas/{kept.name} over _schema.pg" in advised
+    shutil.copy(kept, root / "_schema.pg")
+    (root / "_schema.ir.json").unlink()
+    (root / "__schema_state.json").unlink()
+    open_plain(root)
+
+
+def refresh(root: Path) -> None:
+    """What is advised about whatever died half-way."""
+    assert all("`graph.refresh()`" in each.advice for each in look(root).findings)
+    open_plain(root).refresh()
+
+
+def adopt(root: Path) -> None:
+    """What is advised about a type that others wrote to: first to see what it was."""
+    graph = open_plain(root)
+    assert any(each.operations for each in graph.repair())
+    graph.repair(confirm=True, force=True)
+    # Adopting is what a person wants; whether edges still have their ends is another question.
+    graph.load(ndjson(node("Person", name="Bob")), mode="merge")
+
+
+def mutate(root: Path) -> None:
+    """What is advised about rows that break a rule."""
+    graph = open_plain(root)
+    graph.mutate(query('delete Person where name = "Bob" or name = "Robert"'))
+
+
+def load_nodes(root: Path) -> None:
+    """What is advised about edges without ends."""
+    open_plain(root).load(ndjson(node("Person", name="Bob", age=25)), mode="append")
+
+
+def clean(root: Path) -> None:
+    """What is advised about rows that nobody refers to."""
+    open_plain(root).cleanup(keep=10)
+
+
+def delete_tag(root: Path) -> None:
+    """What is advised about a tag that leads nowhere."""
+    open_plain(root).delete_tag("v1")
+
+
+def optimize(root: Path) -> None:
+    """What is advised about many files and late rows."""
+    open_plain(root).optimize()
+
+
+def load_anew(root: Path) -> None:
+    """What is advised about an index that cannot be read."""
+    graph = open_plain(root)
+    companies = "\n".join(graph.export(types=["Company"]))
+    graph.load(io.StringIO(companies), mode="overwrite")
+    graph.ensure_indices()
+
+
+def build_indexes(root: Path) -> None:
+    """What is advised about missing indexes."""
+    open_plain(root).ensure_indices()
+
+
+def write_once(root: Path) -> None:
+    """What is advised about records in nobody's way."""
+    open_plain(root).mutate(ANN)
+
+
+def move_record(root: Path) -> None:
+    """What is advised about a record that nobody can read."""
+    for file in (root / "__recovery").glob("*.json"):
+        file.unlink()
+
+
+def delete_claims(root: Path) -> None:
+    """What is advised about claims and leases that nobody can read."""
+    for file in [*root.glob("__readers/*.json"), *root.glob("__leases/*.json")]:
+        file.unlink()
+
+
+def move_folder(root: Path) -> None:
+    """What is advised about a folder that no type was ever in."""
+    shutil.move(root / "nodes" / "ffffffffffffffff", root.with_name("moved"))
+
+
+MENDED_BY: Mapping[Trouble, Callable[[Path], None]] = {
+    Trouble.SCHEMA_DAMAGED: bring_back_schema,
+    Trouble.SCHEMA_NOT_ACCEPTED: bring_back_schema,
+    Trouble.SCHEMA_INCOMPLETE: refresh,
+    Trouble.SCHEMA_LEFT: refresh,
+    Trouble.WRITE_LEFT: refresh,
+    Trouble.TRANSACTION_LEFT: refresh,
+    Trouble.DRIFT: adopt,
+    Trouble.ID_REPEATED: mutate,
+    Trouble.RULE_BROKEN: mutate,
+    Trouble.ENDPOINT_MISSING: load_nodes,
+    Trouble.RECORD_DAMAGED: move_record,
+    Trouble.TAG_DAMAGED: delete_tag,
+    Trouble.LEASE_DAMAGED: delete_claims,
+    Trouble.CLAIM_DAMAGED: delete_claims,
+    Trouble.BRANCH_REMAINS: clean,
+    Trouble.TYPE_REMAINS: move_folder,
+    Trouble.INDEX_DAMAGED: load_anew,
+    Trouble.INDEX_MISSING: build_indexes,
+    Trouble.INDEX_BEHIND: optimize,
+    Trouble.MANY_FILES: optimize,
+}
+
+
+@pytest.mark.parametrize("code", MENDED_BY, ids=str)
+def test_what_is_advised_mends_it(code: Trouble, whole: Path, tmp_path: Path) -> None:
+    root = copy_of(whole, tmp_path)
+    DAMAGES[code](root)
+    assert code in codes(look(root))
+
+    MENDED_BY[code](root)
+
+    report = look(root)
+    assert code not in codes(report)
+    assert grave(report) == set()
+
+
+def test_what_is_not_mended_by_a_call_is_restored_from_a_copy(whole: Path, tmp_path: Path) -> None:
+    mended_by_hand = set(DAMAGES) - set(MENDED_BY) - {Trouble.LEASE_LEFT, Trouble.CLAIM_LEFT}
+
+    for code in sorted(mended_by_hand):
+        root = tmp_path / code
+        shutil.copytree(whole, root)
+        DAMAGES[code](root)
+        (finding, *_) = [each for each in look(root).findings if each.code is code]
+        assert "restore" in finding.advice, code
+
+
+# Telling
+
+
+def test_a_healthy_graph_is_told_in_one_line(whole: Path) -> None:
+    assert str(look(whole)) == f"{whole} is healthy."
+
+
+def test_errors_come_first_and_each_finding_has_its_advice_below(
+    whole: Path, tmp_path: Path
+) -> None:
+    root = copy_of(whole, tmp_path)
+    DAMAGES[Trouble.TRANSACTION_LEFT](root)
+    DAMAGES[Trouble.DRIFT](root)
+
+    headline, first, advice, second, _ = str(look(root)).splitlines()
+
+    assert headline == f"{root} is damaged: 1 error, 1 warning."
+    assert first.startswith("error[drift] Person on main: ")
+    assert advice.startswith("     -> `graph.repair()`")
+    assert second.startswith("warning[transaction_left] ")

@@ -1,0 +1,148 @@
+"""The files of a schema: kept by what they mean, staged, promoted, and proven when read."""
+
+from pathlib import Path
+
+import pytest
+
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.compiler.schema.canonical import hash_schema
+from omnigraph.engine.state.contract import (
+    FILES,
+    STAGED_FILE,
+    archive_schema,
+    discard_staged,
+    find_archived,
+    find_files,
+    find_staged,
+    is_staged,
+    promote_schema,
+    read_contract,
+    stage_schema,
+)
+from omnigraph.errors import CorruptError
+from omnigraph.model.source import Source
+from omnigraph.storage.ports import ObjectStore
+from tests.support.control_objects import local_objects
+
+ONE = "node Person { name: String @key }"
+TWO = "node Person { name: String @key  age: I32? }"
+
+
+def hash_of(text: str) -> str:
+    """What names a schema."""
+    return hash_schema(compile_schema(Source("<schema>", text)))
+
+
+def keep(text: str, objects: ObjectStore) -> str:
+    """Keep a schema; its hash."""
+    archive_schema(text, hash_of(text), objects=objects)
+    return hash_of(text)
+
+
+def promote(schema_hash: str, objects: ObjectStore) -> None:
+    """Promote a schema over whatever is there."""
+    promote_schema(schema_hash, over=find_files(objects), objects=objects)
+
+
+def test_a_kept_schema_is_found_by_its_hash(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    hashes = [keep(text, objects) for text in (ONE, TWO)]
+
+    found = [find_archived(each, objects=objects) for each in hashes]
+
+    assert [each and (each.source, each.schema_hash) for each in found] == [
+        (ONE, hashes[0]),
+        (TWO, hashes[1]),
+    ]
+    assert find_archived("sha256:00", objects=objects) is None
+
+
+def test_the_first_text_of_a_meaning_is_the_one_that_is_kept(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+
+    for text in (ONE, f"// again\n{ONE}"):
+        keep(text, objects)
+
+    found = find_archived(hash_of(ONE), objects=objects)
+    assert found is not None
+    assert found.source == ONE
+
+
+def test_a_kept_schema_that_means_something_else_is_refused(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    archive_schema(TWO, hash_of(ONE), objects=objects)
+
+    with pytest.raises(CorruptError):
+        find_archived(hash_of(ONE), objects=objects)
+
+
+def test_a_staged_schema_is_found_until_it_is_promoted_or_discarded(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    keep(ONE, objects)
+
+    stage_schema(ONE, objects=objects)
+    assert find_staged(objects) == hash_of(ONE)
+    assert is_staged(objects.list(""))
+    promote(hash_of(ONE), objects)
+    assert not is_staged(objects.list(""))
+    stage_schema(TWO, objects=objects)
+    discard_staged(objects)
+
+    assert find_staged(objects) is None
+    assert read_contract(objects, uri="x").source == ONE
+
+
+def test_promoting_again_changes_nothing(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    schema_hash = keep(TWO, objects)
+    promote(schema_hash, objects)
+    before = {name: (tmp_path / name).read_bytes() for name in FILES}
+
+    promote(schema_hash, objects)
+
+    assert {name: (tmp_path / name).read_bytes() for name in FILES} == before
+    assert not (tmp_path / STAGED_FILE).exists()
+
+
+def test_the_staged_text_is_promoted_rather_than_an_earlier_one_of_its_meaning(
+    tmp_path: Path,
+) -> None:
+    objects = local_objects(tmp_path)
+    keep(ONE, objects)
+    text = f"// again\n{ONE}"
+    stage_schema(text, objects=objects)
+
+    for _ in range(2):
+        promote(hash_of(ONE), objects)
+
+    assert read_contract(objects, uri="x").source == text
+
+
+def test_who_promotes_too_late_leaves_the_files_of_a_later_schema_alone(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    hashes = [keep(text, objects) for text in (ONE, TWO)]
+    promote(hashes[0], objects)
+    stage_schema(TWO, objects=objects)
+    late = find_files(objects)
+    promote(hashes[1], objects)
+    stage_schema(ONE, objects=objects)
+    promote(hashes[0], objects)
+
+    promote_schema(hashes[1], over=late, objects=objects)
+
+    assert read_contract(objects, uri="x").source == ONE
+    assert find_staged(objects) is None
+
+
+def test_a_contract_is_as_listed_until_a_file_of_it_is_written(tmp_path: Path) -> None:
+    objects = local_objects(tmp_path)
+    promote(keep(ONE, objects), objects)
+    contract = read_contract(objects, uri="x")
+    assert contract.is_as_listed(objects.list(""))
+
+    promote(keep(TWO, objects), objects)
+
+    assert not contract.is_as_listed(objects.list(""))
+    archived = find_archived(hash_of(ONE), objects=objects)
+    assert archived is not None
+    assert not archived.is_as_listed(objects.list("")), "it was not read from those files"

@@ -1,0 +1,196 @@
+"""What a graph with branches promises, looked at from outside and held against the model.
+
+Some looks are cheap enough for every step; those at all of history are for now and then. Nothing
+here writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import NotFoundError
+from omnigraph.model.errors import Conflict
+from tests.support.graph_model import adopt
+from tests.support.graphs import Contents, Row, contents, require_linear, sidecars
+from tests.support.machine_model import (
+    TYPES,
+    Merged,
+    Remembered,
+    Sides,
+    World,
+    image_of,
+    require_rules,
+)
+
+EVERYBODY = "query q() { match { $p: Person } return { $p.name as name, $p.age as age } }"
+
+
+# Reading
+
+
+def read_lines(lines: Iterable[str]) -> Contents:
+    """Every row of an export by type and id, the ends of edges included."""
+    found: dict[str, dict[str, Row]] = {}
+    for line in lines:
+        record = json.loads(line)
+        values = dict(record["data"])
+        if "edge" in record:
+            values |= {"from": record["from"], "to": record["to"]}
+        by_id = found.setdefault(record.get("type") or record["edge"], {})
+        id = str(values.pop("id"))
+        assert id not in by_id, f"{id} is there twice"
+        by_id[id] = values
+    return found
+
+
+def find_adopted(predicted: Contents, found: Contents) -> Contents | None:
+    """A predicted state with real ids for made-up ones; None if what was found is another."""
+    try:
+        adopted = adopt(predicted, found)
+    except AssertionError:
+        return None
+    return found if adopted == found else None
+
+
+def require_adopted(predicted: Contents, found: Contents) -> Contents:
+    """A predicted state with real ids for made-up ones; fail if what was found is another."""
+    assert adopt(predicted, found) == found
+    return found
+
+
+# Conflicts
+
+
+def require_conflicts(found: Sequence[Conflict], sides: Sides, merged: Merged) -> None:
+    """Fail unless these are the conflicts, each with the images of its three sides."""
+    told = Counter((each.type, each.id, each.kind) for each in found)
+    assert told in merged.conflicts, f"{dict(told)} instead of {list(map(dict, merged.conflicts))}"
+    for each in found:
+        if each.kind == "cardinality_violation":
+            # Broken by the edges of a node together: there is no one row to show.
+            continue
+        entity = each.type, each.id
+        assert each.source == image_of(sides.source, entity)
+        assert each.target == image_of(sides.target, entity)
+        if each.kind in ("divergent_insert", "divergent_update", "delete_vs_update"):
+            assert each.base == image_of(sides.base, entity)
+
+
+# Every step
+
+
+def require_present(graph: Graph, world: World) -> None:
+    """Fail unless the branches are those of the model, each at its head, and so are the tags."""
+    assert graph.branches() == world.branches
+    assert {branch: graph.head(branch) for branch in world.branches} == world.heads
+    assert graph.tags() == world.tags
+
+
+def require_rows(graph: Graph, world: World, branch: str) -> None:
+    """Fail unless a branch has its rows, counts them right, and they keep the rules."""
+    found = contents(graph, branch)
+    assert found == world.state(branch), f"on {branch}"
+    require_rules(found)
+    counted = {
+        key.partition(":")[2]: table.row_count for key, table in graph.tables(branch).items()
+    }
+    assert counted == {name: len(found.get(name, {})) for name in counted}
+
+
+def require_quiet(root: Path) -> None:
+    """Fail if a write is recorded as under way."""
+    assert sidecars(root) == []
+
+
+# All of history
+
+
+def require_history(graph: Graph, world: World) -> None:
+    """Fail unless each branch is a chain of the commits that were made, with their parents."""
+    for branch in world.branches:
+        commits = graph.commits(branch)
+        require_linear(commits)
+        assert [each.id for each in commits] == world.chain(branch)
+        for each in commits:
+            merged = world.commits[each.id].parents[1:]
+            assert not merged or merged == (each.merged_parent_id,)
+
+
+def require_past(graph: Graph, world: World, commits: Iterable[Remembered]) -> None:
+    """Fail unless commits read as they did when they were made, or went with their branch."""
+    for each in commits:
+        if world.is_readable(each):
+            assert read_lines(graph.export(commit=each.id)) == each.state, f"at {each.id}"
+        else:
+            with pytest.raises(NotFoundError):
+                list(graph.export(commit=each.id))
+
+
+def require_tagged(graph: Graph, world: World) -> None:
+    """Fail unless every tag still reads as the commit that it was given to."""
+    for name, commit_id in world.tags.items():
+        assert read_lines(graph.export(commit=name)) == world.commits[commit_id].state
+
+
+def require_difference(graph: Graph, old: Remembered, new: Remembered) -> None:
+    """Fail unless a diff of two commits is what differs between two dictionaries."""
+    found = list(graph.diff(old.id, new.id))
+    assert [(each.type, each.id, each.op) for each in found] == compare(old.state, new.state)
+    for each in found:
+        assert each.before == image_of(old.state, (each.type, each.id))
+        assert each.after == image_of(new.state, (each.type, each.id))
+
+
+def require_feed(graph: Graph, world: World, branch: str) -> None:
+    """Fail unless a feed goes through every commit of a branch, and tells what each changed.
+
+    Of a branch other than `main`, only what it does not share with it.
+    """
+    chain, main = world.chain(branch), set() if branch == "main" else set(world.chain("main"))
+    own = [id for id in chain[1:] if id not in main]
+    start = chain[-1 - len(own)]
+    told = []
+    for each in graph.changes(f"after:{start}", branch):
+        old, new = (world.commits[id].state for id in (str(each.commit.parent_id), each.commit.id))
+        changes = [(change.type, change.id, change.op) for change in each.changes]
+        assert changes == compare(old, new), f"by {each.commit.id}"
+        told.append(each.commit.id)
+    assert told == own
+
+
+def require_one_answer(graph: Graph, world: World, branch: str) -> None:
+    """Fail unless a query is answered from the head of a branch."""
+    result = graph.query(EVERYBODY, branch=branch)
+    people = world.state(branch).get("Person", {})
+    found = {row["name"]: row["age"] for row in result}
+    assert found == {id: row["age"] for id, row in people.items()}
+    assert result.commit_id == world.heads[branch]
+
+
+def require_merged_once(graph: Graph, world: World) -> None:
+    """Fail unless a branch has nothing to take from one that is part of its past."""
+    for source in world.branches:
+        for target in world.branches:
+            if source != target and world.heads[source] in world.past(world.heads[target]):
+                found = graph.merge(source, into=target, dry_run=True)
+                assert found.outcome == "already_up_to_date"
+
+
+def compare(old: Contents, new: Contents) -> list[tuple[str, str, str]]:
+    """What differs between two states: type, id and sort, in the order of a diff."""
+    return [
+        (name, id, _sort_of(old.get(name, {}), new.get(name, {}), id))
+        for name in TYPES
+        for id in sorted({*old.get(name, {}), *new.get(name, {})}, key=str.encode)
+        if old.get(name, {}).get(id) != new.get(name, {}).get(id)
+    ]
+
+
+def _sort_of(before: Mapping[str, Row], after: Mapping[str, Row], id: str) -> str:
+    return "insert" if id not in before else "update" if id in after else "delete"
