@@ -9,7 +9,7 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.changes import CommitChanges
-from omnigraph.errors import InvalidValueError, NotFoundError
+from omnigraph.errors import FeedGapError, InvalidValueError, NotFoundError
 from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX
 from tests.support.graphs import (
     SOCIAL,
@@ -24,7 +24,9 @@ from tests.support.graphs import (
     values,
 )
 from tests.support.queries import query
+from tests.support.sweeps import open_plain
 from tests.support.teams import does, merges, team
+from tests.support.upkeep import clean_later
 
 
 def told(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:
@@ -127,6 +129,24 @@ def test_a_feed_goes_on_through_what_undoing_did(tmp_path: Path) -> None:
     assert [(each.type, each.id, each.before) for each in there.changes] == [
         (each.type, each.id, each.after) for each in back.changes
     ]
+
+
+def test_i17_a_feed_that_comes_to_rows_that_were_cleaned_up_says_where_to_go_on(
+    tmp_path: Path,
+) -> None:
+    graph = social_graph(tmp_path)
+    for number in range(3):
+        graph.mutate(query(f'insert Person {{ name: "p{number}" }}'))
+    first = graph.commits()[0].id
+    clean_later(graph)
+
+    with pytest.raises(FeedGapError) as gap:
+        list(open_plain(tmp_path).changes(f"after:{first}"))
+
+    assert gap.value.resume == f"after:{graph.head()}"
+    graph.mutate(query('insert Person { name: "new" }'))
+    told = [each.id for commit in graph.changes(gap.value.resume) for each in commit.changes]
+    assert told == ["new"]
 
 
 def test_i17_an_export_of_a_commit_and_the_feed_behind_it_give_the_graph(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Commits from before a change of schema are read as they were, in the words of their time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.graphs import contents, ndjson, node, rows
 from tests.support.queries import query
 from tests.support.schema_changes import (
     CHANGES,
+    KEEPING,
     OFFICE,
     RENAMED_BACK,
     SchemaChange,
@@ -35,7 +37,7 @@ def write_on(graph: Graph) -> None:
     graph.load(added, mode="append")
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+@pytest.mark.parametrize("change", KEEPING.values(), ids=KEEPING.keys())
 def test_a_commit_from_before_a_change_of_schema_is_read_as_it_was(
     tmp_path: Path, change: SchemaChange
 ) -> None:
@@ -79,9 +81,9 @@ def test_every_commit_of_many_changes_of_schema_is_read_under_its_own(tmp_path: 
         CHANGES["a dropped type"],
         CHANGES["a renamed type"],
         RENAMED_BACK,
-        CHANGES["a property dropped for good"],
+        CHANGES["a dropped property"],
         SchemaChange(OFFICE, is_final=False),
-        CHANGES["all at once"],
+        replace(CHANGES["all at once"], is_final=False),
     ]
 
     for step in steps:

@@ -12,6 +12,7 @@
     │   ├── NotFoundError            .kind .name
     │   ├── AlreadyExistsError       .kind .name
     │   ├── StillNeededError         .kind .name .needed_by
+    │   ├── FeedGapError             .commit_id .resume
     │   ├── UnreadableError          .path .reason
     │   ├── IntegrityError           .violations .count
     │   ├── KeyConflictError         .type .id
@@ -163,6 +164,20 @@ class AlreadyExistsError(RequestError):
     def __init__(self, *, kind: str, name: str, advice: str) -> None:
         super().__init__(f"{kind} '{name}' already exists{advice and f'; {advice}'}")
         self.kind, self.name = kind, name
+
+
+class FeedGapError(RequestError):
+    """A change feed has come to a commit whose rows were cleaned up; `resume` leads past it."""
+
+    code = "change_feed_gap"
+
+    def __init__(self, *, commit_id: str, resume: str) -> None:
+        super().__init__(
+            f"what commit {commit_id} changed cannot be told any more: its rows were cleaned up; "
+            "take the rows of the branch as they are, by `export`, and go on with "
+            f'`changes("{resume}")`'
+        )
+        self.commit_id, self.resume = commit_id, resume
 
 
 class StillNeededError(RequestError):

@@ -27,7 +27,7 @@ from omnigraph.engine.state.manifest import (
     manifest_ref,
     reduce_manifest,
 )
-from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.errors import FeedGapError, InvalidValueError, NotFoundError
 from omnigraph.model.names import BranchName
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableStore, TableVersion
@@ -114,9 +114,12 @@ class ChangeFeed:
                 noted.append(state)
                 yield
         except NotFoundError as error:
-            if error.kind != "branch" or not authority.has_branch(self._branch):
+            if not authority.has_branch(self._branch):
                 raise
-            raise _rejected(commit.id, state) from error
+            if error.kind == "branch":
+                raise _rejected(commit.id, state) from error
+            resume = f"{_AFTER}{state.head.id}"
+            raise FeedGapError(commit_id=commit.id, resume=resume) from error
 
     def _as_of(self, state: ManifestState) -> Basis:
         """A state of the past under the schema of its time."""
