@@ -18,6 +18,7 @@ from omnigraph.engine.settings import make_settings
 from omnigraph.errors import ExpectedVersionMismatchError, IntegrityError, MovedError
 from omnigraph.model.runtime import SystemRuntime
 from tests.support.graphs import (
+    SOCIAL,
     Contents,
     build_graph,
     contents,
@@ -206,4 +207,20 @@ def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_pa
 
     assert refused.value.code == "precondition_failed"
     assert rows(graph, "Knows") == seen["Knows"]
+    require_whole(graph, tmp_path)
+
+
+def test_a_write_that_a_change_of_schema_overtakes_lands_under_the_new_schema(
+    tmp_path: Path,
+) -> None:
+    social_graph(tmp_path)
+    wider = f"{SOCIAL}\nnode Pet {{ name: String @key }}"
+    graph, _ = open_interrupted(tmp_path, lambda other: other.apply_schema(wider), times=1)
+
+    graph.mutate(query('insert Knows { from: "Diana", to: "Bob" }'))
+
+    *_, before, applied, written = (commit.schema_hash for commit in graph.commits())
+    assert before != applied == written
+    assert ("Diana", "Bob") in ends(graph, "Knows")
+    assert "node:Pet" in omnigraph.open(str(tmp_path)).tables()
     require_whole(graph, tmp_path)

@@ -7,6 +7,13 @@ product that moves such a text moves the bug along, or puts another of its kind 
 from tests.mutants.leases import LEASE_MUTANTS
 from tests.mutants.recovery import RECOVERY_MUTANTS
 from tests.mutants.storage import STORAGE_MUTANTS
+from tests.mutants.upkeep import UPKEEP_MUTANTS
 from tests.mutants.write_path import WRITE_PATH_MUTANTS
 
-MUTANTS = (*WRITE_PATH_MUTANTS, *RECOVERY_MUTANTS, *LEASE_MUTANTS, *STORAGE_MUTANTS)
+MUTANTS = (
+    *WRITE_PATH_MUTANTS,
+    *RECOVERY_MUTANTS,
+    *LEASE_MUTANTS,
+    *STORAGE_MUTANTS,
+    *UPKEEP_MUTANTS,
+)

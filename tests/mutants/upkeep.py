@@ -1,0 +1,62 @@
+"""Bugs in changes of schema and in upkeep: what is half accepted, or deleted while needed."""
+
+from tests.mutants.planting import Edit, Mutant
+
+CLEANUP = "tests/behaviour/test_cleanup.py"
+
+UPKEEP_MUTANTS = (
+    Mutant(
+        "publish under a schema that was replaced meanwhile",
+        (
+            Edit(
+                "engine/commit/publish.py",
+                "        require_schema(intent.replaced_hash or intent.schema_hash, state)\n",
+                "",
+            ),
+            Edit(
+                "engine/commit/protocol.py",
+                "require_schema(basis.contract.schema_hash, self.authority.state(MAIN))",
+                "pass",
+            ),
+        ),
+        ("tests/behaviour/test_overtaken_writes.py",),
+    ),
+    Mutant(
+        "accept a schema whose text was never staged",
+        (
+            Edit(
+                "engine/commit/recover.py",
+                "case Decision.ROLL_FORWARD if not is_staged:",
+                "case Decision.ROLL_FORWARD if False:",
+            ),
+        ),
+        ("tests/behaviour/test_schema_apply.py",),
+    ),
+    Mutant(
+        "clean up what a tag names",
+        (
+            Edit(
+                "engine/ops/retention.py",
+                "    gathered.versions |= _find_tagged(tags, path)\n",
+                "",
+            ),
+        ),
+        (CLEANUP,),
+    ),
+    Mutant(
+        "clean up what is being read",
+        (Edit("engine/ops/cleanup.py", "self.readers.find_read() | ", ""),),
+        (CLEANUP,),
+    ),
+    Mutant(
+        "join files and leave indexes as if they knew the joined ones",
+        (
+            Edit(
+                "storage/lance_layout.py",
+                "        if index.kind is not IndexKind.BTREE\n",
+                "        if index.kind is IndexKind.BTREE\n",
+            ),
+        ),
+        ("tests/behaviour/test_table_store_layout.py",),
+    ),
+)
