@@ -40,6 +40,17 @@ def parse_datetime(text: str) -> datetime:
         raise ValueError(f"{text!r} lies outside the years 1 to 9999") from error
 
 
+def read_moment(text: str) -> datetime:
+    """The instant that a record of ours names, to the microsecond; else `ValueError`."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"'{text}' is no moment") from error
+    if moment.tzinfo is None:
+        raise ValueError(f"'{text}' has no time zone")
+    return moment
+
+
 def format_datetime(moment: datetime) -> str:
     """An instant as results show it: UTC, always three fraction digits."""
     in_utc = moment.astimezone(UTC)

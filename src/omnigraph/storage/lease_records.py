@@ -15,6 +15,7 @@ import orjson
 
 from omnigraph.model.errors import CorruptError, UnavailableError
 from omnigraph.model.limits import LEASE_CLOCK_SKEW_S_MAX
+from omnigraph.model.temporal import read_moment
 from omnigraph.storage.ports import ObjectStore
 
 LEASES_PREFIX = "__leases"
@@ -164,12 +165,9 @@ def decode_lease(content: bytes, *, path: str) -> Lease:
 
 def _decode_moment(text: str, path: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return read_moment(text)
     except ValueError as error:
-        raise _corrupt(path, f"'{text}' is no moment") from error
-    if moment.tzinfo is None:
-        raise _corrupt(path, f"'{text}' has no time zone")
-    return moment
+        raise _corrupt(path, str(error)) from error
 
 
 def _corrupt(path: str, problem: str) -> CorruptError:

@@ -38,7 +38,7 @@ from omnigraph.engine.state.authority import Authority, Basis, promote_accepted
 from omnigraph.engine.state.contract import archive_schema, stage_schema
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
-from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import (
     CorruptError,
@@ -98,7 +98,7 @@ class WritePath:
         if authorship.expected_head is not None:
             # Nobody else may publish on the branch between the look at its head and our publish.
             keys |= basis.snapshot.entries.keys()
-        return frozenset(LockKey(key, _lance_branch(basis)) for key in keys)
+        return frozenset(LockKey(key, line_of(basis.branch)) for key in keys)
 
     def commit(
         self, write: PreparedWrite, *, basis: Basis, authorship: Authorship, held: HeldLocks
@@ -266,7 +266,7 @@ class WritePath:
             self._pass_before_publish(authorship.kind)
             intent = self._plan_intent(landed, sidecar, authorship)
             # The compare-and-swap decides; taking turns only spares writers lost attempts.
-            turn = [LockKey(MANIFEST_PATH, _lance_branch(basis))]
+            turn = [LockKey(MANIFEST_PATH, line_of(basis.branch))]
             with self.locks.hold_within(held, turn) as locked:
                 return publish(
                     intent,
@@ -396,10 +396,6 @@ class WritePath:
 
 def _relied_on(write: PreparedWrite) -> frozenset[str]:
     return write.read_set | write.changes.keys()
-
-
-def _lance_branch(basis: Basis) -> str | None:
-    return None if basis.branch == MAIN else basis.branch
 
 
 def _moved(entry: Entry, pin: int, write: PreparedWrite) -> MovedError:

@@ -38,7 +38,7 @@ from omnigraph.engine.state.contract import (
     is_staged,
 )
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
-from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
 from omnigraph.model.errors import (
     BusyError,
     CorruptError,
@@ -323,8 +323,8 @@ class Recoverer:
         )
 
     def _publish(self, intent: Intent, state: ManifestState, held: HeldLocks) -> None:
-        branch = None if state.branch == MAIN else state.branch
-        with self.locks.hold_within(held, [LockKey(MANIFEST_PATH, branch)]) as locked:
+        turn = [LockKey(MANIFEST_PATH, line_of(state.branch))]
+        with self.locks.hold_within(held, turn) as locked:
             publish(
                 intent,
                 onto=self.authority.newest_known(state),
@@ -385,9 +385,9 @@ class Recoverer:
 
 
 def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
-    branch = None if sidecar.branch == MAIN else sidecar.branch
+    line = line_of(sidecar.branch)
     tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
-    keys = [LockKey(table_key, branch) for table_key in tables]
+    keys = [LockKey(table_key, line) for table_key in tables]
     return [*keys, SCHEMA_LOCK] if changes_schema(sidecar) else keys
 
 

@@ -21,7 +21,7 @@ from omnigraph.engine.ops.retention import Needs, find_needs, find_states, find_
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState
 from omnigraph.engine.state.readers import Readers
-from omnigraph.engine.state.snapshot import Entry, type_name_of
+from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
 from omnigraph.model.errors import (
     DriftError,
     GraphError,
@@ -29,7 +29,7 @@ from omnigraph.model.errors import (
     RecoveryRequiredError,
 )
 from omnigraph.model.limits import LEASE_CLOCK_SKEW_S_MAX, READER_GRACE_S
-from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.names import BranchName
 from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import LockKey
 from omnigraph.storage.ports import TableRef, TableVersion
@@ -254,14 +254,14 @@ def _require_none_under_way(path: WritePath) -> None:
 
 
 def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
-    branch = _lance_branch(BranchName(sidecar.branch))
+    branch = line_of(sidecar.branch)
     return [LockKey(table_key, branch) for table_key in {pin.table_key for pin in sidecar.pins}]
 
 
 def _require_undrifted(states: Mapping[BranchName, ManifestState], path: WritePath) -> None:
     for state in states.values():
         for entry in state.snapshot:
-            if entry.branch == _lance_branch(state.branch) and path.has_drifted(entry):
+            if entry.branch == line_of(state.branch) and path.has_drifted(entry):
                 _require_still_named(entry, state, path)
 
 
@@ -379,7 +379,3 @@ def _without(spare: Spare, kept: frozenset[TableVersion]) -> Spare:
         line: tuple(each for each in versions if TableVersion(line, each) not in kept)
         for line, versions in spare.items()
     }
-
-
-def _lance_branch(branch: BranchName) -> str | None:
-    return None if branch == MAIN else branch

@@ -168,7 +168,7 @@ def _genesis(schema_hash: str, runtime: Runtime) -> Commit:
 
 
 def _types_of(catalog: Catalog) -> list[NodeType | EdgeType]:
-    return sorted([*catalog.nodes.values(), *catalog.edges.values()], key=table_key_of)
+    return sorted(catalog.stored_types(), key=table_key_of)
 
 
 def _exists(uri: str) -> AlreadyExistsError:

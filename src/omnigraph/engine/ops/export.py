@@ -54,7 +54,7 @@ def select_types(catalog: Catalog, types: Sequence[str] | None) -> list[NodeType
     `NotFoundError` if a name means none.
     """
     if types is None:
-        return _in_order([*catalog.nodes.values(), *catalog.edges.values()])
+        return _in_order(catalog.stored_types())
     chosen: list[NodeType | EdgeType] = []
     for name in types:
         found = [kind[name] for kind in (catalog.nodes, catalog.edges) if name in kind]

@@ -17,9 +17,9 @@ from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import IndexReport, PendingIndex
 from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
+from omnigraph.engine.state.snapshot import Entry, Snapshot, line_of, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, Index, Key, NodeType
-from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.names import BranchName
 from omnigraph.model.types import PropertyType, Scalar
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint
@@ -80,7 +80,7 @@ def report_indexes(
 ) -> tuple[IndexReport, ...]:
     """The state of every wanted index of a snapshot, type by type, after building."""
     reports = []
-    for declared in _types(catalog):
+    for declared in catalog.stored_types():
         entry = snapshot.get(table_key_of(declared))
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
         change = prepared.write.changes.get(entry.table_key)
@@ -126,18 +126,14 @@ def _kind_for(type: PropertyType) -> IndexKind | None:
     return IndexKind.BTREE
 
 
-def _types(catalog: Catalog) -> list[NodeType | EdgeType]:
-    return [*catalog.nodes.values(), *catalog.edges.values()]
-
-
 def _own_tables(
     snapshot: Snapshot, catalog: Catalog
 ) -> Iterator[tuple[NodeType | EdgeType, Entry]]:
     """The types whose rows are on a line of the branch's own, and that have rows."""
-    branch = None if snapshot.branch == MAIN else snapshot.branch
-    for declared in _types(catalog):
+    own = line_of(snapshot.branch)
+    for declared in catalog.stored_types():
         entry = snapshot.get(table_key_of(declared))
-        if entry.branch == branch and entry.row_count:
+        if entry.branch == own and entry.row_count:
             yield declared, entry
 
 
@@ -177,6 +173,6 @@ def _explain_absence(
         return None
     if not entry.row_count:
         return "the type has no rows"
-    if entry.branch != (None if snapshot.branch == MAIN else snapshot.branch):
+    if entry.branch != line_of(snapshot.branch):
         return "the branch has not written the type; its rows are those of another branch"
     return "no row has a value yet"

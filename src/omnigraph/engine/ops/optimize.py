@@ -21,9 +21,9 @@ from omnigraph.engine.ops.indexes import find_buildable, list_pending
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import OptimizeReport
 from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.snapshot import Entry, table_key_of
+from omnigraph.engine.state.snapshot import Entry, line_of, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.names import BranchName
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.ports import IndexSpec, Layout
 
@@ -70,11 +70,11 @@ def optimize(
 
 
 def _look(basis: Basis, path: WritePath) -> Iterator[_Looked]:
-    own_branch = None if basis.branch == MAIN else basis.branch
+    own_line = line_of(basis.branch)
     tables = path.stores.tables
     for declared in basis.catalog.stored_types():
         entry = basis.snapshot.get(table_key_of(declared))
-        if entry.branch != own_branch:
+        if entry.branch != own_line:
             yield _Looked(declared, entry, (), None, INHERITED)
         elif path.has_drifted(entry):
             yield _Looked(declared, entry, (), None, DRIFTED)

@@ -28,7 +28,7 @@ from omnigraph.engine.state.manifest import (
     ManifestState,
     decode_commits,
 )
-from omnigraph.engine.state.snapshot import Snapshot
+from omnigraph.engine.state.snapshot import Snapshot, line_of
 from omnigraph.model.errors import NotFoundError, UnavailableError
 from omnigraph.model.limits import RETENTION_LOOKS_MAX
 from omnigraph.model.names import MAIN, BranchName
@@ -154,7 +154,7 @@ def _add_recent(
         past = path.authority.state_at(state.branch, version).snapshot
         gathered.add(past)
         named = {entry.at.ref: entry.version for entry in past}
-    own = _lance_branch(state.branch)
+    own = line_of(state.branch)
     for entry in state.snapshot:
         if entry.branch == own and entry.at.ref not in named:
             named[entry.at.ref] = 0
@@ -174,7 +174,7 @@ def _add_partings(
     }
     lines_by_head: dict[str, set[TableRef]] = defaultdict(set)
     for state in states.values():
-        own = _lance_branch(state.branch)
+        own = line_of(state.branch)
         paths = state.path_by_table.values()
         lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
     for junction in find_junctions((state.head.id for state in states.values()), known=known):
@@ -230,11 +230,7 @@ def _find_snapshot(commit_id: str, branch: str, version: int, path: WritePath) -
 
 def _read_own(state: ManifestState, tables: TableStore) -> tuple[Commit, ...]:
     """The commits made on a branch itself; those it inherited are another's own."""
-    own = _lance_branch(state.branch)
+    own = line_of(state.branch)
     is_own = "table_branch IS NULL" if own is None else render_in("table_branch", pa.array([own]))
     predicate = f"object_type = '{GRAPH_COMMIT}' AND {is_own}"
     return decode_commits(tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate))
-
-
-def _lance_branch(branch: BranchName) -> str | None:
-    return None if branch == MAIN else branch

@@ -31,6 +31,7 @@ from omnigraph.model.names import (
     looks_like_commit,
     parse_tag_name,
 )
+from omnigraph.model.temporal import read_moment
 from omnigraph.storage.locks import LockKey
 from omnigraph.storage.ports import ObjectStore
 
@@ -198,9 +199,9 @@ def decode_tag(content: bytes, *, name: TagName, path: str) -> Tag:
 
 def _decode_moment(text: str, path: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
+        return read_moment(text)
     except ValueError as error:
-        raise _corrupt(path, f"'{text}' is no moment") from error
+        raise _corrupt(path, str(error)) from error
 
 
 def _names(objects: ObjectStore) -> list[TagName]:

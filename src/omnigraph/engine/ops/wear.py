@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from omnigraph.engine.ops.indexes import find_buildable
 from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.snapshot import Entry, table_key_of
+from omnigraph.engine.state.snapshot import Entry, line_of, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import WORN_FILES_MIN, WORN_SHARE_MIN
-from omnigraph.model.names import MAIN
 from omnigraph.storage.ports import TableStore
 
 
 def is_worn(basis: Basis, *, tables: TableStore) -> bool:
     """Whether a type of the branch's own lies in many files, or an index knows too little."""
-    own = None if basis.branch == MAIN else basis.branch
+    own = line_of(basis.branch)
     for declared in basis.catalog.stored_types():
         entry = basis.snapshot.get(table_key_of(declared))
         if entry.branch == own and entry.row_count and _is_type_worn(declared, entry, tables):

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.state.history import Commit, decode_commit, encode_commit, encode_head
-from omnigraph.engine.state.snapshot import Entry, Snapshot
+from omnigraph.engine.state.snapshot import Entry, Snapshot, line_of
 from omnigraph.model.errors import CorruptError
-from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.names import BranchName
 from omnigraph.storage.ports import TableRef, TableVersion, VersionFile
 
 MANIFEST_PATH = "__manifest"
@@ -116,7 +116,7 @@ class ManifestState:
 
 def manifest_ref(branch: BranchName) -> TableRef:
     """The line of versions that a branch's manifest is."""
-    return TableRef(MANIFEST_PATH, None if branch == MAIN else branch)
+    return TableRef(MANIFEST_PATH, line_of(branch))
 
 
 def object_id_of(change: Change) -> str:
@@ -149,7 +149,7 @@ def encode_manifest(changes: Iterable[Change], commit: Commit, *, after: Commit 
             "metadata": encode_commit(commit),
             "table_key": "",
             "table_version": commit.manifest_version,
-            "table_branch": None if commit.branch == MAIN else commit.branch,
+            "table_branch": line_of(commit.branch),
         }
     )
     heads = [commit] if after is None or after.branch == commit.branch else [after, commit]

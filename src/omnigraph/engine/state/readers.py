@@ -27,6 +27,7 @@ from omnigraph.model.limits import (
     READER_LEASE_S,
 )
 from omnigraph.model.runtime import Clock
+from omnigraph.model.temporal import read_moment
 from omnigraph.storage.ports import ObjectStore, TableRef, TableVersion
 
 READERS_PREFIX = "__readers"
@@ -217,12 +218,9 @@ def _decode_version(encoded: object, path: str) -> TableVersion:
 
 def _decode_moment(text: str, path: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return read_moment(text)
     except ValueError as error:
-        raise _corrupt(path, f"'{text}' is no moment") from error
-    if moment.tzinfo is None:
-        raise _corrupt(path, f"'{text}' has no time zone")
-    return moment
+        raise _corrupt(path, str(error)) from error
 
 
 def _corrupt(path: str, problem: str) -> CorruptError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import NotFoundError
-from omnigraph.model.names import BranchName
+from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.ports import TableRef, TableVersion
 
 
@@ -47,6 +47,11 @@ class Snapshot:
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries.values())
+
+
+def line_of(branch: str) -> str | None:
+    """The line of versions that a branch writes: for main the table's own, which has no name."""
+    return None if branch == MAIN else branch
 
 
 def table_key_of(declared: NodeType | EdgeType) -> str:

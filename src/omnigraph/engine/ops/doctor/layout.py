@@ -10,7 +10,7 @@ from omnigraph.engine.ops.doctor.report import Trouble
 from omnigraph.engine.ops.doctor.scope import Findings, Scope, StoredType, branch_argument
 from omnigraph.engine.ops.indexes import find_buildable
 from omnigraph.engine.state.manifest import ManifestState
-from omnigraph.model.names import MAIN
+from omnigraph.engine.state.snapshot import line_of
 
 
 def examine_layout(
@@ -18,7 +18,7 @@ def examine_layout(
 ) -> None:
     """Look at the indexes and files of a type that the branch itself has written."""
     entry, tables = stored.entry, scope.stores.tables
-    if entry.branch != (None if state.branch == MAIN else state.branch) or not entry.row_count:
+    if entry.branch != line_of(state.branch) or not entry.row_count:
         return
     argument = branch_argument(state.branch)
     optimize = f"`graph.optimize({argument})`"

@@ -19,8 +19,8 @@ from omnigraph.engine.ops.doctor.scope import FROM_A_COPY, Findings, Scope
 from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX, life_of
 from omnigraph.engine.state.contract import SCHEMA_LOCK
 from omnigraph.engine.state.readers import CLEANUPS_PREFIX, READERS_PREFIX, decode_claim
-from omnigraph.engine.state.snapshot import Entry, type_name_of
-from omnigraph.model.names import MAIN, is_private_branch
+from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
+from omnigraph.model.names import is_private_branch
 from omnigraph.model.temporal import format_datetime
 from omnigraph.storage.lease_records import LEASES_PREFIX, decode_lease
 from omnigraph.storage.locks import LockKey
@@ -59,7 +59,7 @@ def _read_sidecars(scope: Scope, findings: Findings) -> Iterator[Sidecar]:
 
 
 def _tell_write(scope: Scope, findings: Findings, sidecar: Sidecar) -> None:
-    branch = None if sidecar.branch == MAIN else sidecar.branch
+    branch = line_of(sidecar.branch)
     keys = [LockKey(pin.table_key, branch) for pin in sidecar.pins]
     if changes_schema(sidecar):
         keys.append(SCHEMA_LOCK)

@@ -22,7 +22,7 @@ from omnigraph.engine.ops.doctor.scope import (
     say_branch,
 )
 from omnigraph.engine.state.manifest import ManifestState
-from omnigraph.engine.state.snapshot import Entry, table_key_of, type_name_of
+from omnigraph.engine.state.snapshot import Entry, line_of, table_key_of, type_name_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.names import MAIN
 from omnigraph.storage.arrow_schema import table_schema
@@ -118,7 +118,7 @@ def _examine_type(
 def _examine_advance(
     scope: Scope, findings: Findings, state: ManifestState, entry: Entry, *, newest: int
 ) -> None:
-    own = None if state.branch == MAIN else state.branch
+    own = line_of(state.branch)
     # Another branch's line may well be ahead of where this one left it.
     if entry.branch == own and not is_explained(entry, scope):
         if scope.authority.state(state.branch).version_of(entry.table_key) != entry.version:
