@@ -112,7 +112,7 @@ def stage_merge(
             updated_fragments=struck,
             new_fragments=fragments,
             # Every field is rewritten, so that no index claims to know the new files.
-            fields_for_preserving_frag_bitmap=_fields_of(fragments),
+            fields_for_preserving_frag_bitmap=fields_of(fragments),
             update_mode="rewrite_rows",
         )
         files = (*data_files(fragments), *deletion_files(struck))
@@ -164,7 +164,7 @@ def stage_replacement(
             removed_fragment_ids=emptied,
             updated_fragments=struck,
             new_fragments=fragments,
-            fields_for_preserving_frag_bitmap=_fields_of(fragments),
+            fields_for_preserving_frag_bitmap=fields_of(fragments),
             update_mode="rewrite_rows",
         ),
         kind=StagedKind.REPLACEMENT,
@@ -298,5 +298,6 @@ def _by_fragment(addresses: Addresses) -> Iterator[tuple[int, Addresses]]:
         yield int(part[0] >> np.uint64(32)), part & np.uint64(0xFFFFFFFF)
 
 
-def _fields_of(fragments: list[FragmentMetadata]) -> list[int]:
+def fields_of(fragments: Iterable[FragmentMetadata]) -> list[int]:
+    """The numbers of the columns that new fragments hold."""
     return sorted({field for each in fragments for file in each.files for field in file.fields})

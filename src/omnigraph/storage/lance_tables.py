@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance import LanceDataset
 
-from omnigraph.model.errors import CorruptError, NotFoundError
+from omnigraph.model.errors import CorruptError, NotFoundError, ReadSetChangedError
 from omnigraph.model.limits import PROBED_VALUES_MAX
 from omnigraph.storage import (
     lance_blobs,
@@ -29,6 +29,7 @@ from omnigraph.storage import (
     lance_layout,
     lance_operations,
     lance_ordered,
+    lance_parts,
     lance_positions,
     lance_scans,
     lance_staging,
@@ -60,6 +61,7 @@ from omnigraph.storage.ports import (
     TransactionRecord,
     VersionFile,
 )
+from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
 
 
 class LanceTables:
@@ -172,6 +174,13 @@ class LanceTables:
         with self._reading(at) as table:
             return lance_layout.plan_layout(table, wanted=wanted)
 
+    def parts(self, at: TableVersion, *, rows_max: int) -> tuple[TablePart, ...]:
+        with self._reading(at) as table:
+            return lance_parts.split_table(table, folder=self.folder(at.ref), rows_max=rows_max)
+
+    def folder(self, ref: TableRef) -> LineFolder:
+        return LineFolder(self._handles.uri(ref), self._handles.storage_options)
+
     def describe(self, at: TableVersion) -> VersionFile:
         path = f"{folder_of(at.ref)}/{version_file(at.version)}"
         if not self._is_local:
@@ -245,6 +254,21 @@ class LanceTables:
         with self._staging(onto) as table:
             return lance_staging.stage_replacement(table, rows, replacing=replacing, onto=onto)
 
+    def stage_files(
+        self,
+        files: Sequence[NewFile],
+        struck: Sequence[StruckFragment],
+        *,
+        columns: pa.Schema,
+        is_overwrite: bool,
+        onto: TableVersion,
+    ) -> StagedWrite:
+        self._require_files(onto.ref, files)
+        with self._staging(onto) as table:
+            return lance_parts.stage_files(
+                table, files, struck, columns=columns, is_overwrite=is_overwrite, onto=onto
+            )
+
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
             return lance_indexes.stage_indexes(table, specs, onto=onto)
@@ -275,6 +299,12 @@ class LanceTables:
 
     def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
         return self._commits.compact(at, rows_per_fragment=rows_per_fragment)
+
+    def delete_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
+        for path in lance_parts.file_paths(files):
+            self._files.delete(f"{folder_of(ref)}/{path}")
+            # Blobs too large for a file lie in a folder of its name.
+            self._files.delete_prefix(f"{folder_of(ref)}/{path.removesuffix('.lance')}")
 
     def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
         return lance_cleaning.clean(self._handles, self._files, ref, versions)
@@ -315,6 +345,15 @@ class LanceTables:
         description = self._files.find(f"{folder_of(at.ref)}/{version_file(at.version)}")
         doomed = lance_cleaning.find_doomed(self._files, at.ref)
         return description is None or at.version in doomed
+
+    def _require_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
+        folder = f"{folder_of(ref)}/data"
+        found = self._files.list(folder).token_by_name
+        for path in lance_parts.file_paths(files):
+            if path.removeprefix("data/") not in found:
+                raise ReadSetChangedError(
+                    member=f"the new file '{path}' of '{ref.path}'", expected="there", actual="gone"
+                )
 
     @contextmanager
     def _staging(self, onto: TableVersion) -> Iterator[LanceDataset]:

@@ -18,6 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance import Transaction
 
+from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
+
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
@@ -201,10 +203,7 @@ class ObjectStore(Protocol):
         """Durable effect: replace the object that has this token; None if it has another."""
 
     def delete(self, path: str) -> None:
-        """Durable effect: remove the object; a missing one is fine.
-
-        Loss of power right after may bring it back, so only what is harmless is deleted.
-        """
+        """Durable effect: remove the object, unless power is lost then; a missing one is fine."""
 
     def delete_prefix(self, prefix: str) -> None:
         """Durable effect: remove everything below a prefix; nothing there is fine."""
@@ -298,6 +297,9 @@ class TableStore(Protocol):
         `wanted` are the indexes it should have and can: of columns that it has, and with vectors.
         """
 
+    def parts(self, at: TableVersion, *, rows_max: int) -> tuple[TablePart, ...]:
+        """A version in parts of about so many rows, for other processes to read."""
+
     def describe(self, at: TableVersion) -> VersionFile:
         """Where Lance keeps the description of a version; costs no request."""
 
@@ -320,10 +322,7 @@ class TableStore(Protocol):
         """The branches of a table."""
 
     def find_outside(self, at: TableVersion) -> frozenset[str]:
-        """The places outside of the graph in which a version looks for files of its own.
-
-        There are some where a graph with branches was moved or copied.
-        """
+        """The places outside of a moved or copied graph in which a version looks for its files."""
 
     # Staging: files that nobody refers to
 
@@ -354,6 +353,23 @@ class TableStore(Protocol):
 
         Of two such writes onto one version that replace the same row, one is refused by `apply`:
         whoever always replaces one common row has a compare-and-swap.
+        """
+
+    def folder(self, ref: TableRef) -> LineFolder:
+        """Where other processes write files for a line, which need not exist yet."""
+
+    def stage_files(
+        self,
+        files: Sequence[NewFile],
+        struck: Sequence[StruckFragment],
+        *,
+        columns: pa.Schema,
+        is_overwrite: bool,
+        onto: TableVersion,
+    ) -> StagedWrite:
+        """Files of rows that other processes wrote, while the rows they struck go.
+
+        `ReadSetChangedError` means that a file is gone: so is the line that it was written for.
         """
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
@@ -401,6 +417,9 @@ class TableStore(Protocol):
         Content stays the same, and so does the version if there is nothing to join. Only for
         tables whose versions nobody pins.
         """
+
+    def delete_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
+        """Durable effect: remove files of a line that no version names; a missing one is fine."""
 
     def fork(self, at: TableVersion, *, branch: str) -> TableRef:
         """Durable effect: start a branch of the table at a version; it must not exist."""
