@@ -69,7 +69,7 @@ differential: setup ## Ask engine and referee generated reads for SECONDS=60, an
 	@$(BIN)/python -m tests.support.read_referee $(SECONDS)
 
 .PHONY: soak
-soak: setup ## Kill writers at random for SECONDS=60 and look at what is left
+soak: setup ## Kill writers at random for SECONDS=60 and look at what is left; from 120 on, bulk loads too
 	@$(BIN)/python -m tests.support.soak soak $(SECONDS)
 
 .PHONY: mutants

@@ -3,10 +3,19 @@
 Generated input is little by default and much under `make fuzz`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
 
 from tests.support.told import sum_up
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # No deadlines: on a shared core a slow example says more about the neighbours than about the code.
 settings.register_profile("short", max_examples=100, deadline=None, print_blob=True)
@@ -19,3 +28,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = terminalreporter.getreports("passed")
     for line in sum_up(report.capstdout for report in reports):
         terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of this process, started when the first test asks for it."""
+    # Importing PySpark takes longer than most tests do.
+    with import_module("tests.support.spark").warm_session() as running:
+        yield running

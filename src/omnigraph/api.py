@@ -12,10 +12,13 @@ from dataclasses import replace
 from omnigraph.embed.mock import MockEmbedder
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.opening import init_graph, open_graph
+from omnigraph.engine.ops.reading.csv_files import CsvFile
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.storage.external_blobs import parse_external_blobs
+
+__all__ = ["CsvFile", "Graph", "init", "open"]
 
 
 def init(
@@ -68,6 +71,8 @@ def _make_settings(
         external_blobs=parse_external_blobs(
             external_blobs, storage_options=settings.location.storage_options
         ),
+        # By its name, because PySpark takes a second to import and most calls do without.
+        bulk_module="omnigraph.spark.load",
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
     )
 

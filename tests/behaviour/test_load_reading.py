@@ -5,7 +5,6 @@ import io
 import json
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -239,19 +238,18 @@ def test_files_whose_type_nobody_names_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_loaded_in_process_is_refused_and_said_why(tmp_path: Path) -> None:
-    lance.write_dataset(PILOTS, tmp_path / "Pilot")
-    lance.write_dataset(PILOTS, tmp_path / "Pilot.lance")
+    (tmp_path / "Pilot.lance").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / "Pilot").symlink_to(tmp_path / "Pilot")
+    (tmp_path / "linked" / "Pilot").symlink_to(tmp_path / "empty")
     ndjson = write_lines(tmp_path / "crew.jsonl", PILOT)
 
     reasons = {
-        tmp_path / "Pilot": "Lance",
-        tmp_path / "Pilot.lance": "Lance",
+        tmp_path / "Pilot.lance": "a Lance table is a directory",
         tmp_path / "empty": "nothing to load",
         tmp_path / "linked": "a link to a directory",
-        "s3://bucket/Pilot.parquet": "local disks",
+        "https://host/Pilot.parquet": "local disks and in S3",
+        "s3:///Pilot.parquet": "needs a bucket",
         "file://elsewhere/Pilot.parquet": "local disks",
     }
 

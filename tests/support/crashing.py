@@ -138,6 +138,7 @@ class CrashingTables:
         self.find_transaction = fault.harmless(tables.find_transaction)
         self.find_operations = fault.harmless(tables.find_operations)
         self.branches = fault.harmless(tables.branches)
+        self.is_fresh_fork = fault.harmless(tables.is_fresh_fork)
         self.find_outside = fault.harmless(tables.find_outside)
         self.versions = fault.harmless(tables.versions)
         self.find_version_before = fault.harmless(tables.find_version_before)

@@ -7,10 +7,12 @@ from functools import cache
 
 import pyarrow as pa
 
+from omnigraph.engine.ops.reading.pieces import Means
 from omnigraph.engine.ops.reading.received import ReceivedRows
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.model.catalog import Catalog
 from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS
+from omnigraph.storage.outside_files import OutsideFiles
 from tests.support.schemas import compile_text
 
 Row = Mapping[str, object]
@@ -35,9 +37,12 @@ class CountedIds:
 
 def receive_all(given: object, *, schema: str) -> dict[str, ReceivedRows]:
     """What is received from anything that a load may be given."""
-    return receive(
-        given, catalog=_compile(schema), runtime=CountedIds(), external=NO_EXTERNAL_BLOBS
-    )
+    return receive(given, means=means_of(_compile(schema)), runtime=CountedIds())
+
+
+def means_of(catalog: Catalog) -> Means:
+    """What reading takes if nothing outside is allowed but local files."""
+    return Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}))
 
 
 def receive_lines(*lines: str, schema: str) -> dict[str, ReceivedRows]:

@@ -5,7 +5,8 @@ call, and how that ended, flushed after it. A killer ends writers with SIGKILL a
 their place. The ledgers alone say what the graph must hold in the end.
 
 What is killed when depends on the machine, so a seed makes a run similar, never the same. Run as a
-program this repeats the story, on a new graph each time, for as long as one likes.
+program this repeats the story, on a new graph each time, for as long as one likes; bulk loads and
+their processes are killed in turn with it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from tests.support.soak_ledger import (
     shapes,
 )
 from tests.support.source_tree import ROOT
+from tests.support.spark_ordeal import Ending, run_ordeal, sum_up_kills
 
 SCHEMA = """
 node Person { name: String @key  mark: String  stamp: String?  badge: String? @unique }
@@ -74,6 +76,8 @@ MOMENT_S_MAX = 5.0
 PAUSE_S_MAX = 2.5
 LOOK_S_MIN = 0.02
 ROUND_S = 20.0
+BULK_ROUND_S = 100.0
+BULK_S_MIN = 120.0
 
 
 # The writer
@@ -367,19 +371,38 @@ def main() -> None:
 
 
 def soak(seconds: float) -> None:
-    """Tell the story on one new graph after the other; stop at the first flaw and keep it."""
+    """Tell the story on one new graph after the other; stop at the first flaw and keep it.
+
+    Given some minutes, rounds of bulk loads take turns with it.
+    """
     end = time.monotonic() + seconds
     seed = random.randrange(1_000_000)
+    bulk: list[Ending] = []
     while time.monotonic() < end:
-        folder = Path(tempfile.mkdtemp(prefix="omnigraph-soak-"))
-        sys.stdout.write(f"seed {seed} in {folder}\n")
-        report = run_story(folder, seed=seed, kills_min=1, seconds=min(ROUND_S, seconds))
-        sys.stdout.write(f"{report}\n")
-        sys.stdout.flush()
-        if report.flaws:
-            raise SystemExit("\n".join(report.flaws))
-        shutil.rmtree(folder)
+        with kept_if_flawed(seed) as folder:
+            report = run_story(folder, seed=seed, kills_min=1, seconds=min(ROUND_S, seconds))
+            sys.stdout.write(f"{report}\n")
+            if report.flaws:
+                raise SystemExit("\n".join(report.flaws))
+        if seconds >= BULK_S_MIN and time.monotonic() < end:
+            with kept_if_flawed(seed) as folder:
+                left_s = min(BULK_ROUND_S, end - time.monotonic())
+                ordeal = run_ordeal(folder, seed=seed, kills_min=1, seconds=left_s)
+                sys.stdout.write(f"bulk loads, {ordeal}\n")
+                bulk += ordeal.endings
         seed += 1
+    if bulk:
+        sys.stdout.write(f"bulk loads in all: {sum_up_kills(bulk)}\n")
+
+
+@contextmanager
+def kept_if_flawed(seed: int) -> Iterator[Path]:
+    """A folder for one round, which stays if the round ends badly."""
+    folder = Path(tempfile.mkdtemp(prefix="omnigraph-soak-"))
+    sys.stdout.write(f"seed {seed} in {folder}\n")
+    yield folder
+    sys.stdout.flush()
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

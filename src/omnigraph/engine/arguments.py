@@ -5,18 +5,6 @@ from __future__ import annotations
 from omnigraph.model.errors import InvalidValueError
 
 
-def require_inline(engine: str, spark: object) -> None:
-    """Raise unless a load is to run in this process."""
-    if engine in ("auto", "inline") and spark is None:
-        return
-    raise InvalidValueError(
-        subject="engine",
-        expected="auto or inline",
-        value=engine,
-        problem='this version loads in process only; leave `spark` out and use "inline"',
-    )
-
-
 def require_local(engine: str, spark: object) -> None:
     """Raise unless a read is to run in this process."""
     if engine == "local" and spark is None:

@@ -7,7 +7,7 @@ share between threads. A handle is never stale by itself: each call looks at wha
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, TypeVar
@@ -15,35 +15,29 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
-from omnigraph.engine.arguments import require_inline, require_local
+from omnigraph.engine.arguments import require_local
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.graph_history import GraphHistory
 from omnigraph.engine.graph_upkeep import GraphUpkeep
+from omnigraph.engine.loads import BulkJob, Progress, load, parse_call
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.ops.blobs import parse_range, read_blob
-from omnigraph.engine.ops.branch import create_branch
 from omnigraph.engine.ops.entity import find_entity
 from omnigraph.engine.ops.export import export, export_batches
 from omnigraph.engine.ops.export_files import export_files
-from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
-from omnigraph.engine.ops.reading.received import ReceivedRows
-from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.engine.ops.transaction import Transaction, transact
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.history import Commit
-from omnigraph.model.errors import AlreadyExistsError
-from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.names import MAIN, parse_branch_name
 from omnigraph.storage.ports import Stores
 from omnigraph.storage.row_files import parse_format, parse_target
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int | None], None]
 
 
 class Graph(GraphHistory, GraphUpkeep):
@@ -172,44 +166,57 @@ class Graph(GraphHistory, GraphUpkeep):
         actor: str | None = None,
         progress: Progress | None = None,
         spark: object = None,
+        on_error: str = "raise",
+        quarantine: str | os.PathLike[str] | None = None,
     ) -> LoadResult:
         """Load rows of any number of types as one commit, or change nothing.
 
-        With `base` a branch that does not exist is started from that one first.
+        With `base` a branch that does not exist is started from that one first. `engine` says where
+        the rows are read and checked: `inline`, here; `spark`; or `auto`, which takes Spark for
+        what this process should not hold. With `on_error="quarantine"` rows that cannot be loaded
+        are written to `quarantine` and left out, which Spark does.
         """
         self._open.require_writable("load")
-        target, load_mode = parse_branch_name(branch), parse_mode(mode)
-        require_inline(engine, spark)
-        source = None if base is None else parse_branch_name(base)
-        is_missing = source is not None and target not in self._open.authority.branches()
-        start = self._open.authority.capture(source if is_missing and source else target)
-        received = receive(
-            data,
-            catalog=start.catalog,
-            runtime=self._open.settings.runtime,
-            external=self._open.settings.external_blobs,
+        call = parse_call(
+            mode=mode,
+            branch=branch,
+            base=base,
+            actor=actor,
+            progress=progress,
+            spark=spark,
+            on_error=on_error,
+            quarantine=quarantine,
         )
-        row_count = sum(each.rows.num_rows for each in received.values())
-        report = progress or _say_nothing
-        report("read", row_count, row_count)
-        is_new = False
-        if is_missing and source is not None:
-            # What is refused on the base would be refused on the branch: better before it exists.
-            prepare_load(
-                received, mode=load_mode, catalog=start.catalog, committed=self._open.rows_of(start)
-            )
-            is_new = self._ensure_branch(target, source)
-        done, commit = self._load_received(received, load_mode, target, actor)
-        report("commit", row_count, row_count)
-        return LoadResult(
-            nodes_loaded=done.nodes_loaded,
-            edges_loaded=done.edges_loaded,
-            commit_id=commit.id if commit else None,
-            branch=target,
-            base_branch=source,
-            branch_created=is_new,
-            engine="inline",
+        return load(data, call, engine=engine, opened=self._open)
+
+    def bulk(
+        self,
+        *,
+        mode: str,
+        branch: str = "main",
+        base: str | None = None,
+        spark: object = None,
+        actor: str | None = None,
+        progress: Progress | None = None,
+        on_error: str = "raise",
+        quarantine: str | os.PathLike[str] | None = None,
+    ) -> BulkJob:
+        """A block that collects rows of any number of types and loads them on Spark at its end.
+
+        They become one commit, or nothing; the arguments are those of `load`.
+        """
+        self._open.require_writable("load")
+        call = parse_call(
+            mode=mode,
+            branch=branch,
+            base=base,
+            actor=actor,
+            progress=progress,
+            spark=spark,
+            on_error=on_error,
+            quarantine=quarantine,
         )
+        return BulkJob(call, self._open)
 
     def entity(
         self, type: str, id: str, *, branch: str | None = None, commit: str | None = None
@@ -321,32 +328,3 @@ class Graph(GraphHistory, GraphUpkeep):
     def _while_reading(self, parts: Iterable[T], basis: Basis, *, is_past: bool) -> Iterator[T]:
         with self._open.reading(basis, is_past=is_past):
             yield from parts
-
-    def _ensure_branch(self, name: BranchName, base: BranchName) -> bool:
-        """Whether a branch had to be made; somebody else may have made it meanwhile."""
-        try:
-            create_branch(name, base=base, path=self._open.writes)
-        except AlreadyExistsError:
-            return False
-        return True
-
-    def _load_received(
-        self,
-        received: Mapping[str, ReceivedRows],
-        mode: LoadMode,
-        branch: BranchName,
-        actor: str | None,
-    ) -> tuple[PreparedLoad, Commit | None]:
-        def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:
-            return prepare_load(received, mode=mode, catalog=basis.catalog, committed=committed)
-
-        return write_on(
-            branch,
-            prepare=prepare,
-            authorship=self._open.author(actor, WriterKind.LOAD, expected_head=None),
-            path=self._open.writes,
-        )
-
-
-def _say_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report no progress."""

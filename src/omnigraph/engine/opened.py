@@ -18,6 +18,7 @@ from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
 from omnigraph.engine.ops.change_feed import FeedPath
 from omnigraph.engine.ops.query import ReadPath
+from omnigraph.engine.ops.reading.pieces import Means
 from omnigraph.engine.ops.tags import find_tagged
 from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
@@ -41,6 +42,7 @@ from omnigraph.model.names import (
     parse_branch_name,
 )
 from omnigraph.storage.locks import open_write_locks
+from omnigraph.storage.outside_files import OutsideFiles
 from omnigraph.storage.ports import Stores
 
 
@@ -146,6 +148,11 @@ class OpenGraph:
     def rows_of(self, basis: Basis) -> SnapshotRows:
         """The rows of a state, as a write looks them up."""
         return SnapshotRows(basis.snapshot, tables=self.stores.tables)
+
+    def means_of(self, basis: Basis) -> Means:
+        """What reading the input of a load takes, by the schema of a state."""
+        files = OutsideFiles(self.settings.location.storage_options)
+        return Means(basis.catalog, self.settings.external_blobs, files)
 
     @contextmanager
     def reading(self, basis: Basis, *, is_past: bool) -> Iterator[None]:

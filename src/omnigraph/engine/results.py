@@ -25,6 +25,7 @@ from omnigraph.model.limits import (
     RESULT_ROWS_WRITTEN,
     VALUE_CHARACTERS_SHOWN_MAX,
 )
+from omnigraph.model.load_report import NOTHING_WRONG, LoadReport
 from omnigraph.model.types import PropertyType
 from omnigraph.storage.row_files import (
     FileFormat,
@@ -39,6 +40,7 @@ from omnigraph.storage.row_files import (
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from pyspark.sql import DataFrame
 
 _PANDAS_NULLABLE: Mapping[pa.DataType, str] = MappingProxyType(
     {
@@ -62,7 +64,10 @@ class MutationResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """How many rows of each type came in, by what engine, as which commit."""
+    """How many rows of each type came in, by what engine, as which commit.
+
+    `rejected` is how many rows were left out, and `report` says why.
+    """
 
     nodes_loaded: Mapping[str, int]
     edges_loaded: Mapping[str, int]
@@ -71,6 +76,8 @@ class LoadResult:
     base_branch: str | None
     branch_created: bool
     engine: str
+    rejected: int = 0
+    report: LoadReport = NOTHING_WRONG
 
 
 class MergeOutcome(StrEnum):
@@ -306,14 +313,14 @@ class Result:
                 encode=self._encode_lines,
             )
 
-    def to_spark(self, session: object = None) -> object:
-        """Refused: this version does not know Spark."""
-        raise InvalidValueError(
-            subject="to_spark",
-            expected="to_arrow, to_pandas or to_polars",
-            value=session,
-            problem="this version has no Spark; give `to_pandas()` to `createDataFrame`",
+    def to_spark(self, session: object = None) -> DataFrame:
+        """The rows as a frame of a Spark session: the given, the running, or a new one."""
+        self._require_names("to_spark")
+        columns = [(each.name, each.type) for each in self._columns]
+        frame: DataFrame = _import("omnigraph.spark.frames").make_frame(
+            self._table, columns, session
         )
+        return frame
 
     def __repr__(self) -> str:
         return (

@@ -42,6 +42,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from omnigraph.model.limits import VIOLATIONS_SHOWN_MAX
+from omnigraph.model.load_report import LoadReport
 from omnigraph.model.source import Diagnostic, Source, render_diagnostic
 
 
@@ -195,15 +196,17 @@ class StillNeededError(RequestError):
 class IntegrityError(RequestError):
     """Rows of the request break rules of the schema; `violations` holds them, up to a bound.
 
-    `count` is how many there are in all.
+    `count` is how many there are in all. A bulk load has a `report` with places in its input.
     """
 
-    def __init__(self, *, violations: Sequence[Violation], count: int) -> None:
+    def __init__(
+        self, *, violations: Sequence[Violation], count: int, report: LoadReport | None = None
+    ) -> None:
         shown = [each.message for each in violations[:VIOLATIONS_SHOWN_MAX]]
         if count > len(shown):
             shown.append(f"and {count - len(shown)} more")
         super().__init__("; ".join(shown) + "; the graph is unchanged")
-        self.violations, self.count = tuple(violations), count
+        self.violations, self.count, self.report = tuple(violations), count, report
 
 
 class KeyConflictError(RequestError):

@@ -211,8 +211,26 @@ SETTLED_FOLDERS_MAX = 10_000
 LOAD_BLOCK_BYTES = 2 * 1024 * 1024
 """How much NDJSON becomes columns at a time: enough for columns to pay, little as objects."""
 
+LOAD_BLOCK_BYTES_MIN = 32 * 1024
+"""Least NDJSON that Arrow is asked to read at once: to begin takes it as long as these alone."""
+
+LINE_END_BYTES = 64 * 1024
+"""How much is read at a time to find the end of a line: lines are shorter, mostly."""
+
 RECORD_BYTES_MAX = 1024 * 1024 * 1024
 """Longest NDJSON record: Arrow counts the bytes of a column of texts in 31 bits."""
+
+REMOTE_BUFFER_BYTES = 8 * 1024 * 1024
+"""How much of a file in S3 is read by one request: fewer of them, and each still little to hold."""
+
+CSV_BLOCK_BYTES = 16 * 1024 * 1024
+"""How much of a CSV file is read at a time, and the longest row of one."""
+
+ARROW_BATCH_BYTES = 32 * 1024 * 1024
+"""About how many bytes of a file of rows are converted at a time, of which several copies exist."""
+
+ARROW_BATCH_ROWS_MAX = 64 * 1024
+"""Most rows that are converted at a time: more make nothing faster."""
 
 ARROW_PIECE_BYTES_MAX = 1024 * 1024 * 1024
 """Most bytes of given Arrow rows that are converted at a time, for the same reason."""
@@ -285,3 +303,57 @@ WORN_FILES_MIN = 16
 
 WORN_SHARE_MIN = 0.1
 """Share of a type's rows that an index may not know before a round of upkeep completes it."""
+
+STAGED_BYTES_MAX = 64 * 1024 * 1024
+"""Rows of a type that a task of a Spark load holds before it writes a file of them."""
+
+SPARK_PART_ROWS_MAX = 1_000_000
+"""Most rows that one task of a read through Spark takes: some seconds of work."""
+
+SPARK_PART_BYTES_MAX = 128 * 1024 * 1024
+"""About how much of them a task reads: what Spark makes of files, too."""
+
+SPARK_BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""About how many bytes of rows Spark is handed at a time: both sides hold them whole."""
+
+CLAIMED_ROWS_MAX = 1024 * 1024
+"""Rows whose keys one task of a Spark load reads at a time: what it holds is a few columns."""
+
+PORTION_BYTES_MIN = 4 * 1024 * 1024
+"""Least input of one task of a Spark load: reading it takes longer than starting the task."""
+
+PORTION_BYTES_MAX = 128 * 1024 * 1024
+"""Most input of one task: few minutes of work are lost with an executor, and memory is bounded."""
+
+PORTIONS_MAX = 32_768
+"""Most tasks that read the files of one input; a position of a row has room for twice as many."""
+
+QUARANTINED_ROWS_MAX = 100_000
+"""Most rows that a load leaves out: with more of them the input as a whole is wrong."""
+
+PLACES_SHOWN_MAX = 10
+"""Rows of each broken rule that the report of a bulk load shows with their places."""
+
+SPARK_HEAP_BYTES_MIN = 1024 * 1024 * 1024
+"""Least memory of Spark's Java process on this machine: what Spark itself would take."""
+
+SPARK_HEAP_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""Most memory that it takes unasked: only keys pass through it, and what is too much is spilled."""
+
+SPARK_POLL_INTERVAL_S = 0.25
+"""How often a running Spark job is looked at: as often as a bar on a terminal wants to move."""
+
+SPARK_CANCEL_WAIT_S = 30.0
+"""How long a cancelled Spark job may take to end: its Python workers are killed within seconds."""
+
+SPARK_REASON_CHARACTERS_MAX = 300
+"""Longest reason of Spark's that an error repeats: about three lines of a terminal."""
+
+SPARK_CONNECT_RETRIES_MAX = 4
+"""How often a Spark Connect server is tried before it does not answer: five seconds in all."""
+
+INLINE_BYTES_MAX = 256 * 1024 * 1024
+"""Largest input that a load reads in process unless it is told to: twenty seconds, a few GiB."""
+
+PROGRESS_DRAWS_PER_S_MAX = 10
+"""How often a bar on a terminal is drawn: more, nobody sees, and terminals far away are slow."""

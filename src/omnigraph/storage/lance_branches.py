@@ -23,7 +23,7 @@ from omnigraph.model.limits import BRANCH_LISTINGS_MAX
 from omnigraph.storage.durability import Durability
 from omnigraph.storage.lance_errors import FOREIGN, Failure, classify, lance_errors, translate
 from omnigraph.storage.lance_handles import LanceHandles, describe_version, folder_of
-from omnigraph.storage.ports import TableRef, TableVersion
+from omnigraph.storage.ports import ObjectStore, TableRef, TableVersion
 
 _ENDING = ".json"
 
@@ -32,10 +32,12 @@ _ENDING = ".json"
 class BranchReference:
     """The file by which Lance lists a branch: it is there if and only if the branch is.
 
-    `parent` is the branch that it was made from, None for the table's own line.
+    `parent` is the branch that it was made from, None for the table's own line, and `version` the
+    version of it.
     """
 
     parent: str | None
+    version: int
 
 
 def references_of(path: str) -> str:
@@ -62,8 +64,8 @@ def decode_reference(content: bytes, *, path: str) -> BranchReference:
     except orjson.JSONDecodeError as error:
         raise _damaged(path) from error
     match document:
-        case {"parentBranch": str() | None as parent}:
-            return BranchReference(parent)
+        case {"parentBranch": str() | None as parent, "parentVersion": int(version)}:
+            return BranchReference(parent, version)
         case _:
             raise _damaged(path)
 
@@ -83,6 +85,18 @@ def list_branches(handles: LanceHandles, path: str) -> frozenset[str]:
             if classify(error) is not Failure.MISSING_FILE:
                 raise translate(error, table=path, action=action) from error
     raise UnavailableError(action=action, reason="others keep deleting branches; try again")
+
+
+def is_fresh_fork(
+    handles: LanceHandles, files: ObjectStore, ref: TableRef, of: TableVersion
+) -> bool:
+    """Whether a branch that is listed was made from a version and nothing was added since."""
+    reference = files.find(reference_path(ref))
+    newest = handles.find_newest(ref)
+    if reference is None or newest is None or newest.version != of.version:
+        return False
+    made_from = decode_reference(reference.content, path=reference_path(ref))
+    return made_from == BranchReference(of.ref.branch, of.version)
 
 
 def fork(

@@ -22,6 +22,9 @@ from omnigraph.storage.lance_errors import lance_errors
 from omnigraph.storage.lance_handles import LanceHandles, folder_of
 from omnigraph.storage.ports import Cleaned, ObjectStore, TableRef, TableVersion
 
+# Lance wants at least one version to delete, and does not mind that it is not there.
+_NO_VERSION = 0
+
 
 def list_versions(handles: LanceHandles, ref: TableRef) -> tuple[int, ...]:
     """The versions of a line that are there, ascending; none if there is no such line."""
@@ -65,19 +68,23 @@ def preview_cleaning(handles: LanceHandles, ref: TableRef, versions: Sequence[in
 def clean(
     handles: LanceHandles, files: ObjectStore, ref: TableRef, versions: Sequence[int]
 ) -> Cleaned:
-    """Delete versions, and files that only they have; a missing one is fine."""
-    if not versions:
-        return Cleaned(0, 0)
+    """Delete versions, and files that only they have; a missing one is fine.
+
+    With none to delete there are still the files of writers who died a week ago.
+    """
     action = f"delete old versions of '{folder_of(ref)}'"
     table = _open(handles, ref)
     # With those that somebody noted and did not get to the end with.
     doomed = sorted({*versions, *find_doomed(files, ref)} - {table.version})
-    files.put(_note_of(ref), orjson.dumps({"versions": doomed}))
+    if doomed:
+        files.put(_note_of(ref), orjson.dumps({"versions": doomed}))
     # A crash here leaves versions without some of their files, and a note that says so.
     try:
         with lance_errors(table=ref.path, action=action):
             done = table.cleanup_old_versions(
-                delete_unverified=False, error_if_tagged_old_versions=False, versions=doomed
+                delete_unverified=False,
+                error_if_tagged_old_versions=False,
+                versions=doomed or [_NO_VERSION],
             )
     finally:
         handles.forget(lambda kept: kept == ref)
@@ -85,7 +92,8 @@ def clean(
         raise UnavailableError(
             action=action, reason=f"{done.failed_deletes} files could not be deleted"
         )
-    files.delete_prefix(_notes_of(ref))
+    if doomed:
+        files.delete_prefix(_notes_of(ref))
     return Cleaned(done.old_versions, done.bytes_removed)
 
 

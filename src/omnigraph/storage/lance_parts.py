@@ -23,8 +23,8 @@ from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX, FRAGMENT_ROWS_MAX
 from omnigraph.storage.lance_blobs import (
     as_bytes,
     blobs_among,
+    to_stored,
     to_stored_schema,
-    to_stored_stream,
 )
 from omnigraph.storage.lance_errors import lance_errors
 from omnigraph.storage.lance_staging import data_files, deletion_files, fields_of, make_staged
@@ -74,20 +74,16 @@ def scan_part(
                 yield batch
 
 
-def write_files(folder: LineFolder, rows: pa.RecordBatchReader) -> tuple[NewFile, ...]:
+def write_files(folder: LineFolder, rows: pa.Table) -> tuple[NewFile, ...]:
     """Write rows with the columns of their type into new files of a line."""
     with lance_errors(table=folder.uri, action=f"write files for '{folder.uri}'"):
-        # As if for a table that does not exist, so that none has to be opened: the numbers of its
-        # columns are put right when the files are staged.
-        fragments = write_fragments(
-            to_stored_stream(rows),
-            folder.uri,
-            mode="overwrite",
-            max_rows_per_file=FRAGMENT_ROWS_MAX,
-            data_storage_version="2.2",
-            storage_options=_options(folder),
-            allow_external_blob_outside_bases=True,
-        )
+        try:
+            fragments = _write(folder, rows, mode="create" if folder.is_bare else "overwrite")
+        except OSError:
+            if not folder.is_bare:
+                raise
+            # Somebody else has made the line meanwhile.
+            fragments = _write(folder, rows, mode="overwrite")
     return tuple(NewFile(json.dumps(each.to_json()), each.physical_rows) for each in fragments)
 
 
@@ -96,11 +92,15 @@ def scan_file(
 ) -> Iterator[pa.RecordBatch]:
     """Some columns, not blobs, of a file that was written and that no version names."""
     with lance_errors(table=folder.uri, action=f"read new files of '{folder.uri}'"):
-        (path,) = data_files([FragmentMetadata.from_json(file.fragment)])
-        reader = LanceFileReader(
-            f"{folder.uri}/{path}", storage_options=_options(folder), columns=list(columns)
-        )
-        yield from reader.read_all().to_batches()
+        yield from _open_file(folder, file, columns).read_all().to_batches()
+
+
+def take_rows(
+    folder: LineFolder, file: NewFile, offsets: Sequence[int], *, columns: Sequence[str]
+) -> pa.Table:
+    """The rows of such a file at some offsets, which ascend."""
+    with lance_errors(table=folder.uri, action=f"read new files of '{folder.uri}'"):
+        return _open_file(folder, file, columns).take_rows(list(offsets)).to_table()
 
 
 def strike(part: TablePart, offsets: Sequence[int]) -> StruckFragment:
@@ -165,9 +165,30 @@ def file_paths(files: Sequence[NewFile]) -> tuple[str, ...]:
     return data_files([FragmentMetadata.from_json(each.fragment) for each in files])
 
 
+def _write(folder: LineFolder, rows: pa.Table, *, mode: str) -> list[FragmentMetadata]:
+    # Both modes number the columns as if for a table that does not exist, so that none has to be
+    # opened: the numbers are put right when the files are staged.
+    return write_fragments(
+        to_stored(rows),
+        folder.uri,
+        mode=mode,
+        max_rows_per_file=FRAGMENT_ROWS_MAX,
+        data_storage_version="2.2",
+        storage_options=_options(folder),
+        allow_external_blob_outside_bases=True,
+    )
+
+
 def _open(part: TablePart) -> LanceDataset:
     options = _options(part.folder)
     return lance.dataset(part.folder.uri, version=part.version, storage_options=options)
+
+
+def _open_file(folder: LineFolder, file: NewFile, columns: Sequence[str]) -> LanceFileReader:
+    (path,) = file_paths([file])
+    return LanceFileReader(
+        f"{folder.uri}/{path}", storage_options=_options(folder), columns=list(columns)
+    )
 
 
 def _fragment(table: LanceDataset, number: int) -> LanceFragment:

@@ -179,7 +179,8 @@ class LanceTables:
             return lance_parts.split_table(table, folder=self.folder(at.ref), rows_max=rows_max)
 
     def folder(self, ref: TableRef) -> LineFolder:
-        return LineFolder(self._handles.uri(ref), self._handles.storage_options)
+        is_bare = self._handles.find_newest(ref) is None
+        return LineFolder(self._handles.uri(ref), self._handles.storage_options, is_bare)
 
     def describe(self, at: TableVersion) -> VersionFile:
         path = f"{folder_of(at.ref)}/{version_file(at.version)}"
@@ -205,6 +206,9 @@ class LanceTables:
 
     def branches(self, path: str) -> frozenset[str]:
         return lance_branches.list_branches(self._handles, path)
+
+    def is_fresh_fork(self, ref: TableRef, *, of: TableVersion) -> bool:
+        return lance_branches.is_fresh_fork(self._handles, self._files, ref, of)
 
     def find_outside(self, at: TableVersion) -> frozenset[str]:
         with self._reading(at) as table:
@@ -263,11 +267,12 @@ class LanceTables:
         is_overwrite: bool,
         onto: TableVersion,
     ) -> StagedWrite:
-        self._require_files(onto.ref, files)
         with self._staging(onto) as table:
-            return lance_parts.stage_files(
+            staged = lance_parts.stage_files(
                 table, files, struck, columns=columns, is_overwrite=is_overwrite, onto=onto
             )
+        self._require_files(staged)
+        return staged
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
@@ -346,13 +351,17 @@ class LanceTables:
         doomed = lance_cleaning.find_doomed(self._files, at.ref)
         return description is None or at.version in doomed
 
-    def _require_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
-        folder = f"{folder_of(ref)}/data"
-        found = self._files.list(folder).token_by_name
-        for path in lance_parts.file_paths(files):
-            if path.removeprefix("data/") not in found:
+    def _require_files(self, staged: StagedWrite) -> None:
+        path = staged.base.ref.path
+        names_by_folder: dict[str, set[str]] = {}
+        for file in staged.files:
+            folder, _, name = file.rpartition("/")
+            names_by_folder.setdefault(folder, set()).add(name)
+        for folder, names in names_by_folder.items():
+            missing = names - self._files.list(f"{path}/{folder}").token_by_name.keys()
+            if missing:
                 raise ReadSetChangedError(
-                    member=f"the new file '{path}' of '{ref.path}'", expected="there", actual="gone"
+                    member=f"a new file of '{path}'", expected=min(missing), actual="none"
                 )
 
     @contextmanager

@@ -321,6 +321,9 @@ class TableStore(Protocol):
     def branches(self, path: str) -> frozenset[str]:
         """The branches of a table."""
 
+    def is_fresh_fork(self, ref: TableRef, *, of: TableVersion) -> bool:
+        """Whether a branch of a table, which exists, is just as it was forked from a version."""
+
     def find_outside(self, at: TableVersion) -> frozenset[str]:
         """The places outside of a moved or copied graph in which a version looks for its files."""
 
@@ -430,14 +433,12 @@ class TableStore(Protocol):
     def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
         """Durable effect: delete versions of a line, and the files that no other version has.
 
-        The newest one stays, and those that branches were made from; a missing one is fine.
+        The newest one stays, and those that branches were made from; a missing one is fine. Files
+        that no version names go when they are a week old.
         """
 
     def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
-        """Durable effect: make the content of an old version the newest again.
-
-        The uuid is the transaction's, by which whoever comes after a crash knows it again.
-        """
+        """Durable effect: make the content of an old version the newest, by a transaction's uuid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,17 @@ is not known here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class LineFolder:
-    """Where the files of a line of versions are, whether or not there is such a line yet."""
+    """Where the files of a line of versions are; `is_bare` says that there was no line yet."""
 
     uri: str
-    storage_options: Mapping[str, str] | None
+    # Options hold secrets: they are no part of what is printed.
+    storage_options: Mapping[str, str] | None = field(repr=False)
+    is_bare: bool
 
 
 @dataclass(frozen=True, slots=True)

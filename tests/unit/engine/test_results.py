@@ -218,11 +218,6 @@ def test_a_package_that_is_not_installed_is_named(
         getattr(result, f"to_{package}")()
 
 
-def test_spark_is_refused_with_a_way_out() -> None:
-    with pytest.raises(InvalidValueError, match="to_pandas"):
-        result_of(("n", I64, [1])).to_spark()
-
-
 def test_a_notebook_shows_some_rows_and_says_how_many_more() -> None:
     result = result_of(
         ("<b>", STRING, ["<script>"] * 23), ("n", I64, [None] * 23), ("f", F64, [math.nan] * 23)

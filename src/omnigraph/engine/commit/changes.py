@@ -16,6 +16,7 @@ from omnigraph.engine.commit.schema_delta import SchemaDelta
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.storage.ports import IndexSpec, LayoutStep
+from omnigraph.storage.table_parts import NewFile, StruckFragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class TableChange:
     the table the columns of its type, changes no row. `renames` are the columns that keep their
     values under another name, and `published_key` is the key of a type that was renamed. `lift` is
     by how many versions the table goes further as it is, above those that a key has had before.
+    Rows that other processes have written already are `files`, and the rows that these replace are
+    `struck`; `put` and `removed` are empty then.
     """
 
     type: NodeType | EdgeType
@@ -39,6 +42,8 @@ class TableChange:
     renames: Mapping[str, str] = field(default_factory=dict)
     published_key: str | None = None
     lift: int = 0
+    files: tuple[NewFile, ...] = ()
+    struck: tuple[StruckFragment, ...] = ()
 
 
 ChangeSet = Mapping[str, TableChange]
@@ -56,6 +61,7 @@ class Placement(StrEnum):
     INDEX = "index"
     LAYOUT = "layout"
     COLUMNS = "columns"
+    FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Lazy forks: the first write of a branch to a table gives the branch a line of its own.
 
 The caller holds the write locks of every table it will touch, from before the fork until after
-the publish. A line that the manifest does not name is what a dead writer left: it is removed and
-forked afresh, so a branch never shows rows that were never published on it.
+the publish. A line that the manifest does not name is what a dead writer left: if anything was
+added to it, it is removed and forked afresh, so a branch never shows rows that were never published
+on it.
 """
 
 from __future__ import annotations
@@ -47,11 +48,15 @@ def fork(
             table_key=entry.table_key, expected=entry.version, actual=current.version
         )
     failpoints.maybe_fail(Failpoint.FORK_BEFORE_CLASSIFY)
+    line = TableRef(entry.path, branch)
     if branch in tables.branches(entry.path):
+        if tables.is_fresh_fork(line, of=entry.at):
+            # Nothing was ever added to it. Files may lie there that a long write is about to name.
+            return replace(entry, branch=branch)
         failpoints.maybe_fail(Failpoint.FORK_BEFORE_RECLAIM)
         # It was there before we asked, so if it is still our turn, nobody has published it.
         require_kept(held)
-        tables.delete_branch(TableRef(entry.path, branch))
+        tables.delete_branch(line)
     try:
         tables.fork(entry.at, branch=branch)
     except AlreadyExistsError as error:

@@ -110,6 +110,14 @@ def _stage_one(
         case Placement.COLUMNS:
             columns = table_schema(change.type)
             return tables.stage_columns(columns, renames=change.renames, onto=entry.at)
+        case Placement.FILES:
+            return tables.stage_files(
+                change.files,
+                change.struck,
+                columns=table_schema(change.type),
+                is_overwrite=change.is_overwrite,
+                onto=entry.at,
+            )
         case Placement.INDEX:
             return tables.stage_indexes(change.indexes, onto=entry.at)
         case Placement.LAYOUT:

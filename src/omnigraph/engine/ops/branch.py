@@ -32,6 +32,15 @@ from omnigraph.storage.ports import TableRef
 _LOG = logging.getLogger(__name__)
 
 
+def ensure_branch(name: BranchName, *, base: BranchName, path: WritePath) -> bool:
+    """Whether a branch had to be made; somebody else may have made it meanwhile."""
+    try:
+        create_branch(name, base=base, path=path)
+    except AlreadyExistsError:
+        return False
+    return True
+
+
 def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> None:
     """Start a branch at the head of another; `AlreadyExistsError` if there is one of that name.
 

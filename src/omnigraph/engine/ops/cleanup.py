@@ -368,9 +368,10 @@ def _choose(policy: Policy, listed: Spare, needs: Needs, now: datetime, path: Wr
             moment = now - policy.older_than
             newest_old = path.stores.tables.find_version_before(line, moment)
             old = {each for each in old if newest_old is not None and each <= newest_old}
-        spare = tuple(each for each in sorted(old) if not needs.has(TableVersion(line, each)))
-        if spare:
-            chosen[line] = spare
+        # Perhaps none: files that no version names are looked for in any case.
+        chosen[line] = tuple(
+            each for each in sorted(old) if not needs.has(TableVersion(line, each))
+        )
     return chosen
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.engine.commit.integrity.violations import show_text
+from omnigraph.engine.ops.reading.pieces import Means
 from omnigraph.engine.ops.reading.sources import receive
 from omnigraph.engine.ops.reading.type_names import find_type
 from omnigraph.engine.ops.reconcile import Decisions, Granularity
@@ -25,6 +26,7 @@ from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS
+from omnigraph.storage.outside_files import OutsideFiles
 
 SOURCE, TARGET, ROW = "source", "target", "row"
 
@@ -148,9 +150,8 @@ def _read_row(
         record = {"edge": declared.name, **ends, "data": content}
     try:
         line = orjson.dumps(record)
-        (received,) = receive(
-            io.BytesIO(line), catalog=catalog, runtime=runtime, external=NO_EXTERNAL_BLOBS
-        ).values()
+        means = Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}))
+        (received,) = receive(io.BytesIO(line), means=means, runtime=runtime).values()
     except (InvalidValueError, orjson.JSONEncodeError) as error:
         raise _refuse(row, f"the row for {_show(declared, id)}: {error}") from error
     if received.rows["id"][0].as_py() != id:

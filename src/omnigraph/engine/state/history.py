@@ -17,7 +17,9 @@ from omnigraph.model.names import MAIN, BranchName
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_NOTE_NAMES = frozenset({"reverted_commit_id", "picked_commit_id", "resolutions", "brought"})
+_NOTE_NAMES = frozenset(
+    {"reverted_commit_id", "picked_commit_id", "resolutions", "brought", "batch"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +43,27 @@ class Ancestor:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """A batch of a streaming query, which is committed once however often it is written."""
+
+    query_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class CommitNotes:
     """What a commit says of where its changes come from.
 
-    The commit that it reverted or picked; the decisions that a merge was given; and the commits
-    that a merge brought into the branch's past, which its own manifest does not list.
+    The commit that it reverted or picked; the decisions that a merge was given; the commits that a
+    merge brought into the branch's past, which its own manifest does not list; and the batch of a
+    stream.
     """
 
     reverted_id: str | None = None
     picked_id: str | None = None
     resolutions: tuple[Resolution, ...] = ()
     brought: tuple[Ancestor, ...] = ()
+    batch: StreamBatch | None = None
 
 
 NO_NOTES = CommitNotes()
@@ -130,6 +142,7 @@ def encode_notes(notes: CommitNotes) -> dict[str, object]:
             [each.id, each.branch, each.manifest_version, list(each.parent_ids)]
             for each in notes.brought
         ],
+        "batch": None if notes.batch is None else [notes.batch.query_id, notes.batch.batch_id],
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -146,6 +159,7 @@ def decode_notes(fields: Mapping[str, object], *, subject: str) -> CommitNotes:
                 picked,
                 tuple(_decode_resolution(each, subject) for each in resolutions),
                 tuple(_decode_ancestor(each, subject) for each in brought),
+                _decode_batch(fields.get("batch"), subject),
             )
         case _:
             raise CorruptError(subject=subject, problem="a note has another type")
@@ -165,6 +179,16 @@ def _decode_ancestor(encoded: object, subject: str) -> Ancestor:
             return Ancestor(id, branch, version, tuple(str(each) for each in parents))
         case _:
             raise CorruptError(subject=subject, problem="a merged commit lacks a part")
+
+
+def _decode_batch(encoded: object, subject: str) -> StreamBatch | None:
+    match encoded:
+        case None:
+            return None
+        case [str(query_id), int(batch_id)]:
+            return StreamBatch(query_id, batch_id)
+        case _:
+            raise CorruptError(subject=subject, problem="a batch lacks a part")
 
 
 def _decode_fields(commit_id: str, metadata: object) -> dict[str, object]:

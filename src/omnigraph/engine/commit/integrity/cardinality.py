@@ -97,20 +97,23 @@ def _count_untouched(
 
 
 def _tell(edge: EdgeType, wrong: pa.Table) -> Violations:
-    bounds = edge.cardinality
-
     def describe(row: int) -> Violation:
-        source = str(wrong.column("source")[row].as_py())
-        count = int(wrong.column("count")[row].as_py())
-        bound = f"min {bounds.minimum}" if count < bounds.minimum else f"max {bounds.maximum}"
-        return Violation(
-            type=edge.name,
-            id=source,
-            rule="cardinality",
-            property=None,
-            value=count,
-            message=f"@card violation on edge {edge.name}: "
-            f"source {show_text(source)} has {count} edges ({bound})",
-        )
+        source, count = (wrong.column(name)[row].as_py() for name in ("source", "count"))
+        return describe_count(edge, str(source), int(count))
 
     return tell(np.arange(len(wrong)), describe)
+
+
+def describe_count(edge: EdgeType, source: str, count: int) -> Violation:
+    """What is wrong with a source of too few or too many edges."""
+    bounds = edge.cardinality
+    bound = f"min {bounds.minimum}" if count < bounds.minimum else f"max {bounds.maximum}"
+    return Violation(
+        type=edge.name,
+        id=source,
+        rule="cardinality",
+        property=None,
+        value=count,
+        message=f"@card violation on edge {edge.name}: "
+        f"source {show_text(source)} has {count} edges ({bound})",
+    )

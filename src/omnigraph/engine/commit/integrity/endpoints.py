@@ -30,8 +30,11 @@ AbsentNodes = Mapping[str, pa.Array]
 """By node table key, the ids that put edges name and that will not be there."""
 
 
+PUT_EDGE, UNTOUCHED_EDGE = "edge", "the untouched edge"
+
+
 @dataclass(frozen=True, slots=True)
-class _End:
+class End:
     """One end of an edge type."""
 
     column: str
@@ -39,6 +42,7 @@ class _End:
 
     @property
     def table_key(self) -> str:
+        """The key of the table that has the nodes."""
         return make_table_key(TypeKind.NODE, self.node)
 
 
@@ -47,7 +51,7 @@ def find_absent_nodes(changes: ChangeSet, *, committed: CommittedRows) -> Absent
     chunks_by_table: dict[str, list[pa.Array]] = {}
     for change in changes.values():
         if isinstance(change.type, EdgeType):
-            for end in _ends(change.type):
+            for end in ends_of(change.type):
                 chunks = change.put.column(end.column).chunks
                 chunks_by_table.setdefault(end.table_key, []).extend(chunks)
     return {
@@ -64,12 +68,12 @@ def find_absent_nodes(changes: ChangeSet, *, committed: CommittedRows) -> Absent
 def check_put_edges(change: TableChange, *, absent: AbsentNodes) -> Iterator[Violations]:
     """A violation for each end of an edge of the write that will not be there."""
     assert isinstance(change.type, EdgeType)
-    for end in _ends(change.type):
+    for end in ends_of(change.type):
         missing = absent.get(end.table_key, ())
         if len(missing):
             is_missing = pc.is_in(change.put.column(end.column), value_set=missing)
             edges = change.put.select(["id", end.column]).filter(is_missing)
-            yield _tell_dangling(change.type, end, edges, prefix="edge")
+            yield _tell_dangling(change.type, end, edges, prefix=PUT_EDGE)
 
 
 def check_untouched_edges(
@@ -80,18 +84,19 @@ def check_untouched_edges(
     change = changes.get(table_key)
     if change is not None and change.is_overwrite:
         return
-    for end in _ends(edge):
+    for end in ends_of(edge):
         node_change = changes.get(end.table_key)
         if node_change is None or not _takes_away(node_change) or not committed.count(table_key):
             continue
         found = _find_stranded(table_key, end, node_change, committed=committed)
         edges = keep_untouched(found, change)
         if len(edges):
-            yield _tell_dangling(edge, end, edges.sort_by("id"), prefix="the untouched edge")
+            yield _tell_dangling(edge, end, edges.sort_by("id"), prefix=UNTOUCHED_EDGE)
 
 
-def _ends(edge: EdgeType) -> tuple[_End, _End]:
-    return _End("src", edge.source), _End("dst", edge.target)
+def ends_of(edge: EdgeType) -> tuple[End, End]:
+    """Where the edges of a type start and end."""
+    return End("src", edge.source), End("dst", edge.target)
 
 
 def _find_absent(
@@ -114,7 +119,7 @@ def _takes_away(change: TableChange) -> bool:
 
 
 def _find_stranded(
-    table_key: str, end: _End, node_change: TableChange, *, committed: CommittedRows
+    table_key: str, end: End, node_change: TableChange, *, committed: CommittedRows
 ) -> pa.Table:
     """The committed edges that end at a node which a write takes away."""
     columns = ["id", end.column]
@@ -127,18 +132,22 @@ def _find_stranded(
     return edges.filter(pc.invert(is_there))
 
 
-def _tell_dangling(edge: EdgeType, end: _End, edges: pa.Table, *, prefix: str) -> Violations:
+def _tell_dangling(edge: EdgeType, end: End, edges: pa.Table, *, prefix: str) -> Violations:
     def describe(row: int) -> Violation:
-        id = str(edges.column("id")[row].as_py())
-        node = str(edges.column(end.column)[row].as_py())
-        return Violation(
-            type=edge.name,
-            id=id,
-            rule="endpoint",
-            property=end.column,
-            value=node,
-            message=f"{prefix} {edge.name} {show_text(id)}: "
-            f"{end.column} {show_text(node)} not found in {end.node}",
-        )
+        id, node = (str(edges.column(name)[row].as_py()) for name in ("id", end.column))
+        return describe_dangling(edge, end, id=id, node=node, prefix=prefix)
 
     return tell(np.arange(len(edges)), describe)
+
+
+def describe_dangling(edge: EdgeType, end: End, *, id: str, node: str, prefix: str) -> Violation:
+    """What is wrong with an edge of which an end is not there; `prefix` says whose edge it is."""
+    return Violation(
+        type=edge.name,
+        id=id,
+        rule="endpoint",
+        property=end.column,
+        value=node,
+        message=f"{prefix} {edge.name} {show_text(id)}: "
+        f"{end.column} {show_text(node)} not found in {end.node}",
+    )

@@ -41,14 +41,16 @@ def drop_rows(put: pa.Table, rows: RowNumbers) -> pa.Table:
 def check_ids(change: TableChange, repeats: RowNumbers) -> Violations:
     """A violation for each row that repeats an id."""
 
-    def describe(row: int) -> Violation:
-        match change.type:
-            case NodeType(name=name) as node if node.key:
-                return _describe_key(name, node.key, change.put.slice(row, 1))
-            case NodeType(name=name) | EdgeType(name=name):
-                return _describe_id(name, change.put.column("id")[row].as_py())
+    return tell(repeats, lambda row: describe_repeat(change.type, change.put.slice(row, 1)))
 
-    return tell(repeats, describe)
+
+def describe_repeat(declared: NodeType | EdgeType, row: pa.Table) -> Violation:
+    """What is wrong with a row whose id an earlier one has; it has `id` and the key's columns."""
+    match declared:
+        case NodeType(name=name) as node if node.key:
+            return _describe_key(name, node.key, row)
+        case NodeType(name=name) | EdgeType(name=name):
+            return _describe_id(name, row.column("id")[0].as_py())
 
 
 def _describe_key(name: str, key: tuple[str, ...], row: pa.Table) -> Violation:

@@ -30,7 +30,7 @@ class EncodedColumn:
 def encode_column(column: pa.ChunkedArray) -> EncodedColumn:
     """The distinct values of a column without nulls, in order of appearance, and who has which."""
     if pa.types.is_floating(column.type):
-        column = _normal_floats(column)
+        column = normal_floats(column)
     encoded = column.dictionary_encode().combine_chunks()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return EncodedColumn(encoded.dictionary, codes)
@@ -60,7 +60,8 @@ def find_first_rows(codes: Codes) -> Codes:
     return first[inverse].astype(np.int64)
 
 
-def _normal_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def normal_floats(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with one zero and one NaN."""
     zero, nan = pa.scalar(0.0, column.type), pa.scalar(float("nan"), column.type)
     # Adding zero turns -0.0 into 0.0 and changes nothing else.
     return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))

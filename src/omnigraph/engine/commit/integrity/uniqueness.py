@@ -43,6 +43,23 @@ def check_unique_groups(change: TableChange, *, committed: CommittedRows) -> Ite
             yield _check_group(change, constraint.columns, committed=committed)
 
 
+def describe_shared(
+    type_name: str, group: Sequence[str], row: pa.Table, *, other: str
+) -> Violation:
+    """What is wrong with a row whose values another has; it has `id` and those."""
+    cells = [row.column(name)[0] for name in group]
+    id = str(row.column("id")[0].as_py())
+    return Violation(
+        type=type_name,
+        id=id,
+        rule="unique",
+        property=group[0] if len(group) == 1 else None,
+        value=plain_values(cells),
+        message=f"@unique violation on {type_name}.{describe_columns(group)}: "
+        f"{show_text(other)} and {show_text(id)} both have {show_values(cells)}",
+    )
+
+
 def _check_group(
     change: TableChange, group: tuple[str, ...], *, committed: CommittedRows
 ) -> Violations:
@@ -63,18 +80,8 @@ def _check_group(
     repeats = np.flatnonzero(first != np.arange(len(rows)))
 
     def describe(row: int) -> Violation:
-        cells = [rows.column(name)[row] for name in group]
-        id, other = (str(rows.column("id")[each].as_py()) for each in (row, int(first[row])))
-        label = f"{change.type.name}.{describe_columns(group)}"
-        return Violation(
-            type=change.type.name,
-            id=id,
-            rule="unique",
-            property=group[0] if len(group) == 1 else None,
-            value=plain_values(cells),
-            message=f"@unique violation on {label}: "
-            f"{show_text(other)} and {show_text(id)} both have {show_values(cells)}",
-        )
+        other = str(rows.column("id")[int(first[row])].as_py())
+        return describe_shared(change.type.name, group, rows.slice(row, 1), other=other)
 
     return tell(repeats[repeats >= len(held)], describe)
 

@@ -6,7 +6,7 @@ breaks one is looked at, and it has one violation for each rule and property.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +28,21 @@ from omnigraph.model.catalog import Check, Property, Range
 from omnigraph.model.errors import Violation
 
 
+@dataclass(frozen=True, slots=True)
+class ValueFaults:
+    """The rows that break one rule, and how to tell of each."""
+
+    rows: RowNumbers
+    describe: Callable[[int], Violation]
+
+
 def check_values(change: TableChange) -> Iterator[Violations]:
     """Every value of the rows that a write puts, rule by rule."""
-    if not len(change.put):
-        return
+    return (tell(each.rows, each.describe) for each in find_value_faults(change))
+
+
+def find_value_faults(change: TableChange) -> Iterator[ValueFaults]:
+    """The same with every row that breaks a rule; the rules are those of the type, in order."""
     properties = [change.type.properties[name] for name in sorted(change.type.properties)]
     for each in properties:
         yield _check_required(_column(change, each.name), each)
@@ -80,7 +91,7 @@ def _column(change: TableChange, name: str) -> _Column:
     return _Column(change.type.name, name, change.put.column("id"), change.put.column(name))
 
 
-def _check_required(column: _Column, declared: Property) -> Violations:
+def _check_required(column: _Column, declared: Property) -> ValueFaults:
     cells = column.cells
     rows = _no_rows()
     if cells.null_count and not declared.type.is_nullable:
@@ -98,10 +109,10 @@ def _check_required(column: _Column, declared: Property) -> Violations:
             problem = f"{column.label} of row {shown} has a null among its elements"
         return column.violation(row, rule="required", value=None, message=problem)
 
-    return tell(rows, describe)
+    return ValueFaults(rows, describe)
 
 
-def _check_enum(column: _Column, declared: Property, allowed: tuple[str, ...]) -> Violations:
+def _check_enum(column: _Column, declared: Property, allowed: tuple[str, ...]) -> ValueFaults:
     is_list = declared.type.is_list
     values = pc.list_flatten(column.cells) if is_list else column.cells
     is_known = pc.is_in(values, value_set=pa.array(allowed, values.type))
@@ -114,10 +125,10 @@ def _check_enum(column: _Column, declared: Property, allowed: tuple[str, ...]) -
         message = column.blame(row, f"{problem} (expected: {', '.join(allowed)})")
         return column.violation(row, rule="enum", value=plain_value(cell), message=message)
 
-    return tell(np.unique(rows), describe)
+    return ValueFaults(np.unique(rows), describe)
 
 
-def _check_range(column: _Column, bounds: Range) -> Violations:
+def _check_range(column: _Column, bounds: Range) -> ValueFaults:
     rows = _true_rows(find_outside(column.cells, bounds))
 
     def describe(row: int) -> Violation:
@@ -126,10 +137,10 @@ def _check_range(column: _Column, bounds: Range) -> Violations:
         message = column.blame(row, problem)
         return column.violation(row, rule="range", value=plain_value(cell), message=message)
 
-    return tell(rows, describe)
+    return ValueFaults(rows, describe)
 
 
-def _check_pattern(column: _Column, check: Check) -> Violations:
+def _check_pattern(column: _Column, check: Check) -> ValueFaults:
     rows = _true_rows(find_unmatched(column.cells, check.pattern, label=column.label))
 
     def describe(row: int) -> Violation:
@@ -141,7 +152,7 @@ def _check_pattern(column: _Column, check: Check) -> Violations:
         )
         return column.violation(row, rule="check", value=plain_value(cell), message=message)
 
-    return tell(rows, describe)
+    return ValueFaults(rows, describe)
 
 
 def _no_rows() -> RowNumbers:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.ops.reading.rows import Rows
+from omnigraph.engine.ops.reading.pieces import Piece
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.runtime import Runtime
@@ -28,17 +28,22 @@ class ReceivedRows:
     has_given_id: bool
 
 
-def gather(parts: Iterable[Rows], *, runtime: Runtime) -> dict[str, ReceivedRows]:
+def gather(pieces: Iterable[Piece], *, runtime: Runtime) -> dict[str, ReceivedRows]:
     """All rows that were read, by table key, in the order of keys."""
-    parts_by_key: dict[str, list[Rows]] = defaultdict(list)
-    for declared, rows in parts:
-        parts_by_key[table_key_of(declared)].append((declared, rows))
-    return {key: _join(parts_by_key[key], runtime) for key in sorted(parts_by_key)}
+    types: dict[str, NodeType | EdgeType] = {}
+    rows_by_key: dict[str, list[pa.Table]] = defaultdict(list)
+    for piece in pieces:
+        # Not the piece itself: it holds the text that its rows were read from.
+        key = table_key_of(piece.declared)
+        types[key] = piece.declared
+        rows_by_key[key].append(piece.rows)
+    return {key: _join(types[key], rows_by_key[key], runtime) for key in sorted(types)}
 
 
-def _join(parts: list[Rows], runtime: Runtime) -> ReceivedRows:
-    declared = parts[0][0]
-    rows = pa.concat_tables([rows for _, rows in parts]).combine_chunks()
+def _join(
+    declared: NodeType | EdgeType, parts: Sequence[pa.Table], runtime: Runtime
+) -> ReceivedRows:
+    rows = pa.concat_tables(parts).combine_chunks()
     ids = rows["id"]
     has_given_id = ids.null_count < len(ids)
     if ids.null_count:

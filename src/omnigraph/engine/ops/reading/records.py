@@ -6,9 +6,9 @@ the one in the earliest record is reported. Blank lines count as lines and not a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 
 import orjson
 import pyarrow as pa
@@ -21,13 +21,25 @@ from omnigraph.engine.ops.reading.envelopes import (
     find_problem,
     open_envelopes,
 )
+from omnigraph.engine.ops.reading.halving import find_refused
 from omnigraph.engine.ops.reading.members import find_repeated_member, has_more_members
+from omnigraph.engine.ops.reading.pieces import (
+    Counted,
+    Fault,
+    Means,
+    Piece,
+    Place,
+    Report,
+    Tally,
+)
 from omnigraph.engine.ops.reading.references import inline_references
-from omnigraph.engine.ops.reading.rows import Rows, build_rows, refuse_row
+from omnigraph.engine.ops.reading.rows import build_rows, refuse_row
 from omnigraph.engine.ops.reading.unfit import UnfitError
+from omnigraph.engine.ops.reading.uniform import read_uniform
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, RequestError
+from omnigraph.model.limits import LOAD_BLOCK_BYTES_MIN
 from omnigraph.model.types import PropertyType
 from omnigraph.storage.arrow_schema import ENDPOINTS, table_schema
 from omnigraph.storage.external_blobs import ExternalBlobs
@@ -38,41 +50,84 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # gone before the garbage collector begins to count them.
 _RECORDS_AT_A_TIME = 256
 
+# Longest run of blocks that are read record by record before all at once is tried again.
+_PAUSE_MAX = 32
+
 
 def read_records(
-    blocks: Iterable[bytes], *, name: str, catalog: Catalog, external: ExternalBlobs
-) -> Iterator[Rows]:
-    """The rows of NDJSON that comes in blocks of whole lines; refusals begin with `name`."""
-    record_count = line_count = 0
+    blocks: Iterable[bytes],
+    *,
+    file: str,
+    is_start: bool,
+    means: Means,
+    tally: Tally,
+    report: Report | None,
+) -> Iterator[Piece]:
+    """The rows of NDJSON that comes in blocks of whole lines; refusals name the `file`.
+
+    `is_start` says that the first block begins it. With a `report` a record that is refused is
+    reported and left out.
+    """
+    pause = waiting = 0
     for number, content in enumerate(blocks):
-        text = content.removeprefix(_BYTE_ORDER_MARK) if number == 0 else content
-        lines = text.split(b"\n")
-        block = _Block(lines, list(filter(bytes.strip, lines)), record_count, line_count, name)
-        yield from _read_block(block, catalog, external)
-        record_count += len(block.records)
-        line_count += len(lines) - 1
+        text = content.removeprefix(_BYTE_ORDER_MARK) if is_start and number == 0 else content
+        block = _Block(text, tally.counted, file)
+        is_worth_it = not waiting and len(text) >= LOAD_BLOCK_BYTES_MIN
+        uniform = read_uniform(text, means) if is_worth_it else None
+        if uniform is not None:
+            pause = 0
+            row_count = uniform[1].num_rows
+            yield Piece(*uniform, _LineOrigin(block, partial(range, row_count)))
+            tally.add(records=row_count, lines=row_count - (not text.endswith(b"\n")))
+            continue
+        # An attempt in vain takes as long as another saves, so there are ever fewer of them.
+        pause = min(_PAUSE_MAX, 2 * pause + 1) if is_worth_it else pause
+        waiting = pause if is_worth_it else max(0, waiting - 1)
+        yield from _read_block(block, means, report)
+        tally.add(records=len(block.records), lines=len(block.lines) - 1)
 
 
-@dataclass(frozen=True, slots=True)
 class _Block:
-    """Some lines, those that are not blank, and how many of both came before."""
+    """Some lines, and how many came before; what a record is called is worked out if asked for."""
 
-    lines: Sequence[bytes]
-    records: Sequence[bytes]
-    records_before: int
-    lines_before: int
-    name: str
+    def __init__(self, text: bytes, before: Counted, file: str) -> None:
+        self._text, self._before, self._file = text, before, file
 
-    def place(self, index: int) -> str:
+    @cached_property
+    def lines(self) -> Sequence[bytes]:
+        return self._text.split(b"\n")
+
+    @cached_property
+    def records(self) -> Sequence[bytes]:
+        """The lines that are not blank."""
+        return list(filter(bytes.strip, self.lines))
+
+    def pick(self, indexes: Sequence[int]) -> Sequence[bytes]:
+        """Some of the records."""
+        if isinstance(indexes, range):
+            return self.records[indexes.start : indexes.stop]
+        return [self.records[index] for index in indexes]
+
+    @cached_property
+    def _numbers(self) -> Sequence[int]:
+        """Which lines the records are."""
+        return [number for number, line in enumerate(self.lines, 1) if line.strip()]
+
+    def place(self, index: int) -> Place:
         """What to call one of the records."""
-        line = [number for number, line in enumerate(self.lines) if line.strip()][index]
-        record = self.records_before + index + 1
-        return f"{self.name}record {record} (line {self.lines_before + line + 1})"
+        return Place(
+            self._file,
+            self._before.records + index + 1,
+            self._before.lines + self._numbers[index],
+        )
 
     def refuse(self, index: int, problem: str) -> _RecordError:
         """The refusal of a record, whatever its properties are."""
         refusal = InvalidValueError(
-            subject=self.place(index), expected="record", value=self.records[index], problem=problem
+            subject=str(self.place(index)),
+            expected="record",
+            value=self.records[index],
+            problem=problem,
         )
         return _RecordError(index, refusal)
 
@@ -85,47 +140,91 @@ class _RecordError(Exception):
         self.index, self.refusal = index, refusal
 
 
-def _read_block(block: _Block, catalog: Catalog, external: ExternalBlobs) -> list[Rows]:
-    end, refusal = len(block.records), None
+class _LineOrigin:
+    """The lines that became the rows of one type."""
+
+    def __init__(self, block: _Block, find_indexes: Callable[[], Sequence[int]]) -> None:
+        self._block, self._find_indexes = block, find_indexes
+
+    @cached_property
+    def _indexes(self) -> Sequence[int]:
+        return self._find_indexes()
+
+    def locate(self, row: int) -> Place:
+        return self._block.place(self._indexes[row])
+
+    def original(self, row: int) -> bytes:
+        return self._block.records[self._indexes[row]].strip()
+
+
+def _read_block(block: _Block, means: Means, report: Report | None) -> list[Piece]:
+    every = range(len(block.records))
+    if report is None:
+        return _read_strictly(block, every, means)
+    try:
+        return _read_lines(block, every, means)
+    except (_RecordError, RequestError):
+        refused = _report_refused(block, means, report)
+        return _read_strictly(block, [each for each in every if each not in refused], means)
+
+
+def _read_strictly(block: _Block, indexes: Sequence[int], means: Means) -> list[Piece]:
+    refusal = None
     while True:
         try:
-            rows = _read_lines(block, block.records[:end], catalog, external)
+            pieces = _read_lines(block, indexes, means)
         except _RecordError as error:
             # Each check sees its own first fault only: look whether an earlier record has another.
-            end, refusal = error.index, error.refusal
+            indexes, refusal = indexes[: bisect_left(indexes, error.index)], error.refusal
         else:
             if refusal is not None:
                 raise refusal
-            return rows
+            return pieces
 
 
-def _read_lines(
-    block: _Block, lines: Sequence[bytes], catalog: Catalog, external: ExternalBlobs
-) -> list[Rows]:
+def _report_refused(block: _Block, means: Means, report: Report) -> set[int]:
+    def attempt(start: int, end: int) -> None:
+        try:
+            _read_lines(block, range(start, end), means)
+        except _RecordError as error:
+            raise error.refusal from error
+
+    refused = set()
+    for index, refusal in find_refused(len(block.records), attempt):
+        report(Fault(block.place(index), str(refusal), block.records[index].strip()))
+        refused.add(index)
+    return refused
+
+
+def _read_lines(block: _Block, indexes: Sequence[int], means: Means) -> list[Piece]:
+    lines = block.pick(indexes)
     collected: dict[str, _Collected] = {}
     for start in range(0, len(lines), _RECORDS_AT_A_TIME):
         some = lines[start : start + _RECORDS_AT_A_TIME]
-        records = _parse(block, some, start)
-        opened = _open(block, records, start, catalog)
+        those = indexes[start : start + _RECORDS_AT_A_TIME]
+        records = _parse(block, some, those)
+        opened = _open(block, records, those, means.catalog)
         if has_more_members(b"\n".join(some), sum(each.member_count for each in opened)):
-            _require_distinct_members(block, some, records, start)
+            _require_distinct_members(block, some, records, those)
         for envelopes in opened:
             key = table_key_of(envelopes.declared)
             if key not in collected:
                 collected[key] = _Collected(envelopes.declared)
             collected[key].add(envelopes)
-    rows: list[Rows] = []
+    pieces = []
     for each in collected.values():
+        find_indexes = partial(_find_indexes, lines, indexes, each.declared, means.catalog)
         try:
-            rows.append((each.declared, each.build_rows(external)))
+            rows = each.build_rows(means.external)
         except UnfitError as fault:
-            index = _find_index(lines, fault.row, each.declared, catalog)
-            refusal = refuse_row(each.declared, fault, place=block.place(index))
+            index = find_indexes()[fault.row]
+            refusal = refuse_row(each.declared, fault, place=str(block.place(index)))
             raise _RecordError(index, refusal) from fault
-    return rows
+        pieces.append(Piece(each.declared, rows, _LineOrigin(block, find_indexes)))
+    return pieces
 
 
-def _parse(block: _Block, lines: Sequence[bytes], start: int) -> list[Record]:
+def _parse(block: _Block, lines: Sequence[bytes], indexes: Sequence[int]) -> list[Record]:
     records: list[Record] = []
     try:
         records.extend(map(orjson.loads, lines))
@@ -137,16 +236,16 @@ def _parse(block: _Block, lines: Sequence[bytes], start: int) -> list[Record]:
             line.decode()
         except UnicodeDecodeError as undecodable:
             problem = f"invalid UTF-8 at byte {undecodable.start + 1}: {undecodable.reason}"
-        raise block.refuse(start + len(records), problem) from error
+        raise block.refuse(indexes[len(records)], problem) from error
     return records
 
 
 def _open(
-    block: _Block, records: Sequence[Record], start: int, catalog: Catalog
+    block: _Block, records: Sequence[Record], indexes: Sequence[int], catalog: Catalog
 ) -> list[Envelopes]:
     opened = open_envelopes(records, catalog)
     if opened is None:
-        for index, record in enumerate(records, start):
+        for index, record in zip(indexes, records, strict=True):
             problem = find_problem(record, catalog)
             if problem is not None:
                 raise block.refuse(index, problem)
@@ -155,23 +254,26 @@ def _open(
 
 
 def _require_distinct_members(
-    block: _Block, lines: Sequence[bytes], records: Sequence[Record], start: int
+    block: _Block, lines: Sequence[bytes], records: Sequence[Record], indexes: Sequence[int]
 ) -> None:
-    for index, (line, record) in enumerate(zip(lines, records, strict=True), start):
+    for index, line, record in zip(indexes, lines, records, strict=True):
         member = find_repeated_member(line, record)
         if member is not None:
             raise block.refuse(index, f"the member {show_text(member)} is given twice")
 
 
-def _find_index(
-    lines: Sequence[bytes], row: int, declared: NodeType | EdgeType, catalog: Catalog
-) -> int:
-    """Which record became a row of a type."""
+def _find_indexes(
+    lines: Sequence[bytes],
+    indexes: Sequence[int],
+    declared: NodeType | EdgeType,
+    catalog: Catalog,
+) -> Sequence[int]:
+    """Which records became the rows of a type."""
     found = (
         catalog.nodes[record["type"]] if "type" in record else catalog.find_edge(record["edge"])
         for record in map(orjson.loads, lines)
     )
-    return [index for index, each in enumerate(found) if each == declared][row]
+    return [index for index, each in zip(indexes, found, strict=True) if each == declared]
 
 
 class _Collected:

@@ -20,9 +20,6 @@ from omnigraph.model.names import RESERVED_EDGE_PROPERTIES, RESERVED_PROPERTIES,
 from omnigraph.model.types import STRING, PropertyType
 from omnigraph.storage.arrow_schema import table_schema
 
-Rows = tuple[NodeType | EdgeType, pa.Table]
-"""A type and some rows of it, as `build_rows` makes them."""
-
 ReadColumn = Callable[[str, PropertyType], pa.Array]
 """How a reader gives the column of a name, as the property type stores it."""
 

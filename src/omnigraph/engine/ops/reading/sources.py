@@ -6,79 +6,63 @@ Spark.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 
 from omnigraph.engine.ops.reading.blocks import is_stream, read_blocks
-from omnigraph.engine.ops.reading.files import parse_path, read_path
 from omnigraph.engine.ops.reading.frames import is_producer, read_producer
+from omnigraph.engine.ops.reading.pieces import (
+    NOTHING_YET,
+    Declared,
+    Means,
+    Piece,
+    Report,
+    Tally,
+)
 from omnigraph.engine.ops.reading.received import ReceivedRows, gather
 from omnigraph.engine.ops.reading.records import read_records
-from omnigraph.engine.ops.reading.rows import Rows
+from omnigraph.engine.ops.reading.split_rows import read_split
+from omnigraph.engine.ops.reading.splits import is_named, plan_splits, refuse_given
 from omnigraph.engine.ops.reading.type_names import get_type
-from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.errors import InvalidValueError
+from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.runtime import Runtime
-from omnigraph.storage.external_blobs import ExternalBlobs
 
 
-def receive(
-    given: object, *, catalog: Catalog, runtime: Runtime, external: ExternalBlobs
-) -> dict[str, ReceivedRows]:
+def receive(given: object, *, means: Means, runtime: Runtime) -> dict[str, ReceivedRows]:
     """The rows that were given, by table key, in the order of keys.
 
     Rows that cannot be converted are an `InvalidValueError` that says where they stand; rules about
     rows that can be are not looked at.
     """
-    return gather(_read(given, catalog, external), runtime=runtime)
+    return gather(read_given(given, means=means, report=None), runtime=runtime)
 
 
-def _read(given: object, catalog: Catalog, external: ExternalBlobs) -> Iterator[Rows]:
+def read_given(given: object, *, means: Means, report: Report | None) -> Iterator[Piece]:
+    """The same as it is read; with a `report` what cannot be converted is reported and left out."""
     if isinstance(given, Mapping):
         for name, source in given.items():
-            yield from _read_typed(source, get_type(name, catalog), catalog, external)
-    elif isinstance(given, str | os.PathLike):
-        yield from read_path(parse_path(given), declared=None, catalog=catalog, external=external)
-    elif isinstance(given, list | tuple):
-        for path in given:
-            if not isinstance(path, str | os.PathLike):
-                raise _refuse(path, "a list holds paths")
-            yield from read_path(
-                parse_path(path), declared=None, catalog=catalog, external=external
-            )
+            yield from _read_typed(source, get_type(name, means.catalog), means, report)
+    elif is_named(given) or isinstance(given, list | tuple):
+        yield from _read_named(given, means, report)
     elif is_stream(given):
         name = getattr(given, "name", None)
         called = name if isinstance(name, str) else ""
-        blocks = read_blocks(given, name=called or "the given file")
         yield from read_records(
-            blocks, name=called and f"{called}: ", catalog=catalog, external=external
+            read_blocks(given, name=called or "the given file"),
+            file=called,
+            is_start=True,
+            means=means,
+            tally=Tally(NOTHING_YET),
+            report=report,
         )
     else:
         advice = "give a path, an open file, or a mapping from the names of types to Arrow rows"
         if isinstance(given, bytes | bytearray):
             advice = "wrap it in io.BytesIO"
-        raise _refuse(given, advice)
+        raise refuse_given(given, advice)
 
 
-def _read_typed(
-    source: object, declared: NodeType | EdgeType, catalog: Catalog, external: ExternalBlobs
-) -> Iterator[Rows]:
-    if _is_spark_frame(source):
-        raise _refuse(source, 'loading it needs engine="spark"')
-    if is_producer(source):
-        yield from read_producer(source, declared, name="", external=external)
-    elif isinstance(source, str | os.PathLike):
-        yield from read_path(
-            parse_path(source), declared=declared, catalog=catalog, external=external
-        )
-    elif isinstance(source, list | tuple):
-        for part in source:
-            yield from _read_typed(part, declared, catalog, external)
-    else:
-        raise _refuse(source, f"give {declared.name} as Arrow rows or as paths of files")
-
-
-def _is_spark_frame(source: object) -> bool:
+def is_spark_frame(source: object) -> bool:
+    """Whether something is a frame of Spark."""
     # By name, because Spark's own package takes a second to import and may not be there.
     return any(
         kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pyspark"
@@ -86,6 +70,22 @@ def _is_spark_frame(source: object) -> bool:
     )
 
 
-def _refuse(given: object, advice: str) -> InvalidValueError:
-    problem = f"cannot load a value of type {type(given).__name__}; {advice}"
-    return InvalidValueError(subject="load", expected="rows", value=given, problem=problem)
+def _read_named(given: object, means: Means, report: Report | None) -> Iterator[Piece]:
+    for split in plan_splits(given, means=means, split_bytes=None):
+        yield from read_split(split, means=means, tally=Tally(NOTHING_YET), report=report)
+
+
+def _read_typed(
+    source: object, declared: Declared, means: Means, report: Report | None
+) -> Iterator[Piece]:
+    if is_spark_frame(source):
+        raise refuse_given(source, 'loading it needs engine="spark"')
+    if is_producer(source):
+        yield from read_producer(source, declared, means=means, report=report)
+    elif is_named(source):
+        yield from _read_named({table_key_of(declared): source}, means, report)
+    elif isinstance(source, list | tuple):
+        for part in source:
+            yield from _read_typed(part, declared, means, report)
+    else:
+        raise refuse_given(source, f"give {declared.name} as Arrow rows or as paths of files")

@@ -58,6 +58,8 @@ FITTING = {
     "narrower integers": ("l", pa.array([1, None], pa.int8()), [1, None]),
     "signs that do not matter": ("u", pa.array([0, 2**32 - 1], pa.int64()), [0, 2**32 - 1]),
     "whole decimals": ("w", pa.array([2**64 - 1], pa.decimal128(20, 0)), [2**64 - 1]),
+    "whole decimals for fewer bits": ("i", pa.array([-7, None], pa.decimal128(10, 0)), [-7, None]),
+    "whole decimals of many digits": ("l", pa.array([2**62], pa.decimal256(40, 0)), [2**62]),
     "integers as floats": ("f", pa.array([1, 2**53 + 1]), [1.0, float(2**53)]),
     "decimals as floats": ("f", pa.array([Decimal("1.25")]), [1.25]),
     "half floats": ("g", pa.array(np.array([1.5], np.float16)), [1.5]),
@@ -84,6 +86,7 @@ FITTING = {
     "seconds": ("at", pa.array([1, None], pa.timestamp("s")), [1000, None]),
     "milliseconds": ("at", pa.array([-1], pa.timestamp("ms")), [-1]),
     "microseconds": ("at", pa.array([INSTANT]), [MOMENT]),
+    "microseconds of a zone": ("at", pa.array([-1, 1999], pa.timestamp("us", "UTC")), [-1, 1]),
     "nanoseconds": ("at", pa.array([-1, 1999999], pa.timestamp("ns")), [-1, 1]),
     "time zones": ("at", pa.array([INSTANT], pa.timestamp("us", "Europe/Berlin")), [MOMENT]),
     "dates as instants": ("at", pa.array([DAY]), [1717200000000]),
@@ -94,6 +97,11 @@ FITTING = {
         "tags",
         pa.array([["a"], None, [], ["b", "c"]], pa.large_list(pa.large_string())),
         [["a"], None, [], ["b", "c"]],
+    ),
+    "lists of whole decimals": (
+        "nums",
+        pa.array([[1, 2], None, []], pa.list_(pa.decimal128(20, 0))),
+        [[1, 2], None, []],
     ),
     "list views": ("nums", pa.array([[1], None], pa.list_view(pa.int64())), [[1], None]),
     "fixed lists": ("nums", pa.array([[1, 2], None], pa.list_(pa.int8(), 2)), [[1, 2], None]),
@@ -145,6 +153,7 @@ def broken_text(content: bytes) -> pa.Array:
 
 UNFIT = {
     "integers too large": ("i", pa.array([1, 2**31]), "2147483648 exceeds I32"),
+    "decimals too large": ("w", pa.array([1, 2**64], pa.decimal128(20, 0)), "exceeds U64"),
     "negative integers": ("w", pa.array([1, -1]), "-1 exceeds U64"),
     "floats for integers": ("i", pa.array([None, 1.0]), "a whole number is needed, not double"),
     "decimals with a fraction": ("i", pa.array([None, Decimal("1.5")]), "a whole number"),

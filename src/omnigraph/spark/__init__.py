@@ -1,0 +1,24 @@
+"""Bulk loads on Spark: many rows, one commit. `session` is for users; it comes with PySpark."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from omnigraph.model.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from omnigraph.spark.sessions import session
+
+__all__ = ["session"]
+
+
+def __getattr__(name: str) -> object:
+    # Whoever only wants to know what there is does not wait for PySpark.
+    if name != "session":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module("omnigraph.spark.sessions"), name)
+    except ModuleNotFoundError as error:
+        advice = "install it with `pip install 'pyspark[connect]>=4.3,<4.4'`"
+        raise UnavailableError(
+            action="start Spark", reason=f"the package {error.name} is not installed; {advice}"
+        ) from error

@@ -1,0 +1,232 @@
+"""Claims: what rows say about keys, brought together by one shuffle, to see that all is well.
+
+A row that is put claims its id, its unique values, and one more edge of its source; an edge wants
+the nodes at its ends; a committed row holds what it has. All claims of a key meet in one group, and
+a group tells whether its key can be part of a broken rule. Executors read the key columns of
+staged files and of committed versions, and add up what they read before it travels. Most loads
+break nothing, and this is all the checking they need; `checks` finds out the rest exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from omnigraph.spark.keys import encode_keys
+from omnigraph.spark.stored import StoredRows, read_stored
+
+
+class SpaceKind(StrEnum):
+    """What the keys of a space are."""
+
+    ID = "ids of a type"
+    UNIQUE = "values of a group that occur once"
+    SOURCE = "sources of the edges of a type"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Keys that are compared with each other.
+
+    The bounds are those of the edges of a source. Where `is_replaced`, committed rows go whatever
+    they hold.
+    """
+
+    kind: SpaceKind
+    table_key: str
+    columns: tuple[str, ...]
+    minimum: int = 0
+    maximum: int | None = None
+    is_replaced: bool = False
+
+
+class Role(StrEnum):
+    """What a row says about a key."""
+
+    PUT = "put"
+    HELD = "held"
+    WANTED = "wanted"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What each of some rows says about the key that some of its columns make in a space."""
+
+    space: int
+    columns: tuple[str, ...]
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Claimants:
+    """Rows to be read by one task, and what they claim."""
+
+    rows: StoredRows
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How many keys of a space are put twice, put and held, wanted and not there, or in doubt.
+
+    `first_met` is the least key that is put and held.
+    """
+
+    repeated: int
+    met: int
+    absent: int
+    doubtful: int
+    first_met: str | None
+
+
+NO_VERDICT = Verdict(0, 0, 0, 0, None)
+
+_CLAIMS = pa.schema(
+    [
+        pa.field("space", pa.int32()),
+        pa.field("key", pa.string()),
+        pa.field("put", pa.int64()),
+        pa.field("held", pa.int64()),
+        pa.field("wanted", pa.int64()),
+        pa.field("low", pa.string()),
+        pa.field("high", pa.string()),
+        pa.field("address", pa.int64()),
+    ]
+)
+_CLAIMS_DDL = (
+    "space int, key string, put long, held long, wanted long, low string, high string, address long"
+)
+
+
+def gather_claims(
+    spark: SparkSession, claimants: Sequence[Claimants], spaces: Sequence[Space]
+) -> DataFrame:
+    """All claims, one row a space and key."""
+    count = max(len(claimants), 1)
+    emitted = spark.range(0, count, 1, count).mapInArrow(
+        partial(_emit_all, tuple(claimants), tuple(spaces)), _CLAIMS_DDL
+    )
+    return emitted.groupBy("space", "key").agg(
+        f.sum("put").alias("put"),
+        f.sum("held").alias("held"),
+        f.sum("wanted").alias("wanted"),
+        f.min("low").alias("low"),
+        f.max("high").alias("high"),
+        f.max("address").alias("address"),
+    )
+
+
+def judge(claims: DataFrame, spaces: Sequence[Space]) -> Mapping[int, Verdict]:
+    """What the claims of each space amount to."""
+    is_id = f.col("space").isin(_numbers(spaces, SpaceKind.ID))
+    is_met = is_id & (f.col("put") > 0) & (f.col("held") > 0)
+    is_absent = is_id & (f.col("wanted") > 0) & (f.col("put") == 0) & (f.col("held") == 0)
+    summary = claims.groupBy("space").agg(
+        _count_where(is_id & (f.col("put") > 1)).alias("repeated"),
+        _count_where(is_met).alias("met"),
+        _count_where(is_absent).alias("absent"),
+        _count_where(_is_doubtful(spaces)).alias("doubtful"),
+        f.min(f.when(is_met, f.col("key"))).alias("first_met"),
+    )
+    return {
+        row["space"]: Verdict(
+            row["repeated"], row["met"], row["absent"], row["doubtful"], row["first_met"]
+        )
+        for row in summary.collect()
+    }
+
+
+def select_met(claims: DataFrame, space: int) -> DataFrame:
+    """The addresses of the committed rows of a space of ids that are put anew."""
+    is_met = (f.col("space") == space) & (f.col("put") > 0) & (f.col("held") > 0)
+    return claims.where(is_met).select("address")
+
+
+def _is_doubtful(spaces: Sequence[Space]) -> Column:
+    put, held = f.col("put"), f.col("held")
+    is_shared = (put > 1) | ((put > 0) & (held > 0) & (f.col("low") != f.col("high")))
+    doubt = f.col("space").isin(_numbers(spaces, SpaceKind.UNIQUE)) & is_shared
+    for number, space in enumerate(spaces):
+        if space.kind is SpaceKind.SOURCE:
+            doubt |= (f.col("space") == number) & _is_miscounted(space)
+    return doubt
+
+
+def _is_miscounted(space: Space) -> Column:
+    put, held = f.col("put"), f.col("held")
+    count = put if space.is_replaced else put + held
+    is_wrong = f.lit(space.minimum > 0) & (count < space.minimum)
+    if space.maximum is not None:
+        is_wrong |= (put > 0) & (count > space.maximum)
+    # What only committed edges mention matters if these go.
+    return is_wrong if space.is_replaced else is_wrong & (put > 0)
+
+
+def _count_where(condition: Column) -> Column:
+    return f.count_if(condition)
+
+
+def _numbers(spaces: Sequence[Space], kind: SpaceKind) -> list[int]:
+    return [number for number, space in enumerate(spaces) if space.kind is kind]
+
+
+# On executors
+
+
+def _emit_all(
+    claimants: Sequence[Claimants], spaces: Sequence[Space], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            if number < len(claimants):
+                yield from _emit(claimants[number], spaces)
+
+
+def _emit(claimants: Claimants, spaces: Sequence[Space]) -> Iterator[pa.RecordBatch]:
+    columns = sorted({name for claim in claimants.claims for name in claim.columns})
+    needs_id = any(spaces[claim.space].kind is SpaceKind.UNIQUE for claim in claimants.claims)
+    if needs_id and "id" not in columns:
+        columns.append("id")
+    needs_address = any(
+        claim.role is Role.HELD and spaces[claim.space].kind is SpaceKind.ID
+        for claim in claimants.claims
+    )
+    rows = read_stored(claimants.rows, columns=columns, with_address=needs_address)
+    for claim in claimants.claims:
+        emitted = _claim(rows, claim, spaces[claim.space].kind)
+        yield from emitted.to_batches()
+
+
+def _claim(rows: pa.Table, claim: Claim, kind: SpaceKind) -> pa.Table:
+    keys = encode_keys(rows, claim.columns)
+    table = pa.table({"key": keys})
+    aggregates: list[tuple[str, str] | tuple[list[str], str]] = [([], "count_all")]
+    if kind is SpaceKind.UNIQUE:
+        table = table.append_column("id", rows["id"])
+        table = table.filter(pc.is_valid(table["key"]))
+        aggregates += [("id", "min"), ("id", "max")]
+    elif "_rowaddr" in rows.column_names and kind is SpaceKind.ID:
+        table = table.append_column("address", pc.cast(rows["_rowaddr"], pa.int64()))
+        aggregates += [("address", "max")]
+    grouped = table.group_by("key", use_threads=False).aggregate(aggregates)
+    found = {
+        "space": pa.repeat(pa.scalar(claim.space, pa.int32()), grouped.num_rows),
+        "key": grouped["key"],
+        claim.role.value: grouped["count_all"],
+    }
+    for name, aggregate in (("low", "id_min"), ("high", "id_max"), ("address", "address_max")):
+        if aggregate in grouped.column_names:
+            found[name] = grouped[aggregate]
+    nothing = pa.repeat(pa.scalar(0, pa.int64()), grouped.num_rows)
+    for field in _CLAIMS:
+        is_count = field.name in tuple(Role)
+        absent = nothing if is_count else pa.nulls(grouped.num_rows, field.type)
+        found.setdefault(field.name, absent)
+    return pa.table([found[field.name] for field in _CLAIMS], schema=_CLAIMS)

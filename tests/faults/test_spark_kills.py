@@ -1,0 +1,69 @@
+"""Bulk loads that lose a worker, Java or their driver in the midst of it are there or not there."""
+
+import random
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.spark_kills import NOBODY, Driver, Victim
+from tests.support.spark_ordeal import Ending, Kill, Moment, Ordeal, require_tidy, sum_up_kills
+from tests.support.told import tell_story
+
+
+def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_its_driver(
+    tmp_path: Path,
+) -> None:
+    ordeal = new_ordeal(tmp_path)
+    kills = [
+        Kill(Victim.WORKER, Moment.READ),
+        Kill(Victim.INTERRUPTED, Moment.READ),
+        Kill(Victim.WORKER, Moment.CHECK),
+        Kill(Victim.INTERRUPTED, Moment.REPLACE),
+        Kill(Victim.DRIVER, Moment.COMMIT),
+    ]
+
+    with ordeal.driver("local[2,3]") as driver:
+        endings = suffer(ordeal, driver, kills)
+
+    ordeal.examine()
+    told = [ending.told for ending in endings]
+    assert told[0] == told[2] == "done"
+    assert told[4] in (NOBODY, "done")
+
+
+def test_a_load_whose_tasks_are_tried_once_fails_with_a_worker_or_java_and_can_be_interrupted(
+    tmp_path: Path,
+) -> None:
+    ordeal = new_ordeal(tmp_path)
+    kills = [
+        Kill(Victim.WORKER, Moment.READ),
+        Kill(Victim.JAVA, Moment.CHECK),
+        Kill(Victim.INTERRUPTED, Moment.CHECK),
+    ]
+
+    with ordeal.driver("local[2]") as driver:
+        endings = suffer(ordeal, driver, kills)
+        exit_code = driver.await_exit()
+
+    ordeal.examine()
+    assert endings[1].told.startswith("unchanged: UnavailableError"), endings[1].told
+    if endings[2].told == "interrupted":
+        assert exit_code == -signal.SIGINT
+
+
+def new_ordeal(folder: Path) -> Ordeal:
+    """A graph to be loaded into, by a seed that is told if something fails."""
+    seed = random.randrange(1_000_000)
+    tell_story(f"killed loads, seed {seed}")
+    return Ordeal(folder, random.Random(seed))
+
+
+def suffer(ordeal: Ordeal, driver: Driver, kills: Sequence[Kill]) -> Sequence[Ending]:
+    """Have loads made and kill somebody in each, and see after each that the graph is whole."""
+    endings: list[Ending] = []
+    for number, kill in enumerate(kills, start=1):
+        endings.append(ordeal.suffer(kill, driver, is_last=number == len(kills)))
+        require_tidy(endings[-1])
+        ordeal.write()
+    tell_story(f"killed loads, {sum_up_kills(endings)}")
+    return endings

@@ -1,0 +1,100 @@
+"""Inputs of loads on Spark, and what becomes of a graph that is given one.
+
+What becomes of a graph is told without the ids that a load makes up, so that two loads of the same
+input can be compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.engine.results import LoadResult
+from omnigraph.errors import GraphError, IntegrityError
+from tests.support.graphs import Contents, Record, contents
+
+_MADE_ID = re.compile(r"\b[0-9A-HJKMNP-TV-Z]{26}\b")
+
+
+def write_files(folder: Path, files: Sequence[bytes]) -> list[Path]:
+    """The files of a story in a folder."""
+    folder.mkdir()
+    paths = [folder / f"{number}.jsonl" for number in range(len(files))]
+    for path, content in zip(paths, files, strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def write_lines(path: Path, *records: Record) -> Path:
+    """A file of records, one a line."""
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    return path
+
+
+def share_small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have even a few lines shared by several tasks, for the test."""
+    monkeypatch.setattr("omnigraph.spark.inputs.PORTION_BYTES_MIN", 1)
+
+
+def files_below(root: Path) -> frozenset[str]:
+    """The files that hold rows of a graph or say which are gone, named by a version or not."""
+    kinds = ("data", "_deletions")
+    return frozenset(str(each) for kind in kinds for each in root.glob(f"*/*/**/{kind}/*"))
+
+
+# What became of a load
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a load said and left: with the names of made-up ids hidden, and rows in a fixed order.
+
+    `told` is the result, or the class and the words of a refusal; `rows` are those of all branches.
+    """
+
+    told: Sequence[object]
+    violations: Sequence[str]
+    rows: Mapping[str, Mapping[str, Sequence[str]]]
+
+
+def run_to_end(graph: Graph, run: Callable[[], LoadResult], *, known: Contents) -> Ending:
+    """Load something, and look at what became of it; `known` are the rows from before."""
+    names = frozenset(id for rows in known.values() for id in rows)
+    violations: Sequence[str] = ()
+    told: Sequence[object]
+    try:
+        done = run()
+    except GraphError as error:
+        told = (type(error), _hide(str(error), names))
+        if isinstance(error, IntegrityError):
+            told = (*told, error.count)
+            violations = [_hide(repr(each), names) for each in error.violations]
+    else:
+        told = (
+            dict(done.nodes_loaded),
+            dict(done.edges_loaded),
+            (done.branch, done.base_branch, done.branch_created),
+            done.commit_id is None,
+        )
+    rows = {branch: _plain_rows(contents(graph, branch), names) for branch in graph.branches()}
+    return Ending(told, violations, rows)
+
+
+def _hide(text: str, names: frozenset[str]) -> str:
+    return _MADE_ID.sub(lambda met: met[0] if met[0] in names else "<made>", text)
+
+
+def _plain_rows(found: Contents, names: frozenset[str]) -> Mapping[str, Sequence[str]]:
+    return {
+        type_name: sorted(
+            f"{_hide(id, names)} {json.dumps(row, sort_keys=True)}" for id, row in rows.items()
+        )
+        for type_name, rows in found.items()
+        if rows
+    }

@@ -1,0 +1,152 @@
+"""Loads by files that are written before the write begins, without a cluster: one file a type.
+
+What a bulk load does between its staging and its commit, done in this process by the parts of the
+product that do it there, and with none of its checks. Between two stages `progress` is called, so
+that something else can happen meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph import Graph
+from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
+from omnigraph.engine.commit.forks import needs_fork
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.loads import Input, LoadCall
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.lines import open_lines
+from omnigraph.engine.ops.load import LoadMode, PreparedLoad
+from omnigraph.engine.ops.reading.received import ReceivedRows
+from omnigraph.engine.ops.reading.sources import receive
+from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.results import LoadResult
+from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.snapshot import line_of
+from omnigraph.model.catalog import NodeType
+from omnigraph.storage.lance_parts import scan_part, strike, write_files
+from omnigraph.storage.ports import TableRef
+from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
+from tests.support.crashing import Fault, crashing
+
+STAGED, STRUCK = "read", "replace"
+"""The stages after which `progress` is called."""
+
+
+def open_files(root: Path, fault: Fault | None = None) -> Graph:
+    """The graph of a directory whose bulk loads are those of this module."""
+    plain = make_settings(str(root), storage_options=None, durability="relaxed")
+    settings = replace(plain, bulk_module=__name__)
+    stores = open_stores(settings)
+    return Graph(
+        settings,
+        stores if fault is None else crashing(stores, fault),
+        actor=None,
+        is_read_only=False,
+    )
+
+
+def load(inputs: Sequence[Input], call: LoadCall, opened: OpenGraph) -> LoadResult:
+    """Load rows of any number of types as one commit, by files that are there before it begins."""
+    basis = opened.authority.capture(call.target)
+    runtime = opened.settings.runtime
+    (given,) = inputs
+    received = receive(given.source, means=opened.means_of(basis), runtime=runtime)
+    files = {
+        key: write_files(_folder(key, basis, opened), rows.rows) for key, rows in received.items()
+    }
+    call.progress(STAGED, 1, 1)
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG001
+        struck = {
+            key: _strike(key, rows.rows["id"].combine_chunks(), basis, call.mode, opened)
+            for key, rows in received.items()
+        }
+        call.progress(STRUCK, 1, 1)
+        return _prepare(received, files, struck, mode=call.mode)
+
+    done, commit = write_on(
+        call.target,
+        prepare=prepare,
+        authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=None),
+        path=opened.writes,
+    )
+    return LoadResult(
+        nodes_loaded=done.nodes_loaded,
+        edges_loaded=done.edges_loaded,
+        commit_id=commit.id if commit else None,
+        branch=call.target,
+        base_branch=None,
+        branch_created=False,
+        engine="spark",
+    )
+
+
+def _prepare(
+    received: Mapping[str, ReceivedRows],
+    files: Mapping[str, tuple[NewFile, ...]],
+    struck: Mapping[str, tuple[StruckFragment, ...]],
+    *,
+    mode: LoadMode,
+) -> PreparedLoad:
+    changes = {
+        key: TableChange(
+            type=each.type,
+            put=each.rows.slice(0, 0),
+            removed=pa.array([], pa.string()),
+            is_overwrite=mode is LoadMode.OVERWRITE,
+            files=files[key],
+            struck=struck[key],
+        )
+        for key, each in received.items()
+    }
+    write = PreparedWrite(
+        changes=changes,
+        placement=dict.fromkeys(changes, Placement.FILES),
+        read_set=frozenset(changes),
+        is_strict=mode is LoadMode.OVERWRITE,
+    )
+    nodes: dict[str, int] = {}
+    edges: dict[str, int] = {}
+    for each in received.values():
+        counts = nodes if isinstance(each.type, NodeType) else edges
+        counts[each.type.name] = each.rows.num_rows
+    return PreparedLoad(write, nodes, edges)
+
+
+def _strike(
+    key: str, ids: pa.Array, basis: Basis, mode: LoadMode, opened: OpenGraph
+) -> tuple[StruckFragment, ...]:
+    """Strike the committed rows that a merge brings anew, fragment by fragment."""
+    if mode is not LoadMode.MERGE:
+        return ()
+    entry = basis.snapshot.get(key)
+    parts = opened.stores.tables.parts(entry.at, rows_max=1)
+    offsets = [_find_offsets(part, ids) for part in parts]
+    if any(offsets) and needs_fork(entry, basis.branch):
+        open_lines([key], branch=basis.branch, path=opened.writes)
+    own = _folder(key, basis, opened)
+    return tuple(
+        strike(replace(part, folder=own), found)
+        for part, found in zip(parts, offsets, strict=True)
+        if found
+    )
+
+
+def _find_offsets(part: TablePart, ids: pa.Array) -> list[int]:
+    batches = scan_part(part, columns=["id"], predicate=None, with_address=True)
+    rows = pa.Table.from_batches(batches)
+    met = rows.filter(pc.is_in(rows["id"], ids))["_rowaddr"]
+    return [address & 0xFFFFFFFF for address in met.to_pylist()]
+
+
+def _folder(key: str, basis: Basis, opened: OpenGraph) -> LineFolder:
+    ref = TableRef(basis.snapshot.get(key).path, line_of(basis.branch))
+    return opened.stores.tables.folder(ref)
