@@ -7,6 +7,7 @@ from time import perf_counter
 # A script finds only its own directory.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from demo.bulk import show_bulk
 from demo.graph import show_graph
 from demo.telling import read, say, title
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
@@ -34,6 +35,7 @@ def main() -> None:
     show_migration(catalog)
     show_graph()
     show_generated()
+    show_bulk()
 
 
 def show_schema() -> Catalog:

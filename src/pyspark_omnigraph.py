@@ -1,4 +1,4 @@
-"""The format `omnigraph` for every Spark session: PySpark looks for it in packages of such names."""
+"""The format `omnigraph` for every Spark session: PySpark looks for it in modules like this."""
 
 from omnigraph.spark.source import OmniGraphSource as DefaultSource
 

@@ -91,7 +91,7 @@ def rewrite_bare(spark: SparkSession, network: Network, folder: Path) -> None:
     """Have Spark read the files by their schema and write them as Parquet, and check nothing."""
     for name, schema in (("persons", _PERSON), ("knows", _KNOWS)):
         lines = spark.read.schema(schema).json(f"{network.folder}/{name}*.ndjson")
-        lines.write.mode("overwrite").parquet(f"{folder}/{name}")
+        lines.write.parquet(f"{folder}/{name}")
 
 
 def _padded(numbers: Numbers) -> pa.Array:

@@ -28,8 +28,9 @@ STORAGE_LIBRARIES = frozenset({"lance", "pyarrow", "pyspark"})
 MAY_TOUCH_FILES = frozenset({"omnigraph.compiler.machine", "omnigraph.compiler.parser_tables"})
 FILE_LIBRARIES = frozenset({"io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"})
 
+# Java gets the address it listens at from the environment and from nowhere else.
 MAY_READ_THE_ENVIRONMENT = frozenset(
-    {"omnigraph.api", "omnigraph.cli.main", "omnigraph.server.app"}
+    {"omnigraph.api", "omnigraph.cli.main", "omnigraph.server.app", "omnigraph.spark.java"}
 )
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 
@@ -40,6 +41,8 @@ PUBLIC_MODULES = frozenset(
         "omnigraph.errors",
         "omnigraph.compiler.ir_text",
         "omnigraph.compiler.parser_tables",
+        "omnigraph.spark.progress_bar",
+        "omnigraph.spark.source",
     }
 )
 

@@ -34,7 +34,6 @@ def load(name, mode, **more):
     tell(lambda: graph.load(f"{folder}/{name}.jsonl", mode=mode, engine="spark", **more))
 
 load("first", "append")
-load("first", "append")
 load("broken", "append")
 load("unreadable", "append")
 load("broken", "append", on_error="quarantine")
@@ -73,7 +72,7 @@ def require_journey(folder: Path, printed: str) -> None:
     """Fail unless the loads of the script were those of a load in process."""
     graph = omnigraph.open(str(folder / "graph"))
     inline = build_graph(folder / "inline", SOCIAL)
-    names = ("first", "first", "broken", "unreadable")
+    names = ("first", "broken", "unreadable")
     expected = [told(inline, folder / f"{name}.jsonl") for name in names]
     expected += [[{"Person": 30}, {}, 11], [{"Person": 2}, {}, 0]]
     assert [json.loads(line) for line in printed.splitlines()] == expected

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph.engine.results import LoadResult
-from omnigraph.errors import IntegrityError, LimitExceededError
+from omnigraph.errors import IntegrityError, LimitExceededError, UnavailableError
 from tests.support.graphs import (
     build_graph,
     contents,
@@ -24,7 +24,7 @@ from tests.support.graphs import (
     values,
 )
 from tests.support.s3_server import S3Server
-from tests.support.spark_loads import files_below, share_small_inputs, write_lines
+from tests.support.spark_loads import changing, files_below, share_small_inputs, write_lines
 
 TEAM = """
 node Person {
@@ -223,6 +223,20 @@ def test_too_many_faults_are_the_fault_of_the_input(
         graph.load(path, mode="append", spark=spark, on_error="quarantine")
 
     assert (refused.value.limit, refused.value.found) == (3, 4)
+    assert files_below(root_of(graph)) == before
+
+
+def test_a_frame_that_changes_when_it_is_read_again_is_refused(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    graph = build_graph(tmp_path / "graph", TEAM)
+    named = spark.range(4).mapInArrow(changing, "name string")
+    knows = named.selectExpr("name as src", "'nobody' as dst")
+    before = files_below(root_of(graph))
+
+    with unchanged(graph), pytest.raises(UnavailableError, match="persist a frame"):
+        graph.load({"Knows": knows}, mode="append", on_error="quarantine")
+
     assert files_below(root_of(graph)) == before
 
 

@@ -144,8 +144,8 @@ print(find_session(None).range(3).count())
 """
 
 
-class TooFarError(Exception):
-    """What a test's progress raises when it has seen enough."""
+class TooFarError(ConnectionError):
+    """What a test's progress raises when it has seen enough, as if it wrote to a closed pipe."""
 
 
 def test_a_session_that_runs_is_used_as_it_is(spark: SparkSession) -> None:
@@ -276,7 +276,7 @@ def test_without_pyspark_a_session_says_what_to_install() -> None:
     is_imported, said = run_script(WITHOUT_PYSPARK).splitlines()
 
     assert is_imported == "False"
-    assert said.startswith("cannot start Spark: the package pyspark is not installed; install it")
+    assert said.startswith("cannot start Spark: pyspark is not installed; install it")
 
 
 def test_a_machine_without_java_is_told_what_to_install() -> None:

@@ -107,6 +107,31 @@ def test_columns_become_the_same_rows_or_the_same_refusal(
     assert found == expected
 
 
+@pytest.mark.parametrize("format", ["frame", "parquet", "csv"])
+def test_columns_without_rows_are_the_same_to_both(
+    tmp_path: Path, spark: SparkSession, format: str
+) -> None:
+    story = make_story(0, mode="overwrite", blemish=Blemish.NOTHING)
+    empty = pa.table({"src": ["p1"], "dst": ["p2"]}).slice(0, 0)
+    inline, staged = two_graphs(tmp_path, story)
+    known = contents(inline)
+    given: object = write_columns(tmp_path / f"Reads.{format}", empty)
+    for_spark = given
+    if format == "frame":
+        given, for_spark = empty, spark.createDataFrame([], "src string, dst string")
+
+    expected = run_to_end(
+        inline, lambda: inline.load({"Reads": given}, mode="overwrite"), known=known
+    )
+    found = run_to_end(
+        staged,
+        lambda: staged.load({"Reads": for_spark}, mode="overwrite", spark=spark),
+        known=known,
+    )
+
+    assert found == expected
+
+
 def has_lists(rows: pa.Table) -> bool:
     """Whether some column holds lists, which CSV does not know."""
     return any(pa.types.is_list(each) for each in rows.schema.types)

@@ -125,7 +125,7 @@ RECOVERY_MUTANTS = (
         (
             Edit(
                 "engine/commit/forks.py",
-                "        tables.delete_branch(TableRef(entry.path, branch))\n",
+                "        tables.delete_branch(line)\n",
                 "        return replace(entry, branch=branch)\n",
             ),
         ),

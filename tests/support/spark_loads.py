@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
@@ -46,6 +48,12 @@ def files_below(root: Path) -> frozenset[str]:
     """The files that hold rows of a graph or say which are gone, named by a version or not."""
     kinds = ("data", "_deletions")
     return frozenset(str(each) for kind in kinds for each in root.glob(f"*/*/**/{kind}/*"))
+
+
+def changing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task does that never gives the same names twice."""
+    for batch in batches:
+        yield pa.record_batch({"name": [str(uuid.uuid4()) for _ in range(batch.num_rows)]})
 
 
 # What became of a load

@@ -7,7 +7,7 @@ that something else can happen meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from omnigraph import Graph
 from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
-from omnigraph.engine.commit.forks import needs_fork
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.loads import Input, LoadCall
 from omnigraph.engine.opened import OpenGraph
@@ -31,10 +30,13 @@ from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import line_of
 from omnigraph.model.catalog import NodeType
+from omnigraph.model.names import MAIN
 from omnigraph.storage.lance_parts import scan_part, strike, write_files
 from omnigraph.storage.ports import TableRef
 from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
 from tests.support.crashing import Fault, crashing
+from tests.support.graphs import Record, ndjson
+from tests.support.writes import Mode
 
 STAGED, STRUCK = "read", "replace"
 """The stages after which `progress` is called."""
@@ -53,6 +55,32 @@ def open_files(root: Path, fault: Fault | None = None) -> Graph:
     )
 
 
+def load_while(
+    graph: Graph,
+    *records: Record,
+    mode: Mode,
+    meanwhile: Callable[[str], object],
+    branch: str = "main",
+) -> None:
+    """Load records by the bulk loader of a graph, while something happens at each stage."""
+
+    def progress(stage: str, done: int, total: int | None) -> None:  # noqa: ARG001
+        meanwhile(stage)
+
+    graph.load(ndjson(*records), mode=mode, engine="spark", branch=branch, progress=progress)
+
+
+def once(stage: str, action: Callable[[], object]) -> Callable[[str], object]:
+    """Do something at a stage, the first time only."""
+    actions = [action]
+
+    def act(reached: str) -> None:
+        if reached == stage and actions:
+            actions.pop()()
+
+    return act
+
+
 def load(inputs: Sequence[Input], call: LoadCall, opened: OpenGraph) -> LoadResult:
     """Load rows of any number of types as one commit, by files that are there before it begins."""
     basis = opened.authority.capture(call.target)
@@ -63,6 +91,8 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: OpenGraph) -> LoadResu
         key: write_files(_folder(key, basis, opened), rows.rows) for key, rows in received.items()
     }
     call.progress(STAGED, 1, 1)
+    if call.mode is LoadMode.MERGE and call.target != MAIN:
+        open_lines(sorted(received), branch=call.target, path=opened.writes)
 
     def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG001
         struck = {
@@ -130,8 +160,6 @@ def _strike(
     entry = basis.snapshot.get(key)
     parts = opened.stores.tables.parts(entry.at, rows_max=1)
     offsets = [_find_offsets(part, ids) for part in parts]
-    if any(offsets) and needs_fork(entry, basis.branch):
-        open_lines([key], branch=basis.branch, path=opened.writes)
     own = _folder(key, basis, opened)
     return tuple(
         strike(replace(part, folder=own), found)

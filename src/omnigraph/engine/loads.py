@@ -112,11 +112,11 @@ def parse_call(
     )
 
 
-def load(data: object, call: LoadCall, *, engine: str, opened: OpenGraph) -> LoadResult:
+def load(given: object, call: LoadCall, *, engine: str, opened: OpenGraph) -> LoadResult:
     """Load rows as one commit, or change nothing, by the engine that a caller names."""
-    if _needs_spark(engine, data, call, opened):
-        return _find_loader(opened)([Input(None, data)], call, opened)
-    return _load_inline(data, call, opened)
+    if _needs_spark(engine, given, call, opened):
+        return _find_loader(opened)([Input(None, given)], call, opened)
+    return _load_inline(given, call, opened)
 
 
 class BulkJob:
@@ -174,7 +174,7 @@ class BulkJob:
         self._inputs.append(Input(table_key_of(declared), rows))
 
 
-def _needs_spark(engine: str, data: object, call: LoadCall, opened: OpenGraph) -> bool:
+def _needs_spark(engine: str, given: object, call: LoadCall, opened: OpenGraph) -> bool:
     match engine:
         case "spark":
             return True
@@ -185,7 +185,7 @@ def _needs_spark(engine: str, data: object, call: LoadCall, opened: OpenGraph) -
         case "auto":
             if call.spark is not None or call.on_error is OnError.QUARANTINE:
                 return True
-            return _holds_frame(data) or _measure(data, opened) > INLINE_BYTES_MAX
+            return _holds_frame(given) or _measure(given, opened) > INLINE_BYTES_MAX
         case _:
             problem = f"{engine!r} is none of auto, inline and spark"
     raise InvalidValueError(
@@ -193,20 +193,20 @@ def _needs_spark(engine: str, data: object, call: LoadCall, opened: OpenGraph) -
     )
 
 
-def _holds_frame(data: object) -> bool:
-    sources = data.values() if isinstance(data, Mapping) else ()
+def _holds_frame(given: object) -> bool:
+    sources = given.values() if isinstance(given, Mapping) else ()
     return any(
         any(map(is_spark_frame, each)) if isinstance(each, list | tuple) else is_spark_frame(each)
         for each in sources
     )
 
 
-def _measure(data: object, opened: OpenGraph) -> int:
+def _measure(given: object, opened: OpenGraph) -> int:
     """About how many bytes of files a load would read; what is no file is in memory already."""
-    sources = data.values() if isinstance(data, Mapping) else [data]
+    sources = given.values() if isinstance(given, Mapping) else [given]
     if not all(map(is_named, sources)):
         return 0
-    splits = plan_splits(data, means=opened.means_of(opened.pin(MAIN)), split_bytes=None)
+    splits = plan_splits(given, means=opened.means_of(opened.pin(MAIN)), split_bytes=None)
     return sum(split.size * _expansion(split) for split in splits)
 
 
@@ -214,11 +214,11 @@ def _expansion(split: Split) -> int:
     return _UNPACKED_PER_BYTE if split_suffix(split.path)[1] is not None else 1
 
 
-def _load_inline(data: object, call: LoadCall, opened: OpenGraph) -> LoadResult:
+def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult:
     target, source = call.target, call.base
     is_missing = source is not None and target not in opened.authority.branches()
     start = opened.authority.capture(source if is_missing and source else target)
-    received = receive(data, means=opened.means_of(start), runtime=opened.settings.runtime)
+    received = receive(given, means=opened.means_of(start), runtime=opened.settings.runtime)
     row_count = sum(each.rows.num_rows for each in received.values())
     call.progress("read", row_count, row_count)
     is_new = False

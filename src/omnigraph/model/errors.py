@@ -326,7 +326,7 @@ class UnexpectedBaseError(UncertainError):
 
 
 class UnavailableError(GraphError):
-    """The storage did not answer, or refused: disk full, no permission, no network."""
+    """The storage or Spark did not answer, or refused: disk full, no permission, no network."""
 
     code = "unavailable"
     outcome = Outcome.UNCHANGED

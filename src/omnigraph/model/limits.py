@@ -326,7 +326,7 @@ PORTION_BYTES_MAX = 128 * 1024 * 1024
 """Most input of one task: few minutes of work are lost with an executor, and memory is bounded."""
 
 PORTIONS_MAX = 32_768
-"""Most tasks that read the files of one input; a position of a row has room for twice as many."""
+"""Most tasks that read one input of a Spark load; positions of rows have room for twice as many."""
 
 QUARANTINED_ROWS_MAX = 100_000
 """Most rows that a load leaves out: with more of them the input as a whole is wrong."""

@@ -18,7 +18,8 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(import_module("omnigraph.spark.sessions"), name)
     except ModuleNotFoundError as error:
+        package, _, _ = str(error.name).partition(".")
         advice = "install it with `pip install 'pyspark[connect]>=4.3,<4.4'`"
         raise UnavailableError(
-            action="start Spark", reason=f"the package {error.name} is not installed; {advice}"
+            action="start Spark", reason=f"{package} is not installed; {advice}"
         ) from error

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from omnigraph.spark.keys import encode_keys
+from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.stored import StagedFile, StoredRows, read_positions, read_stored
 from omnigraph.storage.table_parts import TablePart
 
@@ -168,15 +169,15 @@ def _read_keys(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     columns = sorted({"id", *(name for each in keys.values() for name in each)})
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            if number < len(tasks):
-                rows = _read_task(tasks[number], columns)
-                found = {
-                    name: rows[name] for name in ("position", "id") if name in rows.schema.names
-                }
-                found |= {name: encode_keys(rows, group) for name, group in keys.items()}
-                yield from pa.table(found).to_batches()
+    with carried_errors():
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                if number < len(tasks):
+                    rows = _read_task(tasks[number], columns)
+                    known = [name for name in ("position", "id") if name in rows.column_names]
+                    found = {name: rows[name] for name in known}
+                    found |= {name: encode_keys(rows, group) for name, group in keys.items()}
+                    yield from pa.table(found).to_batches()
 
 
 def _read_task(stored: StoredRows, columns: Sequence[str]) -> pa.Table:

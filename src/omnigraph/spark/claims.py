@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from omnigraph.spark.keys import encode_keys
+from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.stored import StoredRows, read_stored
 
 
@@ -183,10 +184,11 @@ def _numbers(spaces: Sequence[Space], kind: SpaceKind) -> list[int]:
 def _emit_all(
     claimants: Sequence[Claimants], spaces: Sequence[Space], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            if number < len(claimants):
-                yield from _emit(claimants[number], spaces)
+    with carried_errors():
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                if number < len(claimants):
+                    yield from _emit(claimants[number], spaces)
 
 
 def _emit(claimants: Claimants, spaces: Sequence[Space]) -> Iterator[pa.RecordBatch]:

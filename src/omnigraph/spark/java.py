@@ -27,6 +27,7 @@ Settle: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, s
 
 _LOG_LEVEL = "spark.log.level"
 _LOCAL_ADDRESS = "SPARK_LOCAL_IP"
+_PYTHON = "PYSPARK_PYTHON"
 _ANY_PYTHON = "python3"
 _UNCAUGHT = 'Exception in thread "main" '
 
@@ -65,30 +66,31 @@ def start_classic_session(asked: Mapping[str, str], *, settle: Settle, python: s
     with. Tasks run the given `python` if they run on this machine and nobody chose another.
     """
     with SparkContext._lock:  # noqa: SLF001  # two threads must not start two processes
-        context = SparkContext._active_spark_context or _start_context(asked, settle)  # noqa: SLF001
+        context = SparkContext._active_spark_context or _start_context(asked, settle, python)  # noqa: SLF001
     if str(context.master).startswith("local") and context.pythonExec == _ANY_PYTHON:
         context.pythonExec = python
     return SparkSession.builder.getOrCreate()
 
 
-def _start_context(asked: Mapping[str, str], settle: Settle) -> SparkContext:
+def _start_context(asked: Mapping[str, str], settle: Settle, python: str) -> SparkContext:
     gateway = SparkContext._gateway  # noqa: SLF001  # the process outlives its sessions
     if gateway is None:
-        gateway = _launch(settle(asked, {}), is_quiet=_LOG_LEVEL not in asked)
+        gateway = _launch(settle(asked, {}), python=python, is_quiet=_LOG_LEVEL not in asked)
     conf = SparkConf(_jvm=gateway.jvm)
     for name, value in settle(asked, dict(conf.getAll())).items():
         conf.set(name, value)
     return SparkContext(conf=conf, gateway=gateway)
 
 
-def _launch(settings: Mapping[str, str], *, is_quiet: bool) -> JavaGateway:
+def _launch(settings: Mapping[str, str], *, python: str, is_quiet: bool) -> JavaGateway:
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
         conf.set(name, value)
-    address = _own_address() if settings["spark.master"].startswith("local") else nullcontext()
+    is_local = settings["spark.master"].startswith("local")
+    environment = _environment(python) if is_local else nullcontext()
     # Java and Spark write to the standard error before any log level holds. The file has no name;
     # Java keeps it open, and it is gone with the process.
-    with address, warnings.catch_warnings(), tempfile.TemporaryFile() as log:
+    with environment, warnings.catch_warnings(), tempfile.TemporaryFile() as log:
         # Lance warns of forks; what PySpark forks does nothing but become Java.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")
         options = {"stderr": log} if is_quiet else {}
@@ -99,19 +101,20 @@ def _launch(settings: Mapping[str, str], *, is_quiet: bool) -> JavaGateway:
 
 
 @contextmanager
-def _own_address() -> Iterator[None]:
-    """Give Java started in the block the loopback address, unless somebody chose another.
+def _environment(python: str) -> Iterator[None]:
+    """Give Java started in the block what Spark takes from the environment and from nowhere else.
 
-    A machine whose name leads nowhere starts no Spark otherwise, whatever the settings say: Spark
-    takes this from the environment and from nowhere else.
+    The loopback address, because a machine whose name leads nowhere starts no Spark otherwise; and
+    the Python in which Spark looks for data sources. What somebody chose stays.
     """
-    chosen = os.environ.get(_LOCAL_ADDRESS)
-    os.environ[_LOCAL_ADDRESS] = chosen or "127.0.0.1"
+    wanted = {_LOCAL_ADDRESS: "127.0.0.1", _PYTHON: python}
+    missing = {name: value for name, value in wanted.items() if not os.environ.get(name)}
+    os.environ.update(missing)
     try:
         yield
     finally:
-        if chosen is None:
-            del os.environ[_LOCAL_ADDRESS]
+        for name in missing:
+            del os.environ[name]
 
 
 def _complaint(log: IO[bytes]) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pyspark import SparkContext, SparkStageInfo, inheritable_thread_target
@@ -46,42 +47,47 @@ def run_job(spark: SparkSession, action: Callable[[], T], *, stage: str, progres
     What it reports are tasks, of those that Spark has begun to plan; there may come more. Whatever
     is raised here cancels the action first.
     """
-    with spark_errors(action=f"finish '{stage}' on Spark, so the graph is unchanged"):
+    # Not around `progress`: what that raises is the caller's, whatever its class.
+    translated = partial(
+        spark_errors, action=f"finish '{stage}' on Spark, so the graph is unchanged"
+    )
+    with translated():
         job = _job(spark)
         inherit = inheritable_thread_target(spark)
-        # This thread asks Java nothing: when it is interrupted PySpark does, on the connection of
-        # this thread, which must not be waiting for another answer then.
-        workers = ThreadPoolExecutor(max_workers=2)
-        running = workers.submit(inherit(job.run), action, stage)
-        try:
-            _report(running, job, workers, stage=stage, progress=progress)
+    # This thread asks Java nothing: when it is interrupted PySpark does, on the connection of
+    # this thread, which must not be waiting for another answer then.
+    workers = ThreadPoolExecutor(max_workers=2)
+    running = workers.submit(inherit(job.run), action, stage)
+
+    def count() -> TaskCount:
+        with translated():
+            return workers.submit(job.count).result()
+
+    try:
+        _report(running, count, stage=stage, progress=progress)
+        with translated():
             outcome: T = running.result()
-        finally:
-            if not running.done() or running.exception():
-                workers.submit(_end, running, job).result()
-            workers.shutdown(wait=False)
-        return outcome
+    finally:
+        if not running.done() or running.exception():
+            workers.submit(_end, running, job).result()
+        workers.shutdown(wait=False)
+    return outcome
 
 
 def _report(
-    running: Future[T],
-    job: _Job,
-    workers: ThreadPoolExecutor,
-    *,
-    stage: str,
-    progress: Progress,
+    running: Future[T], count: Callable[[], TaskCount], *, stage: str, progress: Progress
 ) -> None:
     progress(stage, 0, None)
     told = TaskCount(done=0, planned=0)
     while wait((running,), timeout=SPARK_POLL_INTERVAL_S).not_done:
-        count = workers.submit(job.count).result()
-        if count != told:
-            progress(stage, count.done, count.planned or None)
-            told = count
+        found = count()
+        if found != told:
+            progress(stage, found.done, found.planned or None)
+            told = found
     if not running.exception():
         # Spark's own count comes late.
-        planned = workers.submit(job.count).result().planned
-        progress(stage, planned, planned)
+        planned = count().planned
+        progress(stage, planned, planned or None)
 
 
 def _end(running: Future[T], job: _Job) -> None:

@@ -76,7 +76,9 @@ class _Load:
         self._given, self._call, self._opened, self._spark = given, call, opened, spark
         self._id = opened.settings.runtime.new_id()
         self._staged: _Staged | None = None
-        self._is_prepared = False
+        self._is_done = False
+        # Whether the files may have become part of a version.
+        self._is_in_doubt = False
 
     def run(self) -> LoadResult:
         """Stage, judge and commit."""
@@ -88,7 +90,8 @@ class _Load:
             staged = self._stage(start)
             if is_missing and call.base is not None:
                 # What is refused on the base would be refused on the branch: better before it is.
-                self._sift(staged, start)
+                _, judgement = self._sift(staged, start)
+                judgement.claims.unpersist()
                 is_new = ensure_branch(call.target, base=call.base, path=opened.writes)
             self._open_lines(staged)
             done, commit = write_on(
@@ -97,9 +100,13 @@ class _Load:
                 authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=None),
                 path=opened.writes,
             )
-        except BaseException as error:
-            self._forsake(error)
+            self._is_done = True
+        except GraphError as error:
+            self._is_in_doubt &= error.outcome not in _NOTHING_DONE
             raise
+        finally:
+            if not self._is_done and not self._is_in_doubt:
+                self._forsake()
         self._tidy()
         count = sum(done.nodes_loaded.values()) + sum(done.edges_loaded.values())
         call.progress("commit", count, count)
@@ -180,7 +187,7 @@ class _Load:
         rejected = self._rejected()
         if rejected:
             self._quarantine().write(rejected)
-        self._is_prepared = True
+        self._is_in_doubt = True
         return prepared
 
     def _sift(self, staged: _Staged, basis: Basis) -> tuple[JobRows, Judgement]:
@@ -257,10 +264,9 @@ class _Load:
         if self._staged is not None:
             self._delete(self._staged, self._staged.rows.obsolete_files().items())
 
-    def _forsake(self, error: BaseException) -> None:
-        """Remove all files of a job that failed, unless they may have become part of a version."""
-        is_known = isinstance(error, GraphError) and error.outcome in _NOTHING_DONE
-        if self._staged is not None and (is_known or not self._is_prepared):
+    def _forsake(self) -> None:
+        """Remove all files of a job that failed."""
+        if self._staged is not None:
             self._delete(self._staged, self._staged.rows.all_files())
             with suppress(GraphError):
                 self._quarantine().remove()

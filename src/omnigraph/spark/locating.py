@@ -15,6 +15,7 @@ from omnigraph.engine.ops.reading.splits import Split
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.spark.inputs import FileInput, FrameInput, JobInput, LocalInput
 from omnigraph.spark.refusals import count_before, count_rows_before
+from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.staged import PortionKey, StagedPortion, parse_position
 from omnigraph.spark.staging import StagingPlan
 
@@ -39,11 +40,14 @@ def locate_rows(
         rows_by_portion.setdefault(portion, set()).add((table_key, ordinal))
     places: dict[tuple[str, int], str] = {}
     to_read: list[Wanted] = []
+    before: dict[tuple[PortionKey, int], Counted] = {}
     for key, wanted in rows_by_portion.items():
         match inputs[key.source]:
             case FileInput() as given:
+                if (key, 0) not in before:
+                    before |= count_before(key.source, portions, given)
                 splits = tuple(
-                    (split, count_before(split, key, number, portions, given))
+                    (split, before[key, number])
                     for number, split in enumerate(given.portions[key.number])
                 )
                 to_read.append((key, splits, frozenset(wanted)))
@@ -76,17 +80,18 @@ def _number_rows(
 def _locate_all(
     plan: StagingPlan, wanted: Sequence[Wanted], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            key, splits, rows = wanted[number]
-            places = _find_in_pieces(key, rows, _read_all(plan, splits))
-            yield pa.record_batch(
-                {
-                    "table_key": [table_key for table_key, _ in places],
-                    "position": pa.array([position for _, position in places], pa.int64()),
-                    "place": list(places.values()),
-                }
-            )
+    with carried_errors():
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                key, splits, rows = wanted[number]
+                places = _find_in_pieces(key, rows, _read_all(plan, splits))
+                yield pa.record_batch(
+                    {
+                        "table_key": [table_key for table_key, _ in places],
+                        "position": pa.array([position for _, position in places], pa.int64()),
+                        "place": list(places.values()),
+                    }
+                )
 
 
 def _read_all(plan: StagingPlan, splits: Sequence[tuple[Split, Counted]]) -> Iterator[Piece]:

@@ -8,12 +8,11 @@ from itertools import islice
 
 from omnigraph.engine.ops.reading.pieces import NOTHING_YET, Counted, Means, Place, Tally
 from omnigraph.engine.ops.reading.split_rows import read_split
-from omnigraph.engine.ops.reading.splits import Split
 from omnigraph.model.errors import IntegrityError, InvalidValueError, UnavailableError
 from omnigraph.model.limits import PLACES_SHOWN_MAX, VIOLATIONS_MAX
 from omnigraph.model.load_report import LoadReport, PlacedMessage, RuleReport
 from omnigraph.spark.inputs import FileInput, FrameInput, JobInput
-from omnigraph.spark.staged import Broken, PortionKey, Reason, RejectedRow, StagedPortion
+from omnigraph.spark.staged import Broken, PortionKey, Reason, StagedPortion
 
 
 def require_read(
@@ -26,7 +25,8 @@ def require_read(
         given = inputs[portion.key.source]
         if isinstance(given, FileInput):
             split = given.portions[portion.key.number][portion.fault]
-            before = count_before(split, portion.key, portion.fault, portions, given)
+            counts = count_before(portion.key.source, portions, given)
+            before = counts[portion.key, portion.fault]
             for _ in read_split(split, means=means, tally=Tally(before), report=None):
                 pass
             raise UnavailableError(
@@ -37,23 +37,22 @@ def require_read(
 
 
 def count_before(
-    split: Split,
-    key: PortionKey,
-    number: int,
-    portions: Sequence[StagedPortion],
-    given: FileInput,
-) -> Counted:
-    """The records and lines of a file that come before one of its splits."""
-    records = lines = 0
+    source: int, portions: Sequence[StagedPortion], given: FileInput
+) -> Mapping[tuple[PortionKey, int], Counted]:
+    """What comes before each split in its file, by portion and number, as far as it was read."""
+    before: dict[tuple[PortionKey, int], Counted] = {}
+    counted: dict[tuple[str, str | None], Counted] = {}
     for portion in portions:
-        if portion.key.source != key.source or portion.key > key:
+        if portion.key.source != source:
             continue
-        splits = given.portions[portion.key.number]
-        end = number if portion.key == key else len(splits)
-        for each, (more_records, more_lines) in zip(splits[:end], portion.counts, strict=False):
-            if each.path == split.path and each.declared == split.declared:
-                records, lines = records + more_records, lines + more_lines
-    return Counted(records, lines)
+        for number, split in enumerate(given.portions[portion.key.number]):
+            file = split.path, split.declared
+            so_far = counted.get(file, NOTHING_YET)
+            before[portion.key, number] = so_far
+            if number < len(portion.counts):
+                records, lines = portion.counts[number]
+                counted[file] = Counted(so_far.records + records, so_far.lines + lines)
+    return before
 
 
 def count_rows_before(key: PortionKey, portions: Sequence[StagedPortion]) -> int:
@@ -138,28 +137,30 @@ def place_rejected(
     portions: Sequence[StagedPortion], inputs: Sequence[JobInput]
 ) -> tuple[PlacedRow, ...]:
     """All rejected rows of a job in the order of the input."""
+    before: dict[tuple[PortionKey, int], Counted] = {}
+    for portion in portions:
+        given = inputs[portion.key.source]
+        if not portion.rejected or (portion.key, 0) in before:
+            continue
+        if isinstance(given, FileInput):
+            before |= count_before(portion.key.source, portions, given)
+        elif isinstance(given, FrameInput):
+            before[portion.key, 0] = Counted(count_rows_before(portion.key, portions), 0)
     return tuple(
-        PlacedRow(row.type, row.reason, str(_place(row, portion, portions, inputs)), row.original)
+        PlacedRow(
+            row.type,
+            row.reason,
+            str(_shift(row.place, before.get((portion.key, row.split), NOTHING_YET))),
+            row.original,
+        )
         for portion in portions
         for row in portion.rejected
     )
 
 
-def _place(
-    row: RejectedRow,
-    portion: StagedPortion,
-    portions: Sequence[StagedPortion],
-    inputs: Sequence[JobInput],
-) -> Place:
-    given = inputs[portion.key.source]
-    before = NOTHING_YET
-    if isinstance(given, FileInput):
-        split = given.portions[portion.key.number][row.split]
-        before = count_before(split, portion.key, row.split, portions, given)
-    elif isinstance(given, FrameInput):
-        before = Counted(count_rows_before(portion.key, portions), 0)
-    line = None if row.place.line is None else row.place.line + before.lines
-    return replace(row.place, record=row.place.record + before.records, line=line)
+def _shift(place: Place, before: Counted) -> Place:
+    line = None if place.line is None else place.line + before.lines
+    return replace(place, record=place.record + before.records, line=line)
 
 
 def _report(rule: Broken, places: Mapping[tuple[str, int], str]) -> RuleReport:

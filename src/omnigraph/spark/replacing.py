@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from omnigraph.spark.exchange import decode, encode
+from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.storage.lance_parts import strike
 from omnigraph.storage.table_parts import LineFolder, StruckFragment, TablePart
 
@@ -30,4 +31,6 @@ def strike_rows(
 def _strike(folder: LineFolder, version: int, places: pa.Table) -> pa.Table:
     number = places["fragment"][0].as_py()
     part = TablePart(folder, version, (number,), places.num_rows)
-    return pa.table({"struck": [encode(strike(part, places["offset"].to_pylist()))]})
+    with carried_errors():
+        struck = strike(part, places["offset"].to_pylist())
+    return pa.table({"struck": [encode(struck)]})

@@ -81,7 +81,7 @@ def local_settings(*, cores: int, memory_bytes: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": str(2 * cores),
-        # Keys are short: Spark's own 10,000 a batch keep Java and Python waiting for each other.
+        # Keys are short, so more of them than Spark's own 10,000 go to Python at a time.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         # A machine whose own name leads nowhere still has this address.
         "spark.driver.bindAddress": "127.0.0.1",

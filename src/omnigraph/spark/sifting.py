@@ -57,14 +57,15 @@ class Sifting:
                 tables=self.tables,
             )
             judgement = self._run(partial(judge_job, self.spark, job))
+            is_clean = False
             try:
                 left_out = self._run(partial(self._examine, job, judgement))
-            except BaseException:
-                judgement.claims.unpersist()
-                raise
-            if not left_out:
+                is_clean = not left_out
+            finally:
+                if not is_clean:
+                    judgement.claims.unpersist()
+            if is_clean:
                 return job, judgement
-            judgement.claims.unpersist()
             self.rows.leave_out(left_out)
 
     def _run(self, action: Callable[[], T]) -> T:

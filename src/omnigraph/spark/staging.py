@@ -153,7 +153,8 @@ class _Staging:
             broken=tuple(
                 each for key, rows in self._rows_by_key.items() for each in rows.broken(key)
             ),
-            rejected=tuple(self._rejected),
+            # What cannot be read is reported before the rows around it come.
+            rejected=tuple(sorted(self._rejected, key=lambda row: (row.split, row.place.record))),
         )
 
     def reject(self, fault: Fault) -> None:
@@ -181,6 +182,7 @@ class _TypeRows:
         self._seen = 0
         self._has_given_id = False
         self._waiting: list[pa.Table] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._files: list[NewFile] = []
         self._checksum = 0
         self._dropped: list[int] = []
@@ -204,9 +206,9 @@ class _TypeRows:
             self._dropped += (numbers + self._seen - rows.num_rows).tolist()
             rows = rows.take(np.delete(np.arange(rows.num_rows), numbers))
         self._waiting.append(rows)
-        count = sum(each.num_rows for each in self._waiting)
-        size = sum(each.nbytes for each in self._waiting)
-        if size > STAGED_BYTES_MAX or count >= FRAGMENT_ROWS_MAX:
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes > STAGED_BYTES_MAX or self._waiting_rows >= FRAGMENT_ROWS_MAX:
             self._write()
         return dropped
 
@@ -260,6 +262,7 @@ class _TypeRows:
     def _write(self) -> None:
         rows = pa.concat_tables(self._waiting) if self._waiting else None
         self._waiting.clear()
+        self._waiting_rows = self._waiting_bytes = 0
         if rows is not None and rows.num_rows:
             self._files += write_files(self._folder, _with_holes(rows))
 

@@ -10,8 +10,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.engine.ops.reading.splits import Split
+from omnigraph.model.errors import LimitExceededError
+from omnigraph.model.limits import PORTIONS_MAX
 from omnigraph.spark.exchange import decode, encode
 from omnigraph.spark.inputs import FileInput, FrameInput, JobInput, LocalInput
+from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.staged import PortionKey, StagedPortion
 from omnigraph.spark.staging import StagingPlan, stage_batches, stage_pieces, stage_splits
 
@@ -71,10 +74,11 @@ def _stage_files(
     chosen: Sequence[tuple[PortionKey, Sequence[Split]]],
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            key, splits = chosen[number]
-            yield _as_batch(stage_splits(plan, key, splits))
+    with carried_errors():
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                key, splits = chosen[number]
+                yield _as_batch(stage_splits(plan, key, splits))
 
 
 def _stage_frame(
@@ -87,8 +91,13 @@ def _stage_frame(
     context = TaskContext.get()
     assert context is not None, "it runs in a task"
     key = PortionKey(source, context.partitionId())
-    if only is None or key in only:
-        yield _as_batch(stage_batches(plan, key, table_key, batches))
+    with carried_errors():
+        if key.number >= PORTIONS_MAX:
+            raise LimitExceededError(
+                resource="the partitions of a frame", limit=PORTIONS_MAX, found=key.number + 1
+            )
+        if only is None or key in only:
+            yield _as_batch(stage_batches(plan, key, table_key, batches))
 
 
 def _as_batch(portion: StagedPortion) -> pa.RecordBatch:

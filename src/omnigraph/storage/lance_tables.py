@@ -46,7 +46,7 @@ from omnigraph.storage.lance_handles import (
 )
 from omnigraph.storage.lance_places import IdPlaces
 from omnigraph.storage.locations import parse_location
-from omnigraph.storage.objects import open_objects
+from omnigraph.storage.objects import delete_rows_file, open_objects
 from omnigraph.storage.ports import (
     Cleaned,
     IndexSpec,
@@ -179,7 +179,7 @@ class LanceTables:
             return lance_parts.split_table(table, folder=self.folder(at.ref), rows_max=rows_max)
 
     def folder(self, ref: TableRef) -> LineFolder:
-        is_bare = self._handles.find_newest(ref) is None
+        is_bare = ref.branch is not None and self._handles.find_newest(ref) is None
         return LineFolder(self._handles.uri(ref), self._handles.storage_options, is_bare)
 
     def describe(self, at: TableVersion) -> VersionFile:
@@ -307,9 +307,7 @@ class LanceTables:
 
     def delete_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
         for path in lance_parts.file_paths(files):
-            self._files.delete(f"{folder_of(ref)}/{path}")
-            # Blobs too large for a file lie in a folder of its name.
-            self._files.delete_prefix(f"{folder_of(ref)}/{path.removesuffix('.lance')}")
+            delete_rows_file(self._files, f"{folder_of(ref)}/{path}")
 
     def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
         return lance_cleaning.clean(self._handles, self._files, ref, versions)

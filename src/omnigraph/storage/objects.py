@@ -129,6 +129,12 @@ class ObstoreObjects:
         return f"{verb} {self._uri}/{path}"
 
 
+def delete_rows_file(objects: ObjectStore, path: str) -> None:
+    """Remove a file of rows, and the folder of its name with the blobs too large for it."""
+    objects.delete(path)
+    objects.delete_prefix(path.removesuffix(".lance"))
+
+
 def open_bucket(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store:
     """The objects of a bucket below a prefix; nothing is asked of it yet."""
     config = {name: value for name, value in options.items() if name not in _OPTIONS_OF_LANCE}

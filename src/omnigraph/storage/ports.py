@@ -438,7 +438,7 @@ class TableStore(Protocol):
         """
 
     def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
-        """Durable effect: make the content of an old version the newest, by a transaction's uuid."""
+        """Durable effect: make an old version's content the newest, by a transaction's uuid."""
 
 
 @dataclass(frozen=True, slots=True)

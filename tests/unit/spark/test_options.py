@@ -1,14 +1,17 @@
-"""Options of a read through Spark: what is understood, and what is refused with advice."""
+"""Options of reads and writes through Spark: what is understood, and refused with advice."""
 
 import pytest
 
+from omnigraph.engine.ops.load import LoadMode
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.spark.options import (
     Place,
     QueryOptions,
     ReadOptions,
     TypeOptions,
+    WriteOptions,
     parse_read_options,
+    parse_write_options,
 )
 
 
@@ -84,3 +87,41 @@ def test_options_that_cannot_be_followed_are_refused(options: dict[str, str], pr
         parse_read_options(options)
 
     assert problem in str(refused.value)
+
+
+def test_rows_are_appended_to_main_unless_options_say_otherwise() -> None:
+    parsed = parse_write_options({"uri": "/graph", "type": "Person"}, is_overwrite=False)
+
+    place = Place("/graph", {})
+    assert parsed == WriteOptions(place, "Person", "main", LoadMode.APPEND, None, None)
+
+
+def test_the_place_where_a_stream_notes_its_progress_is_no_business_of_ours() -> None:
+    given = {"uri": "/graph", "type": "Person", "checkpointlocation": "/x", "queryid": "q"}
+
+    assert parse_write_options(given, is_overwrite=False).query_id == "q"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_overwrite", "expected"),
+    [
+        ({}, True, LoadMode.OVERWRITE),
+        ({"mode": "merge"}, False, LoadMode.MERGE),
+        ({"mode": "append"}, False, LoadMode.APPEND),
+        ({"mode": "overwrite"}, True, LoadMode.OVERWRITE),
+    ],
+)
+def test_sparks_mode_and_the_option_together_say_what_becomes_of_rows(
+    mode: dict[str, str], expected: LoadMode, *, is_overwrite: bool
+) -> None:
+    given = {"uri": "/graph", "type": "Person", **mode}
+
+    assert parse_write_options(given, is_overwrite=is_overwrite).mode is expected
+
+
+@pytest.mark.parametrize(("mode", "is_overwrite"), [("merge", True), ("overwrite", False)])
+def test_modes_that_contradict_each_other_are_refused(mode: str, *, is_overwrite: bool) -> None:
+    given = {"uri": "/graph", "type": "Person", "mode": mode}
+
+    with pytest.raises(InvalidValueError, match="no other mode with it"):
+        parse_write_options(given, is_overwrite=is_overwrite)

@@ -1,0 +1,123 @@
+"""Bugs planted in bulk loads: staging, judging, replacing rows, and what is left behind."""
+
+from tests.mutants.planting import Edit, Mutant
+
+FORKS = "engine/commit/forks.py"
+JOB_STAGING = "spark/job_staging.py"
+LOAD = "spark/load.py"
+PARTS = "storage/lance_parts.py"
+SIFTING = "spark/sifting.py"
+
+FAULTS = "tests/faults/test_spark_faults.py"
+FILES = "tests/faults/test_staged_files.py"
+LOADS = "tests/behaviour/test_spark_loads.py"
+MERGED = f"{FILES}::test_rows_that_a_merge_replaces_go_even_if_others_of_their_file_went_before"
+OVERTAKEN = f"{FILES}::test_a_merge_by_files_that_somebody_overtakes_loses_nothing"
+
+SPARK_MUTANTS = (
+    # Files that wait
+    Mutant(
+        "name files that nobody has looked for",
+        (Edit("storage/lance_tables.py", "        self._require_files(staged)\n", ""),),
+        (f"{FILES}::test_a_load_whose_file_is_gone_is_refused",),
+    ),
+    Mutant(
+        "believe the numbers that a file has for its columns",
+        (Edit(PARTS, "[number_by_own[number] for number in", "[number for number in"),),
+        (f"{FILES}::test_files_of_rows_land_whatever_numbers_the_columns_of_their_table_have",),
+    ),
+    Mutant(
+        "take over a line that was opened, whatever was added to it",
+        (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if line:"),),
+        (
+            f"{FILES}::test_files_in_the_folder_of_a_line_that_a_dead_writer_moved"
+            "_are_not_missed_in_silence",
+        ),
+    ),
+    Mutant(
+        "remove a line that was just opened, with the files that wait there",
+        (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if not line:"),),
+        (OVERTAKEN,),
+    ),
+    # Rows that are replaced
+    Mutant(
+        "add rows and leave those that they replace",
+        (Edit(PARTS, "    if struck:\n", "    if struck and is_overwrite:\n"),),
+        (MERGED,),
+    ),
+    Mutant(
+        "keep a file of which every row is replaced",
+        (
+            Edit(
+                PARTS,
+                "[each.number for each in struck if each.fragment is None]",
+                "[]",
+            ),
+        ),
+        (
+            f"{FILES}::test_a_load_of_files_cut_short_anywhere_is_there_or_not_there"
+            "[a merge that replaces all rows]",
+        ),
+    ),
+    Mutant(
+        "let the first edit of a row count",
+        (Edit(SIFTING, "is_last_kept=True", "is_last_kept=False"),),
+        (f"{LOADS}::test_rows_without_keys_are_edited_by_a_merge_and_the_last_edit_counts",),
+    ),
+    Mutant(
+        "append rows that are there already",
+        (Edit(SIFTING, "if verdict.met and self.call.on_error is OnError.RAISE:", "if not met:"),),
+        (f"{LOADS}::test_of_two_loads_of_one_key_one_is_refused",),
+    ),
+    # What changes meanwhile
+    Mutant(
+        "commit rows that were read by another schema",
+        (
+            Edit(
+                LOAD,
+                "if basis.contract.schema_hash != staged.schema_hash:",
+                "if not staged.schema_hash:",
+            ),
+        ),
+        (
+            f"{LOADS}::test_a_schema_that_changes_meanwhile_is_the_one_that_rows_are_read_by",
+            f"{LOADS}::test_rows_that_a_changed_schema_does_not_know_are_refused",
+        ),
+    ),
+    Mutant(
+        "take other rows for those that were judged",
+        (
+            Edit(
+                JOB_STAGING,
+                "rows.row_count + len(rows.dropped), rows.checksum",
+                "rows.row_count + len(rows.dropped), 0",
+            ),
+        ),
+        (f"{FAULTS}::test_input_that_changes_while_rows_are_left_out_is_refused",),
+    ),
+    Mutant(
+        "forget which types a bulk load was judged by",
+        (Edit(LOAD, "read_set=job.related,", "read_set=frozenset(),"),),
+        (f"{FAULTS}::test_edges_whose_node_goes_while_a_bulk_load_is_checked_are_refused",),
+    ),
+    # What is left behind
+    Mutant(
+        "delete the files of a load that may have been committed",
+        (
+            Edit(
+                LOAD,
+                "if not self._is_done and not self._is_in_doubt:",
+                "if not self._is_done:",
+            ),
+        ),
+        (
+            f"{FAULTS}::test_a_bulk_load_that_stopped_after_it_was_armed"
+            "_is_finished_with_all_its_rows",
+        ),
+    ),
+    Mutant(
+        "leave the files of a load that was refused",
+        (Edit(LOAD, "self._is_in_doubt &= error.outcome not in _NOTHING_DONE", "pass"),),
+        (f"{FAULTS}::test_a_bulk_load_that_stopped_before_it_was_armed_leaves_no_file",),
+    ),
+)
