@@ -94,6 +94,7 @@ def show_quarantine(graph: omnigraph.Graph, file: Path) -> None:
     assert done.report.location is not None
     for row in Path(done.report.location, "rejected.ndjson").read_text().splitlines():
         say(row)
+    say("The last one is well in itself, but begins at a person who was set aside.")
     say("Beside them is written why; mended, they can be loaded like any other file.")
     assert (done.nodes_loaded, done.rejected) == ({"Person": 98}, 4)
 

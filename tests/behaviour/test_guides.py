@@ -9,13 +9,17 @@ from tests.support.source_tree import ROOT
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+# It uses the session that the tests have: a process has one, and starting one takes seconds.
+SPARK_GUIDE = "spark.md"
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
 def test_a_guide_runs_from_top_to_bottom(
-    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     blocks = PYTHON.findall(guide.read_text(encoding="utf-8"))
+    if guide.name == SPARK_GUIDE:
+        request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
 
     names: dict[str, object] = {}

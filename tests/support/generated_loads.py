@@ -279,18 +279,15 @@ class _Writer:
 
     def _note(self) -> Record:
         number = self._count()
-        id = self._id("Note", "n")
-        properties = {
-            "id": id,
+        properties: dict[str, object] = {
             "text": f"t{number}" if not self._is_faulty() else "same",
             "rank": self._one([None, number / 4], faulty=[0.0, -0.0, 2]),
             "part": self._one([None, number + 0.5], faulty=[0.0, -0.0, 2]),
             "day": self._random.choice([None, "2024-06-01", 0, -1]),
         }
-        if self._random.random() < 0.3:
-            # Nobody knows a node whose id is made up.
-            self.known.nodes["Note"].remove(id)
-            del properties["id"]
+        # Nobody can know a node whose id is made up.
+        if self._random.random() < 0.7:
+            properties["id"] = self._id("Note", "n")
         return node("Note", **properties)
 
     def _gauge(self) -> Record:

@@ -42,7 +42,7 @@ def receive_all(given: object, *, schema: str) -> dict[str, ReceivedRows]:
 
 def means_of(catalog: Catalog) -> Means:
     """What reading takes if nothing outside is allowed but local files."""
-    return Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}))
+    return Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}, folder=""))
 
 
 def receive_lines(*lines: str, schema: str) -> dict[str, ReceivedRows]:

@@ -26,7 +26,8 @@ from omnigraph.errors import GraphError
 from tests.support.source_tree import ROOT
 
 WAIT_S_MAX = 180.0
-LOOK_S = 0.02
+LOOK_S = 0.05
+CAUSE_CHARACTERS_MAX = 2_000
 NOBODY = "nobody was told"
 
 T = TypeVar("T")
@@ -63,7 +64,8 @@ def drive(root: str, log: str, master: str) -> None:
             )
             tell("done")
         except GraphError as error:
-            tell("failed", error.outcome, type(error).__name__, str(error))
+            cause = str(error.__cause__)[:CAUSE_CHARACTERS_MAX]
+            tell("failed", error.outcome, type(error).__name__, str(error), cause)
         except KeyboardInterrupt:
             tell("interrupted")
             if is_last:
@@ -128,7 +130,7 @@ class Driver:
             match event:
                 case ["done" | "interrupted" as word]:
                     return str(word)
-                case ["failed", outcome, kind, message]:
+                case ["failed", outcome, kind, message, _]:
                     return f"{outcome}: {kind}: {message}"
                 case _:
                     continue

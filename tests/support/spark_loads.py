@@ -73,7 +73,7 @@ class Ending:
 
 def run_to_end(graph: Graph, run: Callable[[], LoadResult], *, known: Contents) -> Ending:
     """Load something, and look at what became of it; `known` are the rows from before."""
-    names = frozenset(id for rows in known.values() for id in rows)
+    names = _names_in(known)
     violations: Sequence[str] = ()
     told: Sequence[object]
     try:
@@ -90,8 +90,17 @@ def run_to_end(graph: Graph, run: Callable[[], LoadResult], *, known: Contents) 
             (done.branch, done.base_branch, done.branch_created),
             done.commit_id is None,
         )
-    rows = {branch: _plain_rows(contents(graph, branch), names) for branch in graph.branches()}
-    return Ending(told, violations, rows)
+    return Ending(told, violations, plain_rows(graph, known=known))
+
+
+def plain_rows(graph: Graph, *, known: Contents) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """The rows of all branches by type, as sorted texts without made-up ids."""
+    names = _names_in(known)
+    return {branch: _plain_rows(contents(graph, branch), names) for branch in graph.branches()}
+
+
+def _names_in(known: Contents) -> frozenset[str]:
+    return frozenset(id for rows in known.values() for id in rows)
 
 
 def _hide(text: str, names: frozenset[str]) -> str:

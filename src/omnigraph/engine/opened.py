@@ -151,7 +151,7 @@ class OpenGraph:
 
     def means_of(self, basis: Basis) -> Means:
         """What reading the input of a load takes, by the schema of a state."""
-        files = OutsideFiles(self.settings.location.storage_options)
+        files = OutsideFiles(self.settings.location.storage_options, folder="")
         return Means(basis.catalog, self.settings.external_blobs, files)
 
     @contextmanager

@@ -6,7 +6,7 @@ and turns the answers into violations in the order of the evaluator in process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -81,14 +81,18 @@ class JobRows:
 def collect_rows(
     portions: Sequence[StagedPortion],
     *,
+    named: Iterable[str],
     mode: LoadMode,
     basis: Basis,
     folders: Mapping[str, LineFolder],
     tables: TableStore,
 ) -> JobRows:
-    """The rows of staged portions, and the committed ones that matter to them."""
+    """The rows of staged portions, and the committed ones that matter to them.
+
+    `named` are types that the job is about even if it has no row of them.
+    """
     declared_by_key = {table_key_of(each): each for each in basis.catalog.stored_types()}
-    staged: dict[str, list[StagedFile]] = {}
+    staged: dict[str, list[StagedFile]] = {key: [] for key in named}
     with_given_id: set[str] = set()
     for portion in sorted(portions, key=lambda each: each.key):
         for rows in portion.rows:
@@ -152,7 +156,10 @@ class Judgement:
 def judge_job(spark: SparkSession, job: JobRows) -> Judgement:
     """Have all rows of a job, and the committed ones, say what they have to say."""
     plan = _ClaimsPlan(job)
-    claims = gather_claims(spark, tuple(plan.claimants()), plan.spaces).persist()
+    claims = gather_claims(spark, tuple(plan.claimants()), plan.spaces)
+    if job.mode is LoadMode.MERGE:
+        # They are asked again, for the addresses of what is replaced.
+        claims = claims.persist()
     return Judgement(plan.spaces, judge(claims, plan.spaces), claims)
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
@@ -143,6 +144,7 @@ class _Load:
             folders={key: tables.folder(ref) for key, ref in lines.items()},
             external=settings.external_blobs,
             storage_options=settings.location.storage_options,
+            folder=str(Path.cwd()),
             first_id=int(ULID.from_str(self._id)) >> POSITION_BITS << POSITION_BITS,
             is_tolerant=is_tolerant,
             left_out={},

@@ -77,7 +77,7 @@ def gather_values(portions: Iterable[StagedPortion]) -> Iterator[Broken]:
     for portion in portions:
         for each in portion.broken:
             by_rule.setdefault((each.table_key, each.rank), []).append(each)
-    for (table_key, rank), parts in by_rule.items():
+    for (table_key, rank), parts in sorted(by_rule.items()):
         violations = tuple(islice((v for part in parts for v in part.violations), VIOLATIONS_MAX))
         positions = tuple(islice((p for part in parts for p in part.positions), VIOLATIONS_MAX))
         count = sum(part.count for part in parts)

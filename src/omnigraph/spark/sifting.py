@@ -21,6 +21,7 @@ from omnigraph.model.errors import KeyConflictError
 from omnigraph.model.limits import QUARANTINED_ROWS_MAX, VIOLATIONS_MAX
 from omnigraph.spark.checks import Checks
 from omnigraph.spark.findings import Findings, is_count
+from omnigraph.spark.inputs import FrameInput
 from omnigraph.spark.job_staging import JobStaging, require_few_rejected
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.judging import JobRows, Judgement, collect_rows, judge_job
@@ -51,6 +52,7 @@ class Sifting:
             require_few_rejected(self.rows.portions)
             job = collect_rows(
                 self.rows.portions,
+                named={each.table_key for each in self.rows.inputs if isinstance(each, FrameInput)},
                 mode=self.call.mode,
                 basis=basis,
                 folders=self.rows.plan.folders,

@@ -99,6 +99,7 @@ def open_job(options: WriteOptions, columns: pa.Schema) -> WriteJob:
         folders={table_key: opened.stores.tables.folder(line)},
         external=opened.settings.external_blobs,
         storage_options=opened.settings.location.storage_options,
+        folder="",
         first_id=0,
         is_tolerant=False,
         left_out={},

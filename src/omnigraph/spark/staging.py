@@ -49,15 +49,16 @@ Declared = NodeType | EdgeType
 class StagingPlan:
     """What every task of a job is told.
 
-    `first_id` is the number of the first id that the job may make. A tolerant task leaves rows out
-    that cannot be read or break a value rule. `left_out` are rows, by portion, type and number,
-    that were found wrong since they were staged.
+    Paths that are not absolute begin in `folder`. `first_id` is the number of the first id that the
+    job may make. A tolerant task leaves rows out that cannot be read or break a value rule.
+    `left_out` are rows, by portion, type and number, that were found wrong since they were staged.
     """
 
     schema: str
     folders: Mapping[str, LineFolder]
     external: ExternalBlobs
     storage_options: Mapping[str, str] = field(repr=False)
+    folder: str
     first_id: int
     is_tolerant: bool
     left_out: Mapping[PortionKey, Mapping[str, Mapping[int, Reason | None]]]
@@ -65,7 +66,8 @@ class StagingPlan:
     def means(self) -> Means:
         """What reading takes."""
         catalog = compile_schema(Source("<schema>", self.schema))
-        return Means(catalog, self.external, OutsideFiles(self.storage_options))
+        files = OutsideFiles(self.storage_options, folder=self.folder)
+        return Means(catalog, self.external, files)
 
 
 def stage_splits(plan: StagingPlan, key: PortionKey, splits: Sequence[Split]) -> StagedPortion:
@@ -215,6 +217,8 @@ class _TypeRows:
     def finish(self, table_key: str) -> StagedRows:
         """Write what is left, and tell of the files."""
         self._write()
+        written = sum(each.row_count for each in self._files)
+        assert written + len(self._dropped) == self._seen, "every row is in a file or left out"
         return StagedRows(
             table_key=table_key,
             files=tuple(self._files),

@@ -62,7 +62,7 @@ def read_stored(stored: StoredRows, *, columns: Sequence[str], with_address: boo
                 )
             case StagedFile():
                 batches += scan_file(each.folder, each.file, columns=columns)
-    return pa.Table.from_batches(batches)
+    return _join([pa.Table.from_batches([each]) for each in batches])
 
 
 def read_positions(stored: Sequence[StagedFile], *, columns: Sequence[str]) -> pa.Table:
@@ -73,7 +73,7 @@ def read_positions(stored: Sequence[StagedFile], *, columns: Sequence[str]) -> p
         )
         for each in stored
     ]
-    return pa.concat_tables(tables)
+    return _join(tables)
 
 
 def take_positions(
@@ -97,7 +97,12 @@ def take_positions(
         offsets, found = zip(*sorted(places), strict=True)
         parts.append(take_rows(file.folder, file.file, offsets, columns=columns))
         indexes += found
-    return pa.concat_tables(parts).take(np.argsort(indexes))
+    return _join(parts).take(np.argsort(indexes))
+
+
+def _join(tables: Sequence[pa.Table]) -> pa.Table:
+    # A file of rows that lack what they need says that they may; its neighbours do not.
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def _find_file(files: Sequence[StagedFile], ordinal: int) -> tuple[StagedFile, int]:

@@ -53,11 +53,12 @@ class Entry:
 
 class OutsideFiles:
     """The way to files; what cannot be read is an `UnreadableError`, and a storage that does not
-    answer an `UnavailableError`."""
+    answer an `UnavailableError`. Local paths that are not absolute begin in a `folder`."""
 
-    def __init__(self, storage_options: Mapping[str, str]) -> None:
+    def __init__(self, storage_options: Mapping[str, str], *, folder: str) -> None:
         # Options hold secrets: they are not printed with this.
         self.storage_options = storage_options
+        self._folder = folder
         self._store_by_bucket: dict[str, S3Store] = {}
 
     def find(self, path: str) -> Entry | None:
@@ -65,7 +66,7 @@ class OutsideFiles:
         if is_remote(path):
             return self._find_key(path)
         try:
-            found = Path(path).stat()
+            found = Path(self.resolve(path)).stat()
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError as error:
@@ -74,6 +75,10 @@ class OutsideFiles:
             raise unreadable(path, error) from error
         kind = EntryKind.FOLDER if S_ISDIR(found.st_mode) else EntryKind.FILE
         return Entry(path, kind, found.st_size)
+
+    def resolve(self, path: str) -> str:
+        """Where a path leads from anywhere."""
+        return path if is_remote(path) else os.path.join(self._folder, path)  # noqa: PTH118  # as it is
 
     def entries(self, path: str) -> tuple[Entry, ...]:
         """What is in a folder."""
@@ -88,7 +93,7 @@ class OutsideFiles:
                 size = store.head(key)["size"]
             return _RemoteFile(store, key, path=path, size=size)
         try:
-            return io.FileIO(path)
+            return io.FileIO(self.resolve(path))
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
 

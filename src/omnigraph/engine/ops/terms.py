@@ -150,7 +150,7 @@ def _read_row(
         record = {"edge": declared.name, **ends, "data": content}
     try:
         line = orjson.dumps(record)
-        means = Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}))
+        means = Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}, folder=""))
         (received,) = receive(io.BytesIO(line), means=means, runtime=runtime).values()
     except (InvalidValueError, orjson.JSONEncodeError) as error:
         raise _refuse(row, f"the row for {_show(declared, id)}: {error}") from error

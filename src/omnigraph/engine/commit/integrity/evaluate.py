@@ -6,7 +6,7 @@ asked only about what the write can affect. Writes nothing, and does not know wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from omnigraph.engine.commit.changes import ChangeSet, TableChange
@@ -26,6 +26,9 @@ from omnigraph.engine.state.snapshot import make_table_key, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, TypeKind
 from omnigraph.model.errors import IntegrityError
 
+CheckValues = Callable[[TableChange], Iterator[Violations]]
+"""What tells of the rules about values, for the rows of one type."""
+
 
 def require_integrity(changes: ChangeSet, *, catalog: Catalog, committed: CommittedRows) -> None:
     """Raise `IntegrityError` unless every rule of the schema holds once the write has landed."""
@@ -38,11 +41,28 @@ def find_violations(
     changes: ChangeSet, *, catalog: Catalog, committed: CommittedRows
 ) -> Violations:
     """What a write breaks: by table key, then by rule, then in the order of rows or ids."""
-    return gather(_check_all(changes, catalog=catalog, committed=committed))
+    return find_violations_beside(
+        check_values, changes=changes, catalog=catalog, committed=committed
+    )
+
+
+def find_violations_beside(
+    check_values: CheckValues,
+    *,
+    changes: ChangeSet,
+    catalog: Catalog,
+    committed: CommittedRows,
+) -> Violations:
+    """The same where somebody else tells what values break: rows may then be their keys alone."""
+    return gather(_check_all(check_values, changes, catalog=catalog, committed=committed))
 
 
 def _check_all(
-    changes: ChangeSet, *, catalog: Catalog, committed: CommittedRows
+    check_values: CheckValues,
+    changes: ChangeSet,
+    *,
+    catalog: Catalog,
+    committed: CommittedRows,
 ) -> Iterator[Violations]:
     absent = find_absent_nodes(changes, committed=committed)
     edge_by_key = {table_key_of(edge): edge for edge in catalog.edges.values()}
@@ -53,6 +73,7 @@ def _check_all(
             assert edge is not None
             yield from check_untouched_edges(edge, changes=changes, committed=committed)
         else:
+            yield from check_values(change)
             yield from _check_type(change, absent=absent, changes=changes, committed=committed)
 
 
@@ -61,7 +82,6 @@ def _check_type(
 ) -> Iterator[Violations]:
     ends = ("src", "dst") if isinstance(change.type, EdgeType) else ()
     assert not any(change.put.column(name).null_count for name in ("id", *ends))
-    yield from check_values(change)
     repeats = find_repeats(change.put)
     distinct = replace(change, put=drop_rows(change.put, repeats))
     yield from check_unique_groups(distinct, committed=committed)

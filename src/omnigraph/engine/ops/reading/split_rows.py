@@ -69,6 +69,8 @@ def _read_batches(
             return read_csv(split.path, files, declared, split.csv or PLAIN_CSV, tally, report)
         case InputFormat.LANCE:
             options = files.storage_options
-            return read_lance(split.path, options, version=split.version, start=start, end=end)
+            return read_lance(
+                files.resolve(split.path), options, version=split.version, start=start, end=end
+            )
         case InputFormat.NDJSON:
             raise AssertionError("its lines are read")
