@@ -16,6 +16,7 @@ from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
 from tests.support.crashing import Fault, Scope, When, crashing
 from tests.support.graphs import (
     edge,
+    ndjson,
     node,
     root_of,
     rows,
@@ -170,6 +171,28 @@ def test_a_bulk_merge_on_a_branch_that_somebody_overtakes_loses_nothing(
     assert ages == {"Alice": 30, "Bob": 26, "Charlie": 35, "Diana": 77, "Fay": 1}
     assert values(graph, "Person", "age")["Bob"] == 25
     require_sound(graph, state_of(graph))
+
+
+def test_a_bulk_merge_tried_again_does_not_wait_for_itself(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    # The branch has no line of Knows yet, and only the nodes of its edges move meanwhile.
+    root = tmp_path / "graph"
+    known = edge("Knows", "Alice", "Bob", id="k1")
+    social_graph(root).load(ndjson(known), mode="append")
+    open_plain(root).create_branch("draft")
+    graph = open_bulk(root)
+    path = write_lines(tmp_path / "given.jsonl", edge("Knows", "Bob", "Alice", id="k1"))
+    update = query('update Person set { age: 77 } where name = "Diana"')
+    meddle = once("replace", lambda: open_plain(root).mutate(update, branch="draft"))
+
+    load_on_spark(graph, path, spark, mode="merge", branch="draft", meanwhile=meddle)
+
+    moved, before = (graph.entity("Knows", "k1", branch=each) for each in ("draft", "main"))
+    assert moved is not None
+    assert before is not None
+    assert (moved["src"], before["src"]) == ("Bob", "Alice")
+    assert values(graph, "Person", "age", "draft")["Diana"] == 77
 
 
 def test_input_that_changes_while_rows_are_left_out_is_refused(
