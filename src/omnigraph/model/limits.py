@@ -319,6 +319,9 @@ SPARK_BATCH_BYTES_MAX = 16 * 1024 * 1024
 CLAIMED_ROWS_MAX = 1024 * 1024
 """Rows whose keys one task of a Spark load reads at a time: what it holds is a few columns."""
 
+CLAIMING_ROWS_MAX = 64 * 1024 * 1024
+"""Rows whose keys one task reads in all: a minute or two of work that is lost with an executor."""
+
 PORTION_BYTES_MIN = 4 * 1024 * 1024
 """Least input of one task of a Spark load: reading it takes longer than starting the task."""
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.model.limits import CLAIMED_ROWS_MAX
 from omnigraph.spark.keys import encode_keys
 from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.stored import StoredRows, read_stored
@@ -200,10 +201,49 @@ def _emit(claimants: Claimants, spaces: Sequence[Space]) -> Iterator[pa.RecordBa
         claim.role is Role.HELD and spaces[claim.space].kind is SpaceKind.ID
         for claim in claimants.claims
     )
-    rows = read_stored(claimants.rows, columns=columns, with_address=needs_address)
-    for claim in claimants.claims:
-        emitted = _claim(rows, claim, spaces[claim.space].kind)
-        yield from emitted.to_batches()
+    gathered = {claim.space: _Gathered(spaces[claim.space].kind) for claim in claimants.claims}
+    for stored in claimants.rows:
+        rows = read_stored((stored,), columns=columns, with_address=needs_address)
+        for claim in claimants.claims:
+            yield from gathered[claim.space].add(_claim(rows, claim, spaces[claim.space].kind))
+    for each in gathered.values():
+        yield from each.flush()
+
+
+class _Gathered:
+    """The claims of one space that a task has read and not sent, those of one key added up."""
+
+    def __init__(self, kind: SpaceKind) -> None:
+        self._aggregates = [(role.value, "sum") for role in Role]
+        if kind is SpaceKind.UNIQUE:
+            self._aggregates += [("low", "min"), ("high", "max")]
+        if kind is SpaceKind.ID:
+            self._aggregates += [("address", "max")]
+        self._waiting: list[pa.Table] = []
+
+    def add(self, claims: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Take more; what is worth sending."""
+        self._waiting.append(claims)
+        if sum(each.num_rows for each in self._waiting) > CLAIMED_ROWS_MAX:
+            self._waiting = [self._add_up()]
+            # Keys that do not repeat are not worth keeping for others of them.
+            if self._waiting[0].num_rows > CLAIMED_ROWS_MAX // 2:
+                yield from self.flush()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """All that is left."""
+        if self._waiting:
+            yield from self._add_up().to_batches()
+        self._waiting = []
+
+    def _add_up(self) -> pa.Table:
+        if len(self._waiting) == 1:
+            return self._waiting[0]
+        every = pa.concat_tables(self._waiting)
+        grouped = every.group_by("key", use_threads=False).aggregate(self._aggregates)
+        found = {name: grouped[f"{name}_{how}"] for name, how in self._aggregates}
+        found |= {"key": grouped["key"], "space": every["space"].slice(0, grouped.num_rows)}
+        return _complete(found, grouped.num_rows)
 
 
 def _claim(rows: pa.Table, claim: Claim, kind: SpaceKind) -> pa.Table:
@@ -226,9 +266,17 @@ def _claim(rows: pa.Table, claim: Claim, kind: SpaceKind) -> pa.Table:
     for name, aggregate in (("low", "id_min"), ("high", "id_max"), ("address", "address_max")):
         if aggregate in grouped.column_names:
             found[name] = grouped[aggregate]
-    nothing = pa.repeat(pa.scalar(0, pa.int64()), grouped.num_rows)
+    return _complete(found, grouped.num_rows)
+
+
+def _complete(found: Mapping[str, pa.ChunkedArray], count: int) -> pa.Table:
+    """Claims with nothing where nothing is said."""
+    columns = []
     for field in _CLAIMS:
-        is_count = field.name in tuple(Role)
-        absent = nothing if is_count else pa.nulls(grouped.num_rows, field.type)
-        found.setdefault(field.name, absent)
-    return pa.table([found[field.name] for field in _CLAIMS], schema=_CLAIMS)
+        if field.name in found:
+            columns.append(found[field.name])
+        elif field.name in tuple(Role):
+            columns.append(pa.repeat(pa.scalar(0, pa.int64()), count))
+        else:
+            columns.append(pa.nulls(count, field.type))
+    return pa.table(columns, schema=_CLAIMS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,7 +17,7 @@ from omnigraph.engine.ops.load import LoadMode
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import ANY_CARDINALITY, Catalog, EdgeType, NodeType, Unique
-from omnigraph.model.limits import CLAIMED_ROWS_MAX
+from omnigraph.model.limits import CLAIMED_ROWS_MAX, CLAIMING_ROWS_MAX
 from omnigraph.spark.checks import TypeRows
 from omnigraph.spark.claims import (
     NO_VERDICT,
@@ -35,6 +36,7 @@ from omnigraph.storage.ports import TableStore
 from omnigraph.storage.table_parts import LineFolder, TablePart
 
 Declared = NodeType | EdgeType
+S = TypeVar("S", StagedFile, TablePart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class JobRows:
         """All of them by type, in tasks of a bounded number of rows."""
         return {
             key: TypeRows(
-                staged=tuple(_in_tasks(self.staged.get(key, ()))),
+                staged=tuple(_in_tasks(self.staged.get(key, ()), rows_max=CLAIMED_ROWS_MAX)),
                 committed=tuple((part,) for part in self.parts.get(key, ())),
                 is_replaced=self.is_replaced(key),
             )
@@ -153,9 +155,12 @@ class Judgement:
                 yield space
 
 
-def judge_job(spark: SparkSession, job: JobRows) -> Judgement:
-    """Have all rows of a job, and the committed ones, say what they have to say."""
-    plan = _ClaimsPlan(job)
+def judge_job(spark: SparkSession, job: JobRows, *, cores: int) -> Judgement:
+    """Have all rows of a job, and the committed ones, say what they have to say.
+
+    A task for each core: claims of one key that one task has read travel as one.
+    """
+    plan = _ClaimsPlan(job, cores)
     claims = gather_claims(spark, tuple(plan.claimants()), plan.spaces)
     if job.mode is LoadMode.MERGE:
         # They are asked again, for the addresses of what is replaced.
@@ -166,8 +171,8 @@ def judge_job(spark: SparkSession, job: JobRows) -> Judgement:
 class _ClaimsPlan:
     """Who claims what."""
 
-    def __init__(self, job: JobRows) -> None:
-        self._job = job
+    def __init__(self, job: JobRows, cores: int) -> None:
+        self._job, self._cores = job, cores
         self.spaces = tuple(_list_spaces(job))
         self._number_by_space = {
             (space.kind, space.table_key, space.columns): number
@@ -179,11 +184,20 @@ class _ClaimsPlan:
         for key, files in self._job.staged.items():
             claims = tuple(self._staged_claims(key))
             if claims:
-                yield from (Claimants(task, claims) for task in _in_tasks(files))
+                rows_max = self._share(each.row_count for each in files)
+                tasks = _in_tasks(files, rows_max=rows_max)
+                yield from (Claimants(task, claims) for task in tasks)
         for key, parts in self._job.parts.items():
             claims = tuple(self._committed_claims(key))
             if claims:
-                yield from (Claimants((part,), claims) for part in parts)
+                rows_max = self._share(part.row_count for part in parts)
+                shared = _in_tasks(parts, rows_max=rows_max)
+                yield from (Claimants(task, claims) for task in shared)
+
+    def _share(self, row_counts: Iterable[int]) -> int:
+        """How many rows of a type one task reads, a file at a time."""
+        share = -(-sum(row_counts) // self._cores)
+        return min(max(share, CLAIMED_ROWS_MAX // 4), CLAIMING_ROWS_MAX)
 
     def _staged_claims(self, key: str) -> Iterator[Claim]:
         declared = self._job.types[key]
@@ -259,14 +273,16 @@ def _unique_groups(declared: Declared) -> Iterator[tuple[str, ...]]:
             yield constraint.columns
 
 
-def _in_tasks(files: Sequence[StagedFile]) -> Iterator[tuple[StagedFile, ...]]:
-    task: list[StagedFile] = []
+def _in_tasks(stored: Sequence[S], *, rows_max: int) -> Iterator[tuple[S, ...]]:
+    """Files or parts that one task reads: as many as come nearest to a number of rows."""
+    task: list[S] = []
     count = 0
-    for each in files:
-        if task and count + each.file.row_count > CLAIMED_ROWS_MAX:
+    for each in stored:
+        rows = each.row_count
+        if task and count + rows / 2 > rows_max:
             yield tuple(task)
             task, count = [], 0
         task.append(each)
-        count += each.file.row_count
+        count += rows
     if task:
         yield tuple(task)

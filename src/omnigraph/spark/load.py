@@ -198,6 +198,7 @@ class _Load:
             call=self._call,
             rows=staged.rows,
             tables=self._opened.stores.tables,
+            cores=_count_cores(self._spark),
         )
         return sifting.sift(basis)
 

@@ -42,6 +42,7 @@ class Sifting:
     call: LoadCall
     rows: JobStaging
     tables: TableStore
+    cores: int
 
     def sift(self, basis: Basis) -> tuple[JobRows, Judgement]:
         """The rows that can be committed; `RequestError` if some cannot and are not to be left out.
@@ -58,7 +59,7 @@ class Sifting:
                 folders=self.rows.plan.folders,
                 tables=self.tables,
             )
-            judgement = self._run(partial(judge_job, self.spark, job))
+            judgement = self._run(partial(judge_job, self.spark, job, cores=self.cores))
             is_clean = False
             try:
                 left_out = self._run(partial(self._examine, job, judgement))

@@ -27,6 +27,11 @@ class StagedFile:
     start: int
     dropped: tuple[int, ...]
 
+    @property
+    def row_count(self) -> int:
+        """How many rows it has."""
+        return self.file.row_count
+
     def positions(self) -> pa.Array:
         """The position of each row in the input."""
         end = self.start + self.file.row_count
@@ -40,7 +45,7 @@ class StagedFile:
         return offset if 0 <= offset < self.file.row_count else None
 
 
-StoredRows = tuple[StagedFile, ...] | tuple[TablePart, ...]
+StoredRows = Sequence[StagedFile | TablePart]
 
 
 def files_of(portion: StagedPortion, rows: StagedRows, folder: LineFolder) -> Iterator[StagedFile]:
