@@ -136,19 +136,26 @@ def test_what_living_writers_have_staged_stays(place: Place) -> None:
         assert set(index.files) <= files_of(f"{place.root}/{PATH}")
 
 
-def test_what_dead_writers_have_staged_goes_after_a_week(tmp_path: Path) -> None:
+@pytest.mark.parametrize("versions", [[1], []], ids=["with a version", "alone"])
+def test_what_dead_writers_have_staged_goes_after_a_week(
+    tmp_path: Path, versions: list[int]
+) -> None:
     place = place_on_disk(tmp_path)
     store = place.open()
     at = overwrite(store, create_people(store, ann=1), cyd=3)
     staged = store.stage_append(people(dan=4), onto=at)
+    young = store.stage_append(people(eve=5), onto=at)
     long_ago = time.time() - A_WEEK_AND_A_DAY_S
     for file in staged.files:
         os.utime(Path(place.root, PATH, file), (long_ago, long_ago))
 
-    store.clean(at.ref, [1])
+    store.clean(at.ref, versions)
 
-    assert not set(staged.files) & files_of(f"{place.root}/{PATH}")
+    left = files_of(f"{place.root}/{PATH}")
+    assert not set(staged.files) & left
+    assert set(young.files) <= left
     assert ages(store, at) == {"cyd": 3}
+    assert set(store.versions(at.ref)) == {1, 2} - set(versions)
 
 
 def test_a_version_that_is_half_deleted_is_not_found_and_goes_the_next_time(

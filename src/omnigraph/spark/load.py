@@ -20,7 +20,7 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.loads import Input, LoadCall, OnError
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.attempts import is_refused, write_on
 from omnigraph.engine.ops.branch import ensure_branch
 from omnigraph.engine.ops.lines import open_lines
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad
@@ -29,7 +29,7 @@ from omnigraph.engine.results import LoadResult
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import line_of
 from omnigraph.model.catalog import NodeType
-from omnigraph.model.errors import GraphError, Outcome
+from omnigraph.model.errors import GraphError
 from omnigraph.model.load_report import NOTHING_WRONG
 from omnigraph.model.names import MAIN
 from omnigraph.spark.claims import select_met
@@ -48,7 +48,6 @@ from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.ports import TableRef
 from omnigraph.storage.table_parts import NewFile, StruckFragment
 
-_NOTHING_DONE = (Outcome.UNCHANGED, Outcome.MOVED)
 _CORES_OF_SERVER = 8
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -103,7 +102,7 @@ class _Load:
             )
             self._is_done = True
         except GraphError as error:
-            self._is_in_doubt &= error.outcome not in _NOTHING_DONE
+            self._is_in_doubt &= not is_refused(error)
             raise
         finally:
             if not self._is_done and not self._is_in_doubt:
@@ -271,6 +270,7 @@ class _Load:
         """Remove all files of a job that failed."""
         if self._staged is not None:
             self._delete(self._staged, self._staged.rows.all_files())
+        if self._call.on_error is OnError.QUARANTINE:
             with suppress(GraphError):
                 self._quarantine().remove()
 

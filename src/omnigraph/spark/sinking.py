@@ -21,7 +21,7 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.commit.forks import needs_fork
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.attempts import is_refused, write_on
 from omnigraph.engine.ops.lines import open_lines
 from omnigraph.engine.ops.load import LoadMode
 from omnigraph.engine.ops.reading.frames import ColumnSource, keep_column, read_batches
@@ -37,7 +37,6 @@ from omnigraph.model.errors import (
     GraphError,
     KeyConflictError,
     LimitExceededError,
-    Outcome,
     SchemaChangedError,
 )
 from omnigraph.model.limits import CLAIMED_ROWS_MAX, PORTIONS_MAX
@@ -53,7 +52,6 @@ from omnigraph.storage.lance_parts import scan_part, strike
 from omnigraph.storage.ports import TableRef
 from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
 
-_NOTHING_DONE = (Outcome.UNCHANGED, Outcome.MOVED)
 # How many times more of history is looked at when a batch was not found in what was.
 _FURTHER = 64
 _LOG = logging.getLogger(__name__)
@@ -130,7 +128,7 @@ def commit_rows(
     try:
         is_needed = _Committing(job, ordered, batch, opened).run()
     except GraphError as error:
-        if error.outcome in _NOTHING_DONE:
+        if is_refused(error):
             discard_rows(job, ordered)
         raise
     if not is_needed:

@@ -239,7 +239,11 @@ class WritePath:
         # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
         self._conclude(write, sidecar)
         self._tidy(state)
-        return self._commit_of(sidecar, state)
+        try:
+            return self._commit_of(sidecar, state)
+        except GraphError as error:
+            # It is true, and who cannot be told so must not take it for undone.
+            raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
 
     def _stage_schema(self, write: PreparedWrite, sidecar: Sidecar) -> None:
         if write.schema is None or write.schema.source is None:

@@ -20,7 +20,12 @@ from omnigraph.engine.ops.catch_up import SCHEMA_ACTOR, prepare_catching_up
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.history import Commit
-from omnigraph.model.errors import ExpectedVersionMismatchError, ReadSetChangedError
+from omnigraph.model.errors import (
+    ExpectedVersionMismatchError,
+    GraphError,
+    Outcome,
+    ReadSetChangedError,
+)
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.names import BranchName
 from omnigraph.storage.locks import HeldLocks, LockKey, hold_nothing
@@ -35,6 +40,11 @@ class Prepared(Protocol):
 
 
 P = TypeVar("P", bound=Prepared)
+
+
+def is_refused(error: GraphError) -> bool:
+    """Whether an error of a write means that no table was moved by it."""
+    return error.outcome in (Outcome.UNCHANGED, Outcome.MOVED)
 
 
 def write_on(

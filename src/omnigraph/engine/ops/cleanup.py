@@ -368,10 +368,11 @@ def _choose(policy: Policy, listed: Spare, needs: Needs, now: datetime, path: Wr
             moment = now - policy.older_than
             newest_old = path.stores.tables.find_version_before(line, moment)
             old = {each for each in old if newest_old is not None and each <= newest_old}
-        # Perhaps none: files that no version names are looked for in any case.
-        chosen[line] = tuple(
-            each for each in sorted(old) if not needs.has(TableVersion(line, each))
-        )
+        spare = tuple(each for each in sorted(old) if not needs.has(TableVersion(line, each)))
+        # A table's own line is looked into in any case, for files that no version names. A branch's
+        # may be deleted meanwhile, and these with it.
+        if spare or line.branch is None:
+            chosen[line] = spare
     return chosen
 
 
