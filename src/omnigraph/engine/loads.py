@@ -164,12 +164,12 @@ class BulkJob:
     def _add(self, name: str, rows: object, kind: type[NodeType] | type[EdgeType]) -> None:
         declared = get_type(name, self._opened.pin(MAIN).catalog)
         if not isinstance(declared, kind):
-            other = "edges" if kind is NodeType else "nodes"
+            own, other = ("an edge", "edges") if kind is NodeType else ("a node", "nodes")
             raise InvalidValueError(
                 subject=name,
                 expected="the type of such rows",
                 value=name,
-                problem=f"{declared.name} is not a type of these; use `{other}`",
+                problem=f"{declared.name} is {own} type; use `{other}`",
             )
         self._inputs.append(Input(table_key_of(declared), rows))
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pyspark import SparkContext, SparkStageInfo, inheritable_thread_target
 from pyspark.sql import SparkSession
 
+from omnigraph.engine.loads import Progress
 from omnigraph.model.limits import SPARK_CANCEL_WAIT_S, SPARK_POLL_INTERVAL_S
 from omnigraph.spark.sessions import is_connect
 from omnigraph.spark.spark_errors import FOREIGN, spark_errors
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import StageInfo
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)

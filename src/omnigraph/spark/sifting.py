@@ -22,7 +22,7 @@ from omnigraph.model.limits import QUARANTINED_ROWS_MAX, VIOLATIONS_MAX
 from omnigraph.spark.checks import Checks
 from omnigraph.spark.findings import Findings, is_count
 from omnigraph.spark.inputs import FrameInput
-from omnigraph.spark.job_staging import JobStaging, require_few_rejected
+from omnigraph.spark.job_staging import JobStaging, LeftOut, require_few_rejected
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.judging import JobRows, Judgement, collect_rows, judge_job
 from omnigraph.spark.locating import locate_rows
@@ -31,7 +31,6 @@ from omnigraph.spark.staged import Broken, Reason
 from omnigraph.storage.ports import TableStore
 
 T = TypeVar("T")
-LeftOut = dict[str, dict[int, Reason | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ class Sifting:
         """The rows to leave out so that rules hold."""
         # Too many edges may be as many as there should be once others are left out.
         certain = [each for each in broken if each.count and not is_count(each)]
-        left_out: LeftOut = {}
+        left_out: dict[str, dict[int, Reason | None]] = {}
         for each in certain or broken:
             culprits = findings.find_culprits(each)
             if not culprits:
@@ -106,7 +105,7 @@ class Sifting:
 
     def _find_edits(self, job: JobRows, judgement: Judgement, checks: Checks) -> LeftOut:
         """The rows of a merge whose id a later one has, where ids are not made of keys."""
-        edits: LeftOut = {}
+        edits: dict[str, dict[int, Reason | None]] = {}
         if job.mode is not LoadMode.MERGE:
             return edits
         for key, declared in job.types.items():

@@ -6,6 +6,7 @@ A task that runs twice leaves files that nobody hears of. Knows nothing of commi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -134,10 +135,15 @@ class _Staging:
         if rows is None:
             first_id = self._plan.first_id + self._key.position(0)
             folder = self._plan.folders[table_key]
-            rows = _TypeRows(piece.declared, folder, first_id, self._key.position(0))
+            rows = _TypeRows(
+                piece.declared,
+                folder,
+                first_id,
+                self._key.position(0),
+                left_out=self._left_out.get(table_key, {}),
+            )
             self._rows_by_key[table_key] = rows
-        left_out = self._left_out.get(table_key, {})
-        reasons = rows.add(piece, left_out=left_out, is_tolerant=self._plan.is_tolerant)
+        reasons = rows.add(piece, is_tolerant=self._plan.is_tolerant)
         for row, reason in sorted(reasons.items()):
             if reason is not None:
                 self._reject_row(piece, row, reason)
@@ -177,9 +183,16 @@ class _TypeRows:
     """The rows of one type of a portion: checked, given ids, and written when they are many."""
 
     def __init__(
-        self, declared: Declared, folder: LineFolder, first_id: int, first_position: int
+        self,
+        declared: Declared,
+        folder: LineFolder,
+        first_id: int,
+        first_position: int,
+        *,
+        left_out: Mapping[int, Reason | None],
     ) -> None:
         self._declared, self._folder = declared, folder
+        self._left_out, self._left_out_numbers = left_out, sorted(left_out)
         self._first_id, self._first_position = first_id, first_position
         self._seen = 0
         self._has_given_id = False
@@ -191,16 +204,15 @@ class _TypeRows:
         self._counts: list[int] = []
         self._found: list[list[tuple[Violation, int]]] = []
 
-    def add(
-        self, piece: Piece, *, left_out: Mapping[int, Reason | None], is_tolerant: bool
-    ) -> Mapping[int, Reason | None]:
+    def add(self, piece: Piece, *, is_tolerant: bool) -> Mapping[int, Reason | None]:
         """Take more rows; those of them that are left out, with the reason if it is a fault."""
         rows = self._identify(piece.rows)
         self._checksum = _add_checksum(rows, self._checksum)
-        dropped: dict[int, Reason | None] = {}
-        if left_out:
-            ordinals = range(self._seen, self._seen + rows.num_rows)
-            dropped = {each - self._seen: left_out[each] for each in left_out if each in ordinals}
+        first = bisect_left(self._left_out_numbers, self._seen)
+        end = bisect_left(self._left_out_numbers, self._seen + rows.num_rows)
+        dropped = {
+            each - self._seen: self._left_out[each] for each in self._left_out_numbers[first:end]
+        }
         self._check(rows, dropped, is_tolerant=is_tolerant)
         self._seen += rows.num_rows
         if dropped:
