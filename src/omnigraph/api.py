@@ -72,7 +72,7 @@ def _make_settings(
             external_blobs, storage_options=settings.location.storage_options
         ),
         # By its name, because PySpark takes a second to import and most calls do without.
-        bulk_module="omnigraph.spark.load",
+        spark_package="omnigraph.spark",
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
     )
 

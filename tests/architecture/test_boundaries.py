@@ -183,7 +183,7 @@ def test_every_module_is_used_by_another() -> None:
     used = {
         name
         for user in product_modules()
-        for name in imported_names(user) | _names_in_strings(user)
+        for name in imported_names(user) | _names_in_strings(user) | _parts_on_spark(user)
         if name != user.name
     }
 
@@ -301,6 +301,18 @@ def _environment_reads(tree: ast.Module) -> Iterator[ast.expr | ast.stmt]:
                     yield node
             case _:
                 pass
+
+
+def _parts_on_spark(module: Module) -> set[str]:
+    """The modules of the Spark package that the engine finds by name."""
+    return {
+        f"omnigraph.spark.{node.args[0].value}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "find_part"
+        and isinstance(node.args[0], ast.Constant)
+    }
 
 
 def _names_in_strings(module: Module) -> frozenset[str]:

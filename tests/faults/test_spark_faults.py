@@ -53,7 +53,7 @@ def open_bulk(
     """The graph of a directory that loads on Spark, and fails where a test wants it to."""
     plain = make_settings(str(root), storage_options=None, durability="relaxed")
     settings = replace(
-        plain, bulk_module="omnigraph.spark.load", failpoints=failpoints or Failpoints()
+        plain, spark_package="omnigraph.spark", failpoints=failpoints or Failpoints()
     )
     stores = open_stores(settings)
     return Graph(

@@ -45,7 +45,7 @@ STAGED, STRUCK = "read", "replace"
 def open_files(root: Path, fault: Fault | None = None) -> Graph:
     """The graph of a directory whose bulk loads are those of this module."""
     plain = make_settings(str(root), storage_options=None, durability="relaxed")
-    settings = replace(plain, bulk_module=__name__)
+    settings = replace(plain, spark_package="tests.support.staged_engine")
     stores = open_stores(settings)
     return Graph(
         settings,

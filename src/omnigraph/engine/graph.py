@@ -15,8 +15,8 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
-from omnigraph.engine.arguments import require_local
 from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.engines import Engine, find_part, parse_engine
 from omnigraph.engine.graph_history import GraphHistory
 from omnigraph.engine.graph_upkeep import GraphUpkeep
 from omnigraph.engine.loads import BulkJob, Progress, load, parse_call
@@ -91,12 +91,16 @@ class Graph(GraphHistory, GraphUpkeep):
     ) -> Result:
         """Run the read of a `.gq` text on a branch, `main` if none is named, or at a commit."""
         require_text(source, subject="source")
-        require_local(engine, spark)
+        chosen = parse_engine(engine, spark=spark)
         basis = self._open.at(branch, commit)
         plan = self._open.compiled.read(source, name=name, contract=basis.contract)
         values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         call = QueryCall(plan, values, self._open.settings.runtime.now())
-        return run_query(call, basis=basis, path=self._open.reads)
+        if chosen is Engine.LOCAL:
+            return run_query(call, basis=basis, path=self._open.reads)
+        part = find_part("query.run", settings=self._open.settings, action="run a query")
+        answered: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
+        return answered
 
     def explain(
         self,
@@ -109,7 +113,7 @@ class Graph(GraphHistory, GraphUpkeep):
     ) -> str:
         """How a read would be run on a branch now, step by step, as text; nothing is run."""
         require_text(source, subject="source")
-        require_local(engine, None)
+        parse_engine(engine, spark=None)
         basis = self._open.pin(parse_branch_name(branch))
         plan = self._open.compiled.read(source, name=name, contract=basis.contract)
         if params is not None:

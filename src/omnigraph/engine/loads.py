@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
 from types import TracebackType
 from typing import Protocol, Self
 
 from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.engines import find_part
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.ops.branch import ensure_branch
@@ -251,16 +251,8 @@ def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult
 
 def _find_loader(opened: OpenGraph) -> BulkLoader:
     """The engine for bulk loads that the graph was opened with."""
-    name = opened.settings.bulk_module
-    if name is None:
-        raise UnavailableError(
-            action="load through Spark", reason="the graph was opened without an engine for it"
-        )
-    try:
-        found: BulkLoader = import_module(name).load
-    except ModuleNotFoundError as error:
-        reason = f"the package {error.name} is not installed; install omnigraph with all it needs"
-        raise UnavailableError(action="load through Spark", reason=reason) from error
+    part = find_part("load", settings=opened.settings, action="load")
+    found: BulkLoader = part.load
     return found
 
 

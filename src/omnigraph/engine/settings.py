@@ -28,7 +28,7 @@ from omnigraph.storage.ports import Stores
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the outside world gives a graph: where it is, its clocks, how reads go about their
-    work, which references to blobs are followed, what runs bulk loads, and faults on purpose."""
+    work, which references to blobs are followed, what runs on Spark, and faults on purpose."""
 
     location: Location
     is_durable: bool
@@ -39,7 +39,7 @@ class Settings:
     traversal: TraversalMode
     allowance: Allowance
     external_blobs: ExternalBlobs
-    bulk_module: str | None
+    spark_package: str | None
 
 
 def make_settings(
@@ -63,7 +63,7 @@ def make_settings(
         traversal=TraversalMode.AUTO,
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
         external_blobs=NO_EXTERNAL_BLOBS,
-        bulk_module=None,
+        spark_package=None,
     )
 
 

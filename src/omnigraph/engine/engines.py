@@ -1,0 +1,56 @@
+"""Where the work of a call runs: in this process, or on Spark.
+
+What runs on Spark is given from above, by the name of a package: the engine never imports it by
+itself. A session without work for it is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from importlib import import_module
+from types import ModuleType
+
+from omnigraph.engine.settings import Settings
+from omnigraph.model.errors import InvalidValueError, UnavailableError
+
+
+class Engine(StrEnum):
+    """Who does the work."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def parse_engine(written: str, *, spark: object) -> Engine:
+    """The engine that a caller names, with a session or without."""
+    match written:
+        case Engine.LOCAL if spark is not None:
+            problem = 'work in this process takes no session; use engine="spark"'
+        case Engine.LOCAL | Engine.SPARK:
+            return Engine(written)
+        case _:
+            problem = f"{written!r} is neither local nor spark"
+    raise InvalidValueError(
+        subject="engine", expected="local or spark", value=written, problem=problem
+    )
+
+
+def choose_engine(written: str, *, spark: object, is_large: Callable[[], bool]) -> Engine:
+    """The engine that a caller names; `auto` is Spark for what is large, or with a session."""
+    if written != "auto":
+        return parse_engine(written, spark=spark)
+    return Engine.SPARK if spark is not None or is_large() else Engine.LOCAL
+
+
+def find_part(name: str, *, settings: Settings, action: str) -> ModuleType:
+    """The module that does some work on Spark; the action is what cannot be done without it."""
+    if settings.spark_package is None:
+        raise UnavailableError(
+            action=f"{action} on Spark", reason="the graph was opened without an engine for it"
+        )
+    try:
+        return import_module(f"{settings.spark_package}.{name}")
+    except ModuleNotFoundError as error:
+        reason = f"the package {error.name} is not installed; install omnigraph with all it needs"
+        raise UnavailableError(action=f"{action} on Spark", reason=reason) from error
