@@ -306,12 +306,10 @@ def _environment_reads(tree: ast.Module) -> Iterator[ast.expr | ast.stmt]:
 def _parts_on_spark(module: Module) -> set[str]:
     """The modules of the Spark package that the engine finds by name."""
     return {
-        f"omnigraph.spark.{node.args[0].value}"
+        f"omnigraph.spark.{ast.literal_eval(node.args[0])}"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "find_part"
-        and isinstance(node.args[0], ast.Constant)
+        if isinstance(node.func, ast.Name) and node.func.id == "find_part"
     }
 
 

@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from html import escape
 from importlib import import_module
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import orjson
 import pyarrow as pa
@@ -206,26 +207,43 @@ class ResultColumn:
     is_aggregate: bool
 
 
+class PendingRows(Protocol):
+    """Rows that Spark works out when somebody asks for them."""
+
+    def collect(self) -> pa.Table:
+        """The rows, here."""
+        ...
+
+    def frame(self, session: object) -> DataFrame:
+        """The rows as a frame that nobody has worked out yet."""
+        ...
+
+
 class Result:
     """The rows that a query found, in order, at one commit.
 
     Iterating gives rows: dicts of JSON values. Where two columns share a name, a row keeps the
-    last of them and `to_arrow` keeps both.
+    last of them and `to_arrow` keeps both. What runs on Spark runs when rows are first asked for.
     """
 
     def __init__(
         self,
-        table: pa.Table,
+        answer: pa.Table | PendingRows,
         *,
         columns: Sequence[ResultColumn],
         query_name: str,
         branch: str,
         commit_id: str,
     ) -> None:
-        self._columns = tuple(columns)
-        self._table = pa.Table.from_arrays(table.columns, schema=_schema(table, self._columns))
+        self._answer, self._columns = answer, tuple(columns)
         self._rows: list[dict[str, object]] | None = None
         self._query_name, self._branch, self._commit_id = query_name, branch, commit_id
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        answer = self._answer
+        table = answer if isinstance(answer, pa.Table) else answer.collect()
+        return pa.Table.from_arrays(table.columns, schema=_schema(table, self._columns))
 
     @property
     def columns(self) -> list[str]:
@@ -314,8 +332,13 @@ class Result:
             )
 
     def to_spark(self, session: object = None) -> DataFrame:
-        """The rows as a frame of a Spark session: the given, the running, or a new one."""
+        """The rows as a frame of a Spark session: the given, the running, or a new one.
+
+        The rows of a query that runs on Spark stay there, and are not worked out yet.
+        """
         self._require_names("to_spark")
+        if not isinstance(self._answer, pa.Table):
+            return self._answer.frame(session)
         columns = [(each.name, each.type) for each in self._columns]
         frame: DataFrame = _import("omnigraph.spark.frames").make_frame(
             self._table, columns, session
@@ -323,9 +346,11 @@ class Result:
         return frame
 
     def __repr__(self) -> str:
+        # To show a result is no reason to work it out.
+        is_here = isinstance(self._answer, pa.Table) or "_table" in vars(self)
         return (
-            f"<Result of {self._query_name}: {len(self)} rows of {', '.join(self.columns)} "
-            f"at commit {self._commit_id}>"
+            f"<Result of {self._query_name}: {f'{len(self)} ' if is_here else ''}rows of "
+            f"{', '.join(self.columns)} at commit {self._commit_id}>"
         )
 
     def _repr_html_(self) -> str:
