@@ -1,6 +1,7 @@
 """A name that comes to mean another graph or branch: nobody mistakes the new one for the old."""
 
 import threading
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from omnigraph.errors import (
     CorruptError,
     GraphError,
     IntegrityError,
+    NotFoundError,
     SchemaChangedError,
 )
 from omnigraph.model.names import BranchName
@@ -53,6 +55,29 @@ def test_a_branch_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> 
     added = rows(onlooker, "Person", "draft").keys() - rows(onlooker, "Person").keys()
     assert added == {"New", "Newer", "Newest"}
     assert contents(onlooker, "draft") == contents(omnigraph.open(tmp_path), "draft")
+
+
+@pytest.mark.parametrize("is_missed", [False, True])
+@pytest.mark.parametrize(("remover", "maker", "writer"), [*product((0, 1), repeat=3)])
+def test_whoever_makes_a_branch_anew_nobody_sees_the_one_before(
+    tmp_path: Path, remover: int, maker: int, writer: int, *, is_missed: bool
+) -> None:
+    social_graph(tmp_path).create_branch("draft")
+    graphs = [omnigraph.open(tmp_path) for _ in range(2)]
+    graphs[0].mutate(query('insert Person { name: "Old" }'), branch="draft")
+    for graph in graphs:
+        assert "Old" in rows(graph, "Person", "draft")
+
+    graphs[remover].delete_branch("draft")
+    if is_missed:
+        for graph in graphs:
+            with pytest.raises(NotFoundError):
+                rows(graph, "Person", "draft")
+    graphs[maker].create_branch("draft")
+    graphs[writer].mutate(query('insert Person { name: "New" }'), branch="draft")
+
+    for graph in graphs:
+        assert rows(graph, "Person", "draft").keys() - rows(graph, "Person").keys() == {"New"}
 
 
 def test_a_graph_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class LanceHandles:
                 return warm
         newest = self._move_on(ref, warm)
         if newest is None:
-            self.forget(lambda kept: kept == ref)
+            self._forget_replaced(ref)
             return None
         if not has_stamps and not self._continues(ref, warm, newest):
             self._forget_replaced(ref)
@@ -143,9 +143,7 @@ class LanceHandles:
         """Close a line that is about to be made; one never met before is nobody's successor."""
         with self._lock:
             if ref in self._met:
-                self._generation += 1
-                self._close(lambda kept: kept == ref)
-                self._deleted.discard(ref)
+                self._succeed(ref)
 
     def _close(self, is_gone: Callable[[TableRef], bool]) -> None:
         for at in [at for at in self._kept if is_gone(at.ref)]:
@@ -153,14 +151,20 @@ class LanceHandles:
             self._stamp_by_version.pop(at, None)
 
     def _meet(self, ref: TableRef) -> None:
-        if ref in self._deleted or len(self._met) >= MET_LINES_MAX:
-            self._generation += 1
-            self._deleted.discard(ref)
+        if ref in self._deleted:
+            self._succeed(ref)
         if len(self._met) >= MET_LINES_MAX:
             # Whatever is known of them goes with the generation.
+            self._generation += 1
             self._met.clear()
             self._deleted.clear()
         self._met.add(ref)
+
+    def _succeed(self, ref: TableRef) -> None:
+        """Forget what a line was before it was deleted, and the lines of its branch with it."""
+        self._generation += 1
+        self._close(lambda kept: kept.branch == ref.branch)
+        self._deleted.discard(ref)
 
     def was_remade(self, at: TableVersion, opened: LanceDataset) -> bool:
         """Whether a version that was opened is another's of its name by now, or nobody's."""
