@@ -69,8 +69,8 @@ differential: setup ## Ask engine and referee generated reads for SECONDS=60, an
 	@$(BIN)/python -m tests.support.read_referee $(SECONDS)
 
 .PHONY: soak
-soak: setup ## Kill writers at random for SECONDS=60 and look at what is left; from 120 on, bulk loads too
-	@$(BIN)/python -m tests.support.soak soak $(SECONDS)
+soak: setup ## Kill writers at random for SECONDS=60, from 120 on bulk loads too; or a graph of EDGES=20000000
+	@$(BIN)/python -m $(if $(EDGES),tests.support.soak_big $(EDGES),tests.support.soak soak $(SECONDS))
 
 .PHONY: mutants
 mutants: setup ## Plant known bugs one by one and see that a test notices each

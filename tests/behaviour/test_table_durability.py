@@ -31,7 +31,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
-from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.ports import TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec
 from tests.support.lance_probes import keyed_rows
 from tests.support.table_stores import *
 

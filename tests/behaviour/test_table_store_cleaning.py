@@ -10,7 +10,8 @@ import pytest
 
 from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import Cleaned, IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.ports import Cleaned, TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec
 from tests.support.lance_probes import files_of
 from tests.support.table_stores import (
     PATH,

@@ -15,7 +15,8 @@ from hypothesis.strategies import DataObject
 
 from omnigraph.storage.arrow_schema import ID
 from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.ports import TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec
 from tests.support.table_stores import PATH, place_on_disk
 
 Row = Mapping[str, object]

@@ -11,7 +11,8 @@ import pytest
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.storage.arrow_schema import ID
 from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import IndexKind, IndexSpec, IndexState, StagedKind, TableVersion
+from omnigraph.storage.ports import StagedKind, TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec, IndexState
 from tests.support.lance_probes import files_of
 from tests.support.s3_server import S3Server
 from tests.support.table_stores import (

@@ -8,7 +8,8 @@ import pytest
 
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.ports import TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec
 from tests.support.lance_probes import files_of
 from tests.support.schemas import compile_text
 from tests.support.table_stores import PATH, place_on_disk

@@ -116,6 +116,7 @@ class CrashingTables:
     """A table store that a fault runs through."""
 
     def __init__(self, tables: TableStore, fault: Fault) -> None:
+        self.with_workers = lambda workers: CrashingTables(tables.with_workers(workers), fault)
         self.generation = tables.generation  # asks nobody, so nothing can happen to it
         self.find_head = fault.harmless(tables.find_head)
         self.schema = fault.harmless(tables.schema)

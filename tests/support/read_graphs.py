@@ -129,7 +129,11 @@ def store(path: Path, graph: PlainGraph, *, traversal: TraversalMode = Traversal
     """The graph on a disk, loaded as one commit, with a clock that stands still."""
     settings = make_settings(str(path), storage_options=None, durability="relaxed")
     settings = replace(
-        settings, runtime=StillRuntime(), embedder=MockEmbedder(""), traversal=traversal
+        settings,
+        runtime=StillRuntime(),
+        embedder=MockEmbedder(""),
+        traversal=traversal,
+        spark_package="omnigraph.spark",
     )
     stored = init_graph(settings, schema=graph.schema, is_forced=False)
     tables = {name: table for name, table in to_arrow(graph).items() if table.num_rows}

@@ -1,10 +1,12 @@
 """Indexes without inline commits: built as segments, committed as a staged write."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 from lance import Index, LanceDataset, LanceOperation, Transaction
 from lance.bitmap import Bitmap
@@ -46,13 +48,16 @@ def build_inverted(table: LanceDataset, fragments: list[int]) -> Index:
     )
 
 
-def build_ivf(table: LanceDataset, fragments: list[int]) -> Index:
+def build_ivf(
+    table: LanceDataset, fragments: list[int], *, centres: list[list[float]] | None = None
+) -> Index:
     return table.create_index_uncommitted(
         "vector",
         "IVF_FLAT",
         name="vector_ivf",
         metric="l2",
         num_partitions=1,
+        ivf_centroids=None if centres is None else np.array(centres, np.float32),
         fragment_ids=fragments,
     )
 
@@ -191,6 +196,32 @@ def test_vector_segments_trained_apart_cannot_be_merged(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="IVF centroids mismatch"):
         table.merge_existing_index_segments(segments)
+
+
+def test_segments_of_one_centre_are_merged_also_those_without_a_vector(tmp_path: Path) -> None:
+    # Whatever the centre is: with one partition every vector is compared.
+    uri = create_searchable(tmp_path / "t")
+    bare = searchable_rows("e").set_column(2, "vector", pa.nulls(1, pa.list_(pa.float32(), 2)))
+    lance.write_dataset(bare, uri, mode="append")
+    table = lance.dataset(uri)
+    segments = [build_ivf(table, [each], centres=[[0.0, 0.0]]) for each in (0, 1, 2)]
+    sent = [pickle.loads(pickle.dumps(segment)) for segment in segments]
+
+    apply_index(uri, [table.merge_existing_index_segments(sent)])
+
+    assert coverage(uri) == [("vector_ivf", {0, 1, 2})]
+    assert ids_near(uri, "c") == ["c", "b"]
+
+
+def test_btrees_built_apart_are_merged_into_one(tmp_path: Path) -> None:
+    uri = create_searchable(tmp_path / "t")
+    table = lance.dataset(uri)
+    segments = [build_btree(table, [fragment]) for fragment in (0, 1)]
+
+    apply_index(uri, [table.merge_existing_index_segments(segments)])
+
+    assert coverage(uri) == [("id_btree", {0, 1})]
+    assert ids_by_key(uri, "c") == ["c"]
 
 
 def test_an_index_replaces_another_only_when_the_other_is_removed_by_uuid(tmp_path: Path) -> None:

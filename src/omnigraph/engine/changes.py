@@ -11,6 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 import pyarrow as pa
@@ -23,6 +27,9 @@ from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError
 from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX
 from omnigraph.model.types import STRING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _STREAM = pa.schema(
     [pa.field(name, pa.string(), nullable=False) for name in ("kind", "type", "id", "op")]
@@ -103,18 +110,48 @@ class ChangedRows:
         )
 
 
+class ChangesElsewhere(Protocol):
+    """Changes that are worked out elsewhere when somebody asks for them."""
+
+    def count(self) -> ChangeStats:
+        """The changes, counted where they are."""
+
+    def collect(self) -> Sequence[ChangedRows]:
+        """All of them, by type in the order of a change set."""
+
+    def to_frame(self, type: str | None, session: object) -> DataFrame:
+        """The same as a frame, which is worked out when it is used."""
+
+
 class ChangeSet:
     """What changed from one commit to another, net: what was undone in between is not there.
 
     Iterating gives `Change` values; as an Arrow stream it has the same columns, with the images
-    written as JSON.
+    written as JSON. Changes that Spark finds are brought here when they are asked for, but for
+    their `stats` and `to_spark`.
     """
 
     def __init__(
-        self, parts: Sequence[ChangedRows], *, old_commit_id: str | None, new_commit_id: str
+        self,
+        parts: Sequence[ChangedRows] | ChangesElsewhere,
+        *,
+        old_commit_id: str | None,
+        new_commit_id: str,
     ) -> None:
-        self._parts = tuple(parts)
+        self._found = parts
         self._old_commit_id, self._new_commit_id = old_commit_id, new_commit_id
+
+    @cached_property
+    def _parts(self) -> tuple[ChangedRows, ...]:
+        found = self._found
+        return tuple(found if isinstance(found, Sequence) else found.collect())
+
+    @cached_property
+    def _counts(self) -> ChangeStats:
+        found = self._found
+        if not isinstance(found, Sequence) and "_parts" not in vars(self):
+            return found.count()
+        return count_changes(self._parts)
 
     @property
     def old_commit_id(self) -> str | None:
@@ -129,17 +166,10 @@ class ChangeSet:
     @property
     def stats(self) -> ChangeStats:
         """The changes, counted."""
-        return ChangeStats(
-            inserts=sum(part.count(ChangeOp.INSERT) for part in self._parts),
-            updates=sum(part.count(ChangeOp.UPDATE) for part in self._parts),
-            deletes=sum(part.count(ChangeOp.DELETE) for part in self._parts),
-            types_affected=tuple(
-                sorted({part.declared.name for part in self._parts if len(part.ops)})
-            ),
-        )
+        return self._counts
 
     def __len__(self) -> int:
-        return sum(len(part.ops) for part in self._parts)
+        return self._counts.inserts + self._counts.updates + self._counts.deletes
 
     def __iter__(self) -> Iterator[Change]:
         for part in self._parts:
@@ -155,7 +185,7 @@ class ChangeSet:
         is written `node:Name` or `edge:Name`.
         """
         if type is None:
-            return pa.concat_tables([_STREAM.empty_table(), *map(_as_stream, self._parts)])
+            return pa.concat_tables([_STREAM.empty_table(), *map(as_stream, self._parts)])
         part = self._get_part(type)
         return pa.table(
             {
@@ -165,6 +195,20 @@ class ChangeSet:
                 "after": _as_structs(part.after),
             }
         )
+
+    def to_spark(self, type: str | None = None, session: object = None) -> DataFrame:
+        """The changes as a frame of a Spark session: the given, the running, or a new one.
+
+        It has the columns of `to_arrow`, of all changes or of those of one type. Where Spark finds
+        the changes, none of them comes here.
+        """
+        if not isinstance(self._found, Sequence):
+            return self._found.to_frame(type, session)
+        part = None if type is None else self._get_part(type)
+        parts = self._parts if part is None else (part,)
+        make = _import_frames().make_frame
+        frame: DataFrame = make(parts, is_typed=part is not None, session=session)
+        return frame
 
     def page(self, token: str | None = None, *, limit: int = CHANGES_PER_PAGE) -> ChangePage:
         """The first changes, or those behind the page that a token came with.
@@ -201,10 +245,13 @@ class ChangeSet:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        stats = self.stats
+        commits = f"<ChangeSet from {self._old_commit_id} to {self._new_commit_id}"
+        # To show changes is no reason to work them out.
+        if not isinstance(self._found, Sequence) and not {"_parts", "_counts"} & vars(self).keys():
+            return f"{commits}>"
+        stats = self._counts
         return (
-            f"<ChangeSet from {self._old_commit_id} to {self._new_commit_id}: "
-            f"{stats.inserts} inserts, {stats.updates} updates, {stats.deletes} deletes>"
+            f"{commits}: {stats.inserts} inserts, {stats.updates} updates, {stats.deletes} deletes>"
         )
 
     def _token_behind(self, parts: Sequence[ChangedRows]) -> str:
@@ -236,18 +283,33 @@ class ChangeSet:
         )
 
     def _get_part(self, name: str) -> ChangedRows:
-        found = [part for part in self._parts if name in _names_of(part.declared)]
-        if not found:
-            raise NotFoundError(kind="type", name=name, advice="it was not compared")
-        if len(found) > 1:
-            raise InvalidValueError(
-                subject="to_arrow",
-                expected="type name",
-                value=name,
-                problem=f"'{name}' is a node type and an edge type; say 'node:{name}' or "
-                f"'edge:{name}'",
-            )
-        return found[0]
+        declared = [part.declared for part in self._parts]
+        return self._parts[find_compared(name, declared)]
+
+
+def find_compared(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
+    """Which of the types that were compared a name means."""
+    found = [place for place, each in enumerate(declared) if name in _names_of(each)]
+    if not found:
+        raise NotFoundError(kind="type", name=name, advice="it was not compared")
+    if len(found) > 1:
+        raise InvalidValueError(
+            subject="to_arrow",
+            expected="type name",
+            value=name,
+            problem=f"'{name}' is a node type and an edge type; say 'node:{name}' or 'edge:{name}'",
+        )
+    return found[0]
+
+
+def count_changes(parts: Sequence[ChangedRows]) -> ChangeStats:
+    """The changes of some types, counted."""
+    return ChangeStats(
+        inserts=sum(part.count(ChangeOp.INSERT) for part in parts),
+        updates=sum(part.count(ChangeOp.UPDATE) for part in parts),
+        deletes=sum(part.count(ChangeOp.DELETE) for part in parts),
+        types_affected=tuple(sorted({part.declared.name for part in parts if len(part.ops)})),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +333,15 @@ class CommitChanges:
         return f"after:{self.commit.id}"
 
 
+def _import_frames() -> ModuleType:
+    try:
+        return import_module("omnigraph.spark.upkeep.change_frames")
+    except ModuleNotFoundError as error:
+        raise NotFoundError(
+            kind="package", name=str(error.name), advice="install it, or use `to_arrow`"
+        ) from error
+
+
 def _names_of(declared: NodeType | EdgeType) -> tuple[str, str]:
     return declared.name, f"{declared.kind}:{declared.name}"
 
@@ -285,7 +356,8 @@ def _as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, ob
     ]
 
 
-def _as_stream(part: ChangedRows) -> pa.Table:
+def as_stream(part: ChangedRows) -> pa.Table:
+    """The changes of a type with their images as JSON texts."""
     texts = [
         [None if image is None else orjson.dumps(image).decode() for image in images]
         for images in part.images()

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.engines import Engine, find_part, parse_engine
+from omnigraph.engine.engines import Engine, choose_engine, find_part, parse_engine
+from omnigraph.engine.graph_analysis import GraphAnalysis
 from omnigraph.engine.graph_history import GraphHistory
 from omnigraph.engine.graph_upkeep import GraphUpkeep
 from omnigraph.engine.loads import BulkJob, Progress, load, parse_call
@@ -25,7 +27,7 @@ from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.ops.blobs import parse_range, read_blob
 from omnigraph.engine.ops.entity import find_entity
 from omnigraph.engine.ops.export import export, export_batches
-from omnigraph.engine.ops.export_files import export_files
+from omnigraph.engine.ops.export_files import export_files, is_large_export
 from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
 from omnigraph.engine.ops.transaction import Transaction, transact
@@ -37,10 +39,13 @@ from omnigraph.model.names import MAIN, parse_branch_name
 from omnigraph.storage.ports import Stores
 from omnigraph.storage.row_files import parse_format, parse_target
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 T = TypeVar("T")
 
 
-class Graph(GraphHistory, GraphUpkeep):
+class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
     """A graph on a disk or an object store, opened by `omnigraph.init` or `omnigraph.open`."""
 
     def __init__(
@@ -110,15 +115,25 @@ class Graph(GraphHistory, GraphUpkeep):
         name: str | None = None,
         branch: str = "main",
         engine: str = "local",
+        spark: object = None,
     ) -> str:
-        """How a read would be run on a branch now, step by step, as text; nothing is run."""
+        """How a read would be run on a branch now, step by step, as text; nothing is run.
+
+        For Spark the plan that it makes of the steps follows; it needs values for parameters.
+        """
         require_text(source, subject="source")
-        parse_engine(engine, spark=None)
+        chosen = parse_engine(engine, spark=spark)
         basis = self._open.pin(parse_branch_name(branch))
         plan = self._open.compiled.read(source, name=name, contract=basis.contract)
-        if params is not None:
-            convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
-        return explain_query(plan, basis=basis, path=self._open.reads)
+        steps = explain_query(plan, basis=basis, path=self._open.reads)
+        if chosen is Engine.LOCAL and params is None:
+            return steps
+        values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
+        if chosen is Engine.LOCAL:
+            return steps
+        call = QueryCall(plan, values, self._open.settings.runtime.now())
+        part = find_part("query.run", settings=self._open.settings, action="explain a query")
+        return f"{steps}\n\n{part.explain_query(call, basis=basis, opened=self._open, spark=spark)}"
 
     def mutate(
         self,
@@ -222,6 +237,25 @@ class Graph(GraphHistory, GraphUpkeep):
         )
         return BulkJob(call, self._open)
 
+    def spark_views(
+        self,
+        spark: object = None,
+        *,
+        branch: str | None = None,
+        commit: str | None = None,
+        prefix: str = "",
+    ) -> dict[str, DataFrame]:
+        """Make every type of a branch, `main` if none is named, or of a commit a temporary view.
+
+        All views show that one commit, whatever is written later; `prefix` stands before their
+        names.
+        """
+        part = find_part("views", settings=self._open.settings, action="make views of types")
+        views: dict[str, DataFrame] = part.make_views(
+            self._open, spark=spark, branch=branch, commit=commit, prefix=prefix
+        )
+        return views
+
     def entity(
         self, type: str, id: str, *, branch: str | None = None, commit: str | None = None
     ) -> dict[str, object] | None:
@@ -287,14 +321,24 @@ class Graph(GraphHistory, GraphUpkeep):
         branch: str | None = None,
         commit: str | None = None,
         types: Sequence[str] | None = None,
+        engine: str = "auto",
+        spark: object = None,
     ) -> ExportReport:
         """Write the rows of a branch or commit into a new folder that `load` reads back.
 
-        There is one file a type, as `ndjson`, `parquet` or `arrow`.
+        There is one file a type, as `ndjson`, `parquet` or `arrow`; on Spark, one folder of parts.
         """
         chosen, target = parse_format(format), parse_target(folder)
         basis = self._open.at(branch, commit)
+        is_large = partial(is_large_export, basis, types)
+        runner = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.reading(basis, is_past=commit is not None):
+            if runner is Engine.SPARK:
+                part = find_part("upkeep.export", settings=self._open.settings, action="export")
+                report: ExportReport = part.export_files(
+                    target, basis=basis, opened=self._open, format=chosen, types=types, spark=spark
+                )
+                return report
             return export_files(
                 target,
                 basis=basis,

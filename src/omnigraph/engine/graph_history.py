@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.engines import Engine, choose_engine, find_part
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.branch import create_branch, delete_branch
 from omnigraph.engine.ops.change_feed import ChangeFeed, open_feed
-from omnigraph.engine.ops.diff import diff, parse_selection
-from omnigraph.engine.ops.merge import merge_branch
+from omnigraph.engine.ops.diff import diff, is_large_diff, list_pairs, parse_selection
+from omnigraph.engine.ops.merge import merge_branch, replay_here
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
 from omnigraph.engine.ops.terms import parse_terms
 from omnigraph.engine.ops.transaction import sweep_transactions
+from omnigraph.engine.ops.type_pairs import pair_types
 from omnigraph.engine.ops.undo import cherry_pick_commit, revert_commit
 from omnigraph.engine.results import MergeResult, TableState
 from omnigraph.engine.state.history import Commit
-from omnigraph.model.names import parse_branch_name, parse_tag_name
+from omnigraph.model.names import BranchName, parse_branch_name, parse_tag_name
 
 
 class GraphHistory:
@@ -76,6 +79,8 @@ class GraphHistory:
         dry_run: bool = False,
         granularity: str = "row",
         resolve: Mapping[tuple[str, str], object] | None = None,
+        engine: str = "auto",
+        spark: object = None,
     ) -> MergeResult:
         """Merge a branch into another as one commit, or change nothing.
 
@@ -86,13 +91,28 @@ class GraphHistory:
         if not dry_run:
             self._open.require_writable("merge")
         self._open.require_open()
-        return merge_branch(
-            parse_branch_name(source),
-            into=parse_branch_name(into),
-            terms=terms,
-            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
-            path=self._open.writes,
+        branch, target = parse_branch_name(source), parse_branch_name(into)
+        authorship = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None)
+        is_large = partial(self._is_large_merge, branch, target)
+        if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
+            return merge_branch(
+                branch,
+                into=target,
+                terms=terms,
+                replayer=replay_here(self._open.writes),
+                authorship=authorship,
+                path=self._open.writes,
+            )
+        part = find_part("upkeep.merge", settings=self._open.settings, action="merge")
+        merged: MergeResult = part.merge(
+            branch, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
         )
+        return merged
+
+    def _is_large_merge(self, source: BranchName, target: BranchName) -> bool:
+        """Whether two branches differ in more rows than one process should put together."""
+        pairs = pair_types(self._open.pin(target), self._open.pin(source))
+        return is_large_diff(pairs, self._open.stores.tables)
 
     def revert(self, commit: str, *, branch: str = "main", actor: str | None = None) -> MergeResult:
         """Undo one commit of a branch's history by a new one; later commits stay."""
@@ -132,15 +152,28 @@ class GraphHistory:
         *,
         types: Collection[str] | None = None,
         ops: Collection[str] | None = None,
+        engine: str = "auto",
+        spark: object = None,
     ) -> ChangeSet:
-        """What changed from one branch, commit or tag to another, net."""
+        """What changed from one branch, commit or tag to another, net.
+
+        On Spark the changes are found when they are asked for.
+        """
         before, after = self._open.named(old), self._open.named(new)
         catalogs = [after.catalog, before.catalog]
         selection = parse_selection(catalogs, types=types, ops=ops)
+        tables = self._open.stores.tables
         again = "compare again, with what is there now"
         with standing(authority=self._open.authority, otherwise=again) as noted:
             noted += [before.state, after.state]
-            return diff(before, after, selection=selection, tables=self._open.stores.tables)
+            is_large = partial(is_large_diff, list_pairs(before, after, selection), tables)
+            if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
+                return diff(before, after, selection=selection, tables=tables)
+            part = find_part("upkeep.diff", settings=self._open.settings, action="compare")
+            found: ChangeSet = part.diff(
+                before, after, selection=selection, opened=self._open, spark=spark
+            )
+            return found
 
     def changes(self, start: str, branch: str = "main") -> ChangeFeed:
         """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""

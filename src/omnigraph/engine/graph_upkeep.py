@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from omnigraph.engine.commit.audit import Recovery, list_recoveries
+from omnigraph.engine.commit.protocol import WritePath
 from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.engines import Engine, choose_engine, find_part
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.cleanup import CleanupReport, cleanup, parse_policy
 from omnigraph.engine.ops.doctor.examine import examine
 from omnigraph.engine.ops.doctor.report import DoctorReport
 from omnigraph.engine.ops.doctor.scope import Scope
-from omnigraph.engine.ops.indexes import ensure_indexes
-from omnigraph.engine.ops.optimize import optimize
+from omnigraph.engine.ops.embed import EmbedResult, count_embedded, embed, parse_call
+from omnigraph.engine.ops.indexes import count_unindexed, ensure_indexes
+from omnigraph.engine.ops.optimize import count_moved, optimize
 from omnigraph.engine.ops.repair import RepairReport, parse_consent, repair
 from omnigraph.engine.ops.schema_apply import apply_schema, plan_schema
 from omnigraph.engine.ops.transaction import sweep_transactions
@@ -20,12 +26,18 @@ from omnigraph.engine.ops.wear import is_worn
 from omnigraph.engine.reconciler import Chores, Reconciler, parse_interval
 from omnigraph.engine.results import IndexReport, MigrationPlan, OptimizeReport, SchemaApplyResult
 from omnigraph.engine.settings import open_stores, require_text
-from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.contract import is_bare, write_derived_files
 from omnigraph.model.errors import SchemaChangedError
-from omnigraph.model.limits import RECONCILER_INTERVAL_S
-from omnigraph.model.names import MAIN, parse_branch_name
+from omnigraph.model.limits import (
+    EMBEDDED_ROWS_MAX,
+    RECONCILER_INTERVAL_S,
+    REWRITTEN_BYTES_MAX,
+    UPKEEP_ROWS_MAX,
+)
+from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.source import Source
+from omnigraph.storage.table_layout import Workers
 
 
 class GraphUpkeep:
@@ -51,44 +63,129 @@ class GraphUpkeep:
         )
 
     def apply_schema(
-        self, source: str, *, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        source: str,
+        *,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: object = None,
     ) -> SchemaApplyResult:
         """Make a schema the graph's as one commit, or change nothing.
 
         What is dropped stays readable in earlier commits, unless `allow_data_loss` takes it from
-        those too.
+        those too: then its type is written anew, and `engine` says where: `local`, `spark`, or
+        `auto`, which takes Spark for more than a gigabyte, and with a session. Most changes write
+        no row and need neither.
         """
         self._open.require_writable("apply a schema")
         require_text(source, subject="source")
+        choose_engine(engine, spark=spark, is_large=lambda: False)
+
+        def find_workers(size: int) -> Workers | None:
+            is_large = size > REWRITTEN_BYTES_MAX
+            chosen = choose_engine(engine, spark=spark, is_large=lambda: is_large)
+            if chosen is Engine.LOCAL:
+                return None
+            return self._find_workers(spark, action="apply a schema")
+
         return apply_schema(
             Source("<schema>", source),
             allow_data_loss=allow_data_loss,
+            find_workers=find_workers,
             authorship=self._open.author(actor, WriterKind.SCHEMA_APPLY, expected_head=None),
             readers=self._open.readers,
             path=self._open.writes,
         )
 
     def ensure_indices(
-        self, *, branch: str = "main", actor: str | None = None
+        self,
+        *,
+        branch: str = "main",
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: object = None,
     ) -> list[IndexReport]:
-        """Build the indexes that types should have and lack, as one commit, and report on all."""
-        self._open.require_writable("build indexes")
-        reports = ensure_indexes(
-            parse_branch_name(branch),
-            authorship=self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None),
-            path=self._open.writes,
-        )
-        return list(reports)
+        """Build the indexes that types should have and lack, as one commit, and report on all.
 
-    def optimize(self, *, branch: str = "main", actor: str | None = None) -> list[OptimizeReport]:
-        """Join small files and let indexes know every row, as one commit, and report on all."""
-        self._open.require_writable("optimize")
-        reports = optimize(
-            parse_branch_name(branch),
-            authorship=self._open.author(actor, WriterKind.OPTIMIZE, expected_head=None),
-            path=self._open.writes,
+        `engine` says where: `local`, in this process; `spark`; or `auto`, which takes Spark for
+        types of more than ten million rows, and when a session is given.
+        """
+        self._open.require_writable("build indexes")
+        name = parse_branch_name(branch)
+        authorship = self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None)
+        tables = self._open.stores.tables
+        chosen = self._choose(
+            engine, spark, name, measure=lambda basis: count_unindexed(basis, tables=tables)
         )
-        return list(reports)
+        with self._working(chosen, spark, name, action="build indexes") as path:
+            return list(ensure_indexes(name, authorship=authorship, path=path))
+
+    def optimize(
+        self,
+        *,
+        branch: str = "main",
+        actor: str | None = None,
+        engine: str = "auto",
+        spark: object = None,
+    ) -> list[OptimizeReport]:
+        """Join small files and let indexes know every row, as one commit, and report on all.
+
+        `engine` says where: `local`, in this process; `spark`; or `auto`, which takes Spark where
+        more than ten million rows are to be written or indexed, and when a session is given.
+        """
+        self._open.require_writable("optimize")
+        name = parse_branch_name(branch)
+        authorship = self._open.author(actor, WriterKind.OPTIMIZE, expected_head=None)
+        chosen = self._choose(
+            engine, spark, name, measure=lambda basis: count_moved(basis, path=self._open.writes)
+        )
+        with self._working(chosen, spark, name, action="optimize") as path:
+            return list(optimize(name, authorship=authorship, path=path))
+
+    def embed(
+        self,
+        type: str,
+        *,
+        property: str | None = None,
+        branch: str = "main",
+        engine: str = "auto",
+        spark: object = None,
+        actor: str | None = None,
+        only_missing: bool = True,
+    ) -> EmbedResult:
+        """Make vectors of the texts that `@embed` names, as one commit, and tell how many.
+
+        Of one vector property, or all of the type. Rows that have a vector keep it unless
+        `only_missing=False`, rows without a text always. `engine` says where: `local`, `spark`, or
+        `auto`, which takes Spark for more than a hundred thousand rows, and with a session.
+        """
+        self._open.require_writable("embed")
+        name = parse_branch_name(branch)
+        basis = self._open.pin(name)
+        call = parse_call(
+            type,
+            property,
+            catalog=basis.catalog,
+            embedder=self._open.settings.embedder,
+            is_only_missing=only_missing,
+        )
+
+        def is_large() -> bool:
+            tables = self._open.stores.tables
+            return count_embedded(call, basis, tables=tables) > EMBEDDED_ROWS_MAX
+
+        workers = None
+        if choose_engine(engine, spark=spark, is_large=is_large) is Engine.SPARK:
+            workers = self._find_workers(spark, action="embed")
+        with self._open.reading(basis, is_past=False):
+            return embed(
+                call,
+                name,
+                workers=workers,
+                authorship=self._open.author(actor, WriterKind.MUTATION, expected_head=None),
+                path=self._open.writes,
+            )
 
     def cleanup(
         self,
@@ -174,12 +271,48 @@ class GraphUpkeep:
             is_worn=lambda branch: is_worn(
                 self._open.pin(parse_branch_name(branch)), tables=self._open.stores.tables
             ),
-            optimize=lambda branch: self.optimize(branch=branch),
+            # Nobody has asked for a cluster who hears of it.
+            optimize=lambda branch: self.optimize(branch=branch, engine="local"),
             trim=(lambda: self.cleanup(keep, older_than)) if has_policy else None,
         )
         made = Reconciler(chores, interval_s=pause_s, clock=self._open.settings.locking.clock)
         self._open.stop_with(made)
         return made
+
+    def _choose(
+        self, engine: str, spark: object, branch: BranchName, *, measure: Callable[[Basis], int]
+    ) -> Engine:
+        """Where upkeep is done that is about so many rows of a branch."""
+
+        def is_large() -> bool:
+            basis = self._open.pin(branch)
+            # Asking the storage is for those who have so many rows at all.
+            return (
+                sum(entry.row_count for entry in basis.snapshot) > UPKEEP_ROWS_MAX
+                and measure(basis) > UPKEEP_ROWS_MAX
+            )
+
+        return choose_engine(engine, spark=spark, is_large=is_large)
+
+    @contextmanager
+    def _working(
+        self, engine: Engine, spark: object, branch: BranchName, *, action: str
+    ) -> Iterator[WritePath]:
+        """The write path of a call, with Spark's workers if it is to have them."""
+        if engine is Engine.LOCAL:
+            yield self._open.writes
+            return
+        workers = self._find_workers(spark, action=action)
+        # What they read must stay for as long as they do, whoever writes meanwhile.
+        with self._open.reading(self._open.pin(branch), is_past=False):
+            stores = self._open.stores
+            manned = replace(stores, tables=stores.tables.with_workers(workers))
+            yield replace(self._open.writes, stores=manned)
+
+    def _find_workers(self, spark: object, *, action: str) -> Workers:
+        part = find_part("upkeep.workers", settings=self._open.settings, action=action)
+        found: Workers = part.open_workers(spark)
+        return found
 
     def _restore_derived_files(self) -> None:
         if len(self._open.authority.branches()) > 1:

@@ -59,7 +59,7 @@ class LoadCall:
     """How rows are to be loaded, and where to.
 
     Rejected rows are written to `quarantine`. With `base` a branch that is missing is started from
-    that one.
+    that one. `expected_head` is the commit that the branch must be at, if the rows hang on it.
     """
 
     mode: LoadMode
@@ -70,6 +70,7 @@ class LoadCall:
     spark: object
     on_error: OnError
     quarantine: str | None
+    expected_head: str | None
 
 
 class BulkLoader(Protocol):
@@ -109,6 +110,7 @@ def parse_call(
         spark=spark,
         on_error=rejecting,
         quarantine=None if quarantine is None else os.fspath(quarantine),
+        expected_head=None,
     )
 
 
@@ -234,7 +236,7 @@ def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult
     done, commit = write_on(
         target,
         prepare=prepare,
-        authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=None),
+        authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=call.expected_head),
         path=opened.writes,
     )
     call.progress("commit", row_count, row_count)

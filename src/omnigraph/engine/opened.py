@@ -75,6 +75,11 @@ class OpenGraph:
         self._is_closed = False
         self._working: WeakSet[Reconciler] = WeakSet()
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing may be written, not even who reads."""
+        return self._is_read_only
+
     def close(self) -> None:
         """Refuse further calls, and stop what works on the graph by itself."""
         self._is_closed = True

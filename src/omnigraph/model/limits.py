@@ -277,6 +277,21 @@ SEARCH_BLOCK_BYTES = 4 * 1024 * 1024
 VECTOR_BLOCK_NUMBERS = 256 * 1024
 """How many numbers of vectors are widened at a time: what fits into a processor's cache."""
 
+ANALYSIS_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""Most memory that an algorithm over a graph takes in process: what is larger belongs on Spark."""
+
+ANALYSIS_EDGE_BYTES = 100
+"""About how much of that an edge takes: its ends as numbers, either way, and on their way there."""
+
+ANALYSIS_NODE_BYTES = 150
+"""About how much of it a node takes: its id, its places in several orders, and its values."""
+
+ANALYSIS_WEDGES_MAX = 8 * 1024 * 1024
+"""Pairs of neighbours that are looked at together for triangles: some hundred MiB of numbers."""
+
+ANALYSIS_PATH_BYTES_MAX = 1024 * 1024 * 1024
+"""Most memory that the ids on all paths of a result take: Arrow counts their bytes in 31 bits."""
+
 RESULT_ROWS_SHOWN_MAX = 20
 """Most rows of a result that a notebook shows: about a screenful."""
 
@@ -315,6 +330,15 @@ SPARK_PART_BYTES_MAX = 128 * 1024 * 1024
 
 SPARK_BATCH_BYTES_MAX = 16 * 1024 * 1024
 """About how many bytes of rows Spark is handed at a time: both sides hold them whole."""
+
+SPARK_LOCAL_ROWS_MAX = 10_000
+"""Largest type that a query on Spark reads in this process: a job for it would take longer."""
+
+SPARK_LOCAL_BYTES_MAX = 4 * 1024 * 1024
+"""About how many bytes of it may be read: they travel with the plan."""
+
+SPARK_FUSED_MAX = 20_000
+"""Most entities that a query on Spark fuses two rankings of in this process."""
 
 CLAIMED_ROWS_MAX = 1024 * 1024
 """Rows whose keys one task of a Spark load reads at a time: what it holds is a few columns."""
@@ -358,5 +382,39 @@ SPARK_CONNECT_RETRIES_MAX = 4
 INLINE_BYTES_MAX = 256 * 1024 * 1024
 """Largest input that a load reads in process unless it is told to: twenty seconds, a few GiB."""
 
+RANGE_BYTES_MAX = 32 * 1024 * 1024
+"""About how many bytes of rows that meet by id one task takes: comparing them makes copies."""
+
+RANGES_MAX = 4_096
+"""Most ranges of ids that rows of a type are cut at: pieces of what a task reads get too small."""
+
+RANGE_SAMPLES_MAX = 64
+"""Ids that tell how those of one task are spread: ranges come out even enough, and few travel."""
+
+UNSAMPLED_ROWS_MAX = 64 * 1024
+"""Rows of a type that one task takes without looking how large they are: hundredths of a second."""
+
+EXPORT_INLINE_ROWS_MAX = 20_000_000
+"""Most rows that are exported in process unless it is told to: a minute or two of one core."""
+
+MERGE_CONFLICTS_MAX = 10_000
+"""Most conflicts that a merge on Spark tells: each holds a row three times, for people to read."""
+
+DIFF_INLINE_ROWS_MAX = 2_000_000
+"""Most rows that a diff or a merge compares in process unless it is told to: some seconds, and a
+GiB or two of memory."""
+
 PROGRESS_DRAWS_PER_S_MAX = 10
 """How often a bar on a terminal is drawn: more, nobody sees, and terminals far away are slow."""
+
+UPKEEP_ROWS_MAX = 10_000_000
+"""Rows that are joined or indexed in process unless somebody says otherwise: with a text among
+their properties that takes some minutes, which executors share."""
+
+REWRITTEN_BYTES_MAX = 1024 * 1024 * 1024
+"""Largest type that a change of schema writes anew in process unless it is told to: it is held in
+memory whole."""
+
+EMBEDDED_ROWS_MAX = 100_000
+"""Rows that are embedded in process unless somebody says otherwise: a model that is asked over a
+network takes hours for more, one text after the other."""

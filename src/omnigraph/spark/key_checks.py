@@ -28,7 +28,7 @@ def read_keys(
     declared: NodeType | EdgeType, files: Iterable[NewFile], folder: LineFolder
 ) -> pa.Table:
     """The columns of staged rows that rules across rows are about, in the order of the files."""
-    columns = _key_columns(declared)
+    columns = key_columns(declared)
     schema = pa.schema([table_schema(declared).field(name) for name in columns])
     batches = [batch for file in files for batch in scan_file(folder, file, columns=columns)]
     return pa.table(pa.Table.from_batches(batches, schema=schema).columns, schema=schema)
@@ -57,7 +57,8 @@ def require_rules(
         raise IntegrityError(violations=violations.found, count=violations.count)
 
 
-def _key_columns(declared: NodeType | EdgeType) -> list[str]:
+def key_columns(declared: NodeType | EdgeType) -> list[str]:
+    """The columns of a type that rules across rows are about."""
     ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
     key = declared.key if isinstance(declared, NodeType) else ()
     unique = [

@@ -97,7 +97,9 @@ class _Load:
             done, commit = write_on(
                 call.target,
                 prepare=self._prepare,
-                authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=None),
+                authorship=opened.author(
+                    call.actor, WriterKind.LOAD, expected_head=call.expected_head
+                ),
                 path=opened.writes,
             )
             self._is_done = True

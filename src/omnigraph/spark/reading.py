@@ -8,9 +8,9 @@ the task they are kept as those of any state that was true lately. Holds no sess
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -100,18 +100,56 @@ def pin_read(options: ReadOptions) -> PinnedRead:
             return _pin_query(wanted, options, graph, basis)
 
 
+def pin_rows(
+    declared: NodeType | EdgeType, condition: BoundCondition, *, graph: OpenGraph, basis: Basis
+) -> PinnedType:
+    """The rows of a type that a condition holds for, in whatever state the basis is."""
+    entry = basis.snapshot.entries.get(table_key_of(declared))
+    tables, location = graph.stores.tables, graph.settings.location
+    stored = frozenset() if entry is None else frozenset(tables.schema(entry.at).names)
+    settled = settle(condition, stored=stored)
+    is_empty = settled == NEVER or entry is None or not entry.row_count
+    is_main = entry is None or entry.branch is None
+    return PinnedType(
+        place=Place(location.uri, location.storage_options),
+        schema=spark_schema(declared),
+        snapshot=_only(entry, declared, basis.snapshot),
+        entry=None if is_empty else entry,
+        stored=stored,
+        predicate=render_predicate(settled),
+        made_by=None if is_main or entry is None else tables.find_transaction(entry.at),
+        # Who knows that the state is the present may say when it was.
+        pinned_at=None,
+        is_read_only=graph.is_read_only,
+    )
+
+
 def split_type(pinned: PinnedType, schema: StructType) -> tuple[TablePart, ...]:
     """The rows in parts, one for a task; none if there are none."""
+    tables = open_stores(_settings_of(pinned.place)).tables
+    return split_rows(pinned, schema.fieldNames(), tables=tables)
+
+
+def split_rows(
+    pinned: PinnedType, columns: Iterable[str], *, tables: TableStore
+) -> tuple[TablePart, ...]:
+    """The rows in parts by what some of their columns weigh; a name without a column is none."""
     if pinned.entry is None:
         return ()
-    tables = open_stores(_settings_of(pinned.place)).tables
     rows = min(
         SPARK_PART_ROWS_MAX,
-        SPARK_PART_BYTES_MAX // _row_bytes(pinned.entry, schema, tables),
+        SPARK_PART_BYTES_MAX // row_bytes(pinned.entry, columns, tables=tables),
         # No core of this machine is to be idle; how many others have is not known here.
         -(-pinned.entry.row_count // (os.cpu_count() or 1)),
     )
     return tables.parts(pinned.entry.at, rows_max=max(rows, 1))
+
+
+def row_bytes(entry: Entry, columns: Iterable[str], *, tables: TableStore) -> int:
+    """About how many bytes a row has in some columns, at least one."""
+    stored = tables.schema(entry.at)
+    fields = [stored.field(name) for name in columns if name in stored.names]
+    return 1 + sum(_value_bytes(field, entry, tables) for field in fields)
 
 
 def answer_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
@@ -133,18 +171,26 @@ def answer_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
 
 
 def read_part(pinned: PinnedType, part: TablePart, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of a part in Spark's form, a batch at a time.
+    """The rows of a part in Spark's form, a batch at a time; fails as `scan_pinned` does."""
+    for batch in scan_pinned(pinned, part, schema.fieldNames()):
+        yield to_spark(batch, schema)
+
+
+def scan_pinned(
+    pinned: PinnedType, part: TablePart, columns: Iterable[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part as they are stored, with those of some columns that there are.
 
     `NotFoundError` means that they were cleaned up, or that their branch is gone.
     """
     assert pinned.entry is not None, "a type without rows has no parts"
     # Some column has to tell how many rows there are.
-    columns = [name for name in schema.fieldNames() if name in pinned.stored] or ["id"]
+    stored = [name for name in dict.fromkeys(columns) if name in pinned.stored] or ["id"]
     settings = _settings_of(pinned.place)
     with _claimed(pinned, settings):
-        found = scan_part(part, columns=columns, predicate=pinned.predicate, with_address=False)
+        found = scan_part(part, columns=stored, predicate=pinned.predicate, with_address=False)
         for batch in found:
-            yield from (to_spark(each, schema) for each in _cut(batch))
+            yield from _cut(batch)
     _require_same(pinned, settings)
 
 
@@ -163,23 +209,15 @@ def _pin_type(
 ) -> PinnedType:
     declared = get_stored_type(wanted.name, basis.catalog)
     schema = spark_schema(declared)
-    entry = basis.snapshot.entries.get(table_key_of(declared))
-    tables, now = graph.stores.tables, graph.settings.runtime.now()
-    stored = frozenset() if entry is None else frozenset(tables.schema(entry.at).names)
+    now = graph.settings.runtime.now()
     condition: BoundCondition = ALWAYS
     if wanted.where is not None:
-        written = compile_condition(wanted.where, declared, catalog=basis.catalog, now=now)
-        condition = settle(written, stored=stored)
-    is_empty = condition == NEVER or entry is None or not entry.row_count
-    is_main = entry is None or entry.branch is None
-    return PinnedType(
-        place=Place(graph.settings.location.uri, options.place.storage_options),
+        condition = compile_condition(wanted.where, declared, catalog=basis.catalog, now=now)
+    pinned = pin_rows(declared, condition, graph=graph, basis=basis)
+    return replace(
+        pinned,
+        place=Place(pinned.place.uri, options.place.storage_options),
         schema=schema if wanted.columns is None else select_columns(schema, wanted.columns),
-        snapshot=_only(entry, declared, basis.snapshot),
-        entry=None if is_empty else entry,
-        stored=stored,
-        predicate=render_predicate(condition),
-        made_by=None if is_main or entry is None else tables.find_transaction(entry.at),
         pinned_at=now if options.commit is None else None,
         is_read_only=options.is_read_only,
     )
@@ -204,13 +242,6 @@ def _only(entry: Entry | None, declared: NodeType | EdgeType, snapshot: Snapshot
     """The snapshot without other types: a claim is on what is read."""
     entries = {} if entry is None else {table_key_of(declared): entry}
     return Snapshot(snapshot.branch, snapshot.manifest_version, entries)
-
-
-def _row_bytes(entry: Entry, schema: StructType, tables: TableStore) -> int:
-    """About how many bytes a row has."""
-    stored = tables.schema(entry.at)
-    fields = [stored.field(name) for name in schema.fieldNames() if name in stored.names]
-    return 1 + sum(_value_bytes(field, entry, tables) for field in fields)
 
 
 def _value_bytes(field: pa.Field, entry: Entry, tables: TableStore) -> int:

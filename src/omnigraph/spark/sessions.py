@@ -95,6 +95,8 @@ def _settle(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     wanted = {
         _MASTER: _LOCAL,
         "spark.app.name": "omnigraph",
+        # Where in Python each expression was written is not worth what noting it costs.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     master = {**wanted, **given, **asked}[_MASTER]

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -78,4 +80,20 @@ def result_schema(columns: Iterable[Column]) -> StructType:
 def to_spark(rows: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
     """Rows, as they are stored, in Spark's form; a column that they lack is null."""
     # The zone is the one that Spark compares with: what is stored counts from the same moment.
-    return complete(rows, to_arrow_schema(schema, timezone="UTC"))
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    columns = [_without_remains(each) for each in complete(rows, wanted).columns]
+    return pa.record_batch(columns, schema=wanted)
+
+
+def _without_remains(values: pa.Array) -> pa.Array:
+    """The same values, with nothing left of the numbers of a vector that is null.
+
+    They are null, too, and Arrow refuses to see such in a list whose elements are not.
+    """
+    if not pa.types.is_list(values.type) or not values.values.null_count:
+        return values
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+    return pa.ListArray.from_arrays(
+        offsets, values.flatten(), type=values.type, mask=values.is_null()
+    )

@@ -2,29 +2,28 @@
 
 An index lies in segments, each of which knows some fragments. Where most rows are known already,
 the rest get a segment of their own beside the large one, so that rows that came later cost what
-they are and not what the type is. Lance neither commits an index twice under one name nor removes
-the old segments, so they are removed here, by their ids.
+they are and not what the type is. A crew writes a segment in pieces, one for some fragments, and
+merges them: Lance can do that with all three kinds. It neither commits an index twice under one
+name nor removes the old segments, so they are removed here, by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import islice
 
+import numpy as np
 from lance import Index, LanceDataset, LanceOperation
 from lance.bitmap import Bitmap
+from numpy.typing import NDArray
 
 from omnigraph.model.limits import LAYOUT_GROWTH, LAYOUT_ROWS_FREE
+from omnigraph.storage.lance_crews import Crew, run_on, share_of
 from omnigraph.storage.lance_staging import make_staged
-from omnigraph.storage.ports import (
-    IndexKind,
-    IndexSpec,
-    IndexState,
-    StagedKind,
-    StagedWrite,
-    TableVersion,
-)
+from omnigraph.storage.ports import StagedKind, StagedWrite, TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec, IndexState
 
 _KIND_BY_LANCE_NAME = {
     "BTree": IndexKind.BTREE,
@@ -70,6 +69,16 @@ class _Build:
     replaced: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a segment, or all of it, for one task to write."""
+
+    spec: IndexSpec
+    name: str
+    fragments: tuple[int, ...]
+    is_whole: bool
+
+
 def known_indexes(table: LanceDataset) -> tuple[KnownIndex, ...]:
     """Every index of a version, by name, also those that are not ours."""
     present = frozenset(rows_by_fragment(table))
@@ -110,7 +119,7 @@ def is_complete(spec: IndexSpec, known: Iterable[KnownIndex], fragments: Collect
 
 
 def stage_indexes(
-    table: LanceDataset, specs: Sequence[IndexSpec], *, onto: TableVersion
+    table: LanceDataset, specs: Sequence[IndexSpec], *, onto: TableVersion, crew: Crew | None
 ) -> StagedWrite:
     """Build what columns lack of their indexes; at least one must lack something."""
     known = known_indexes(table)
@@ -119,7 +128,7 @@ def stage_indexes(
     assert incomplete, "every index knows every row"
     builds = [_plan_build(table, spec, known, row_counts) for spec in incomplete]
     return make_index_write(
-        [_build(table, build) for build in builds],
+        _build(table, builds, row_counts, crew),
         removed=[replaced for build in builds for replaced in build.replaced],
         onto=onto,
     )
@@ -171,7 +180,7 @@ def _has_vectors(table: LanceDataset, column: str, fragments: Collection[int]) -
     # Lance cannot build a vector index over none.
     found = table.scanner(
         columns=[],
-        filter=f"{column} IS NOT NULL",
+        filter=f"`{column}` IS NOT NULL",
         fragments=[each for each in table.get_fragments() if each.fragment_id in fragments],
         with_row_id=True,
         limit=1,
@@ -187,20 +196,50 @@ def _name_beside(taken: Collection[str], column: str) -> str:
     return name
 
 
-def _build(table: LanceDataset, build: _Build) -> Index:
+def _build(
+    table: LanceDataset, builds: Sequence[_Build], row_counts: Mapping[int, int], crew: Crew | None
+) -> list[Index]:
+    """One segment for each build; what many write in pieces is merged."""
+    pieces = [tuple(_cut(build, row_counts, crew)) for build in builds]
+    every = [piece for each in pieces for piece in each]
+    written = iter(run_on(table, _write_segment, every, crew=crew, stage="index"))
+    segments = [tuple(islice(written, len(each))) for each in pieces]
+    # A text's segment that was not merged can be committed and not searched.
+    merged = [
+        len(each) > 1 or build.spec.kind is IndexKind.INVERTED
+        for build, each in zip(builds, segments, strict=True)
+    ]
+    waiting = [each for each, is_merged in zip(segments, merged, strict=True) if is_merged]
+    whole = iter(run_on(table, _merge_segments, waiting, crew=crew, stage="merge indexes"))
+    return [
+        next(whole) if is_merged else each[0]
+        for each, is_merged in zip(segments, merged, strict=True)
+    ]
+
+
+def _cut(build: _Build, row_counts: Mapping[int, int], crew: Crew | None) -> Iterator[_Piece]:
+    """The build in pieces for one task each, of neighbouring fragments."""
+    rows_max = share_of(_sum(row_counts, build.fragments), crew=crew)
+    groups: list[list[int]] = [[]]
+    rows = 0
+    for number in build.fragments:
+        if groups[-1] and rows + row_counts[number] > rows_max:
+            groups.append([])
+            rows = 0
+        groups[-1].append(number)
+        rows += row_counts[number]
+    for group in groups:
+        yield _Piece(build.spec, build.name, tuple(group), is_whole=len(groups) == 1)
+
+
+def _write_segment(table: LanceDataset, piece: _Piece) -> Index:
     builder = copy(table)
-    column, name, fragments = build.spec.column, build.name, list(build.fragments)
-    match build.spec.kind:
-        case IndexKind.BTREE:
+    column, name, fragments = piece.spec.column, piece.name, list(piece.fragments)
+    match piece.spec.kind:
+        case IndexKind.BTREE | IndexKind.INVERTED:
             return builder.create_index_uncommitted(
-                column, "BTREE", name=name, replace=True, fragment_ids=fragments
+                column, str(piece.spec.kind), name=name, replace=True, fragment_ids=fragments
             )
-        case IndexKind.INVERTED:
-            segment = builder.create_index_uncommitted(
-                column, "INVERTED", name=name, replace=True, fragment_ids=fragments
-            )
-            # A segment that was not merged can be committed and not searched.
-            return builder.merge_existing_index_segments([segment])
         case IndexKind.VECTOR:
             return builder.create_index_uncommitted(
                 column,
@@ -209,8 +248,18 @@ def _build(table: LanceDataset, build: _Build) -> Index:
                 metric="l2",
                 replace=True,
                 num_partitions=1,
+                ivf_centroids=None if piece.is_whole else _any_centre(table, column),
                 fragment_ids=fragments,
             )
+
+
+def _merge_segments(table: LanceDataset, segments: Sequence[Index]) -> Index:
+    return copy(table).merge_existing_index_segments(list(segments))
+
+
+def _any_centre(table: LanceDataset, column: str) -> NDArray[np.float32]:
+    # Segments can be merged if they have the same centres. There is one, and every vector is its.
+    return np.zeros((1, table.schema.field(column).type.list_size), np.float32)
 
 
 def _sum(row_counts: Mapping[int, int], fragments: Iterable[int]) -> int:

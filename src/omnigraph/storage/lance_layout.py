@@ -8,11 +8,12 @@ nothing left to join. Does not know which indexes a type should have.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import orjson
-from lance import LanceDataset, LanceFragment, LanceOperation, Transaction
+from lance import FragmentMetadata, LanceDataset, LanceOperation, Transaction
 from lance.optimize import Compaction, CompactionOptions, CompactionTask
 
 from omnigraph.model.limits import (
@@ -21,7 +22,9 @@ from omnigraph.model.limits import (
     LAYOUT_GROWTH,
     LAYOUT_ROWS_FREE,
 )
+from omnigraph.storage.lance_crews import Crew, run_on
 from omnigraph.storage.lance_indexes import (
+    KnownIndex,
     is_complete,
     known_indexes,
     make_index_write,
@@ -29,15 +32,8 @@ from omnigraph.storage.lance_indexes import (
     stage_indexes,
 )
 from omnigraph.storage.lance_staging import data_files, make_staged
-from omnigraph.storage.ports import (
-    IndexKind,
-    IndexSpec,
-    Layout,
-    LayoutStep,
-    StagedKind,
-    StagedWrite,
-    TableVersion,
-)
+from omnigraph.storage.ports import StagedKind, StagedWrite, TableVersion
+from omnigraph.storage.table_layout import IndexKind, IndexSpec, Layout, LayoutStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +77,7 @@ def plan_layout(table: LanceDataset, *, wanted: Sequence[IndexSpec]) -> Layout:
         fragments=len(fragments),
         fragments_removed=sum(map(len, groups)),
         uncovered=uncovered,
+        rows_moved=_count_moved(groups, wanted, known, fragments),
     )
 
 
@@ -91,9 +88,10 @@ def stage_layout(
     wanted: Sequence[IndexSpec],
     onto: TableVersion,
     uuid: str,
+    crew: Crew | None,
 ) -> StagedWrite:
     """One step of a layout, onto what the steps before it have made of the version."""
-    staged = _stage(table, step, wanted=wanted, onto=onto)
+    staged = _stage(table, step, wanted=wanted, onto=onto, crew=crew)
     named = Transaction(onto.version, staged.transaction.operation, uuid, {})
     return replace(staged, transaction=named)
 
@@ -123,7 +121,12 @@ def _outweighs(largest: FragmentSize, others: Sequence[FragmentSize]) -> bool:
 
 
 def _stage(
-    table: LanceDataset, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion
+    table: LanceDataset,
+    step: LayoutStep,
+    *,
+    wanted: Sequence[IndexSpec],
+    onto: TableVersion,
+    crew: Crew | None,
 ) -> StagedWrite:
     match step:
         case LayoutStep.RELEASE:
@@ -131,9 +134,9 @@ def _stage(
             assert in_the_way, "no index is in the way"
             return make_index_write([], removed=in_the_way, onto=onto)
         case LayoutStep.COMPACT:
-            return _stage_compaction(table, onto=onto)
+            return _stage_compaction(table, onto=onto, crew=crew)
         case LayoutStep.INDEX:
-            return stage_indexes(table, wanted, onto=onto)
+            return stage_indexes(table, wanted, onto=onto, crew=crew)
 
 
 def _sizes(table: LanceDataset) -> list[FragmentSize]:
@@ -157,15 +160,35 @@ def _find_in_the_way(table: LanceDataset, groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def _stage_compaction(table: LanceDataset, *, onto: TableVersion) -> StagedWrite:
-    groups = choose_groups(_sizes(table))
+def _count_moved(
+    groups: Sequence[Group],
+    wanted: Sequence[IndexSpec],
+    known: Sequence[KnownIndex],
+    row_counts: Mapping[int, int],
+) -> int:
+    """About how many rows are written again, or indexed by the index that knows the fewest."""
+    joined = frozenset(fragment for group in groups for fragment in group)
+    total = sum(row_counts.values())
+    counts = [sum(row_counts[each] for each in joined)]
+    for spec in wanted:
+        covered = frozenset().union(*(each.fragments for each in known if each.is_for(spec)))
+        unknown = sum(row_counts[each] for each in row_counts if each not in covered - joined)
+        counts.append(unknown if unknown * LAYOUT_GROWTH < total else total)
+    return max(counts)
+
+
+def _stage_compaction(table: LanceDataset, *, onto: TableVersion, crew: Crew | None) -> StagedWrite:
+    sizes = {size.id: size for size in _sizes(table)}
+    groups = choose_groups(tuple(sizes.values()))
     assert groups, "there is nothing to join"
-    fragment_by_id = {each.fragment_id: each for each in table.get_fragments()}
     options = _compaction_options(table)
+    pieces = [_cut([sizes[id] for id in group], options, crew) for group in groups]
+    every = [piece for each in pieces for piece in each]
+    written = iter(run_on(table, _rewrite, every, crew=crew, stage="join files"))
     rewritten = [
-        _rewrite(table, [fragment_by_id[each] for each in group], options) for group in groups
+        _make_group(table, group, islice(written, len(each)))
+        for group, each in zip(groups, pieces, strict=True)
     ]
-    written = [fragment for group in rewritten for fragment in group.new_fragments]
     return make_staged(
         # Of indexes nothing is carried over: a segment holds addresses, and loses rows by it.
         LanceOperation.Rewrite(rewritten, []),
@@ -173,28 +196,85 @@ def _stage_compaction(table: LanceDataset, *, onto: TableVersion) -> StagedWrite
         onto=onto,
         rows_added=0,
         rows_removed=0,
-        files=data_files(written),
+        files=data_files(new for group in rewritten for new in group.new_fragments),
     )
 
 
-def _rewrite(
-    table: LanceDataset, fragments: Sequence[LanceFragment], options: object
-) -> LanceOperation.RewriteGroup:
+Pieces = tuple[Sequence[FragmentSize], ...]
+
+
+def cut_group(sizes: Sequence[FragmentSize], *, rows_max: int) -> Pieces:
+    """A group in pieces of neighbours, each of about so many rows and of more than half as many."""
+    pieces: list[list[FragmentSize]] = [[]]
+    rows = 0
+    for size in sizes:
+        if rows + size.rows > rows_max and rows * 2 >= rows_max:
+            pieces.append([])
+            rows = 0
+        pieces[-1].append(size)
+        rows += size.rows
+    if len(pieces) > 1 and rows * 2 < rows_max:
+        last = pieces.pop()
+        pieces[-1] += last
+    return tuple(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewrite:
+    """Fragments to write anew, in their order, and how, in Lance's words."""
+
+    fragments: Group
+    options: Mapping[str, object]
+
+
+def _cut(
+    sizes: Sequence[FragmentSize], options: Mapping[str, object], crew: Crew | None
+) -> tuple[_Rewrite, ...]:
+    """One task for all, or for others one a file."""
+    pieces = (sizes,) if crew is None else cut_group(sizes, rows_max=FRAGMENT_ROWS_MAX)
+    if len(pieces) == 1:
+        return (_Rewrite(tuple(size.id for size in sizes), options),)
+    return tuple(_plan_evenly(each, options) for each in pieces)
+
+
+def _plan_evenly(sizes: Sequence[FragmentSize], options: Mapping[str, object]) -> _Rewrite:
+    # A short file at the end of each piece would be one to join again: theirs are of one length.
+    rows = sum(size.rows for size in sizes)
+    file_rows = -(-rows // -(-rows // FRAGMENT_ROWS_MAX))
+    fragments = tuple(size.id for size in sizes)
+    return _Rewrite(fragments, {**options, "target_rows_per_fragment": file_rows})
+
+
+def _rewrite(table: LanceDataset, piece: _Rewrite) -> tuple[str, ...]:
+    """The new fragments of a piece, as Lance's text of them."""
     # Lance's own plan parts fragments by what indexes know; a task of ours is given as its text.
-    old = [fragment.metadata for fragment in fragments]
     document = {
-        "task": {"fragments": [each.to_json() for each in old]},
+        "task": {"fragments": [each.to_json() for each in _metadata(table, piece.fragments)]},
         "read_version": table.version,
-        "options": options,
+        "options": piece.options,
     }
     text = orjson.dumps(document).decode()
     task = CompactionTask.from_json(text)  # type: ignore[attr-defined]  # pylance types it not
-    return LanceOperation.RewriteGroup(old, task.execute(table).new_fragments)
+    written = task.execute(table).new_fragments
+    return tuple(orjson.dumps(each.to_json()).decode() for each in written)
 
 
-def _compaction_options(table: LanceDataset) -> object:
+def _make_group(
+    table: LanceDataset, group: Group, written: Iterable[Sequence[str]]
+) -> LanceOperation.RewriteGroup:
+    new = [FragmentMetadata.from_json(each) for piece in written for each in piece]
+    return LanceOperation.RewriteGroup(_metadata(table, group), new)
+
+
+def _metadata(table: LanceDataset, group: Group) -> list[FragmentMetadata]:
+    metadata_by_id = {each.fragment_id: each.metadata for each in table.get_fragments()}
+    return [metadata_by_id[number] for number in group]
+
+
+def _compaction_options(table: LanceDataset) -> Mapping[str, object]:
     wanted = CompactionOptions(
         target_rows_per_fragment=FRAGMENT_ROWS_MAX, data_storage_version="2.2"
     )
     plan = Compaction.plan(table, wanted)
-    return orjson.loads(plan.json())["options"]  # type: ignore[attr-defined]  # pylance
+    options: Mapping[str, object] = orjson.loads(plan.json())["options"]  # type: ignore[attr-defined]  # pylance
+    return options

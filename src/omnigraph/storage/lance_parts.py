@@ -7,11 +7,12 @@ a staged write. Files may be written for a line that does not exist yet: they li
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 import lance
+import numpy as np
 import pyarrow as pa
 from lance import FragmentMetadata, LanceDataset, LanceFragment, LanceOperation
 from lance.file import LanceFileReader
@@ -19,7 +20,7 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.model.errors import UnavailableError
-from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX, FRAGMENT_ROWS_MAX
+from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX, FRAGMENT_ROWS_MAX, STAGED_BYTES_MAX
 from omnigraph.storage.lance_blobs import (
     as_bytes,
     blobs_among,
@@ -27,9 +28,21 @@ from omnigraph.storage.lance_blobs import (
     to_stored_schema,
 )
 from omnigraph.storage.lance_errors import lance_errors
-from omnigraph.storage.lance_staging import data_files, deletion_files, fields_of, make_staged
+from omnigraph.storage.lance_staging import (
+    Addresses,
+    data_files,
+    deletion_files,
+    fields_of,
+    make_staged,
+)
 from omnigraph.storage.ports import StagedKind, StagedWrite, TableVersion
-from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
+from omnigraph.storage.table_parts import (
+    LineFolder,
+    NewFile,
+    RewrittenPart,
+    StruckFragment,
+    TablePart,
+)
 
 
 def split_table(table: LanceDataset, *, folder: LineFolder, rows_max: int) -> tuple[TablePart, ...]:
@@ -117,6 +130,32 @@ def strike(part: TablePart, offsets: Sequence[int]) -> StruckFragment:
     )
 
 
+Convert = Callable[[pa.Table], pa.Table]
+"""Makes of rows others of the same number, with the columns of their type."""
+
+
+def replace_rows(
+    part: TablePart, *, columns: Sequence[str], predicate: str | None, convert: Convert
+) -> RewrittenPart:
+    """Write what becomes of the rows that a predicate holds for, and strike these."""
+    files: list[NewFile] = []
+    addresses: list[Addresses] = []
+    found = scan_part(part, columns=columns, predicate=predicate, with_address=True)
+    for rows in _gather(found):
+        addresses.append(rows["_rowaddr"].to_numpy())
+        files += write_files(part.folder, convert(rows.select(list(columns))))
+    struck = _strike_all(part, np.concatenate(addresses)) if addresses else ()
+    return RewrittenPart(tuple(files), tuple(struck))
+
+
+def copy_rows(
+    part: TablePart, *, into: LineFolder, columns: Sequence[str], convert: Convert
+) -> tuple[NewFile, ...]:
+    """Write what becomes of all rows, in their order."""
+    found = scan_part(part, columns=columns, predicate=None, with_address=False)
+    return tuple(file for rows in _gather(found) for file in write_files(into, convert(rows)))
+
+
 def stage_files(
     table: LanceDataset,
     files: Sequence[NewFile],
@@ -163,6 +202,30 @@ def stage_files(
 def file_paths(files: Sequence[NewFile]) -> tuple[str, ...]:
     """Where new files are, below their line's folder."""
     return data_files([FragmentMetadata.from_json(each.fragment) for each in files])
+
+
+def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows in tables as large as should be held."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+        if waiting_bytes >= STAGED_BYTES_MAX:
+            yield pa.Table.from_batches(waiting)
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _strike_all(part: TablePart, addresses: Addresses) -> Iterator[StruckFragment]:
+    # An address is a fragment's id above 32 bits of offset.
+    numbers = addresses >> np.uint64(32)
+    for number in part.fragments:
+        offsets = addresses[numbers == number] & np.uint64(0xFFFFFFFF)
+        if len(offsets):
+            yield strike(replace(part, fragments=(number,)), np.sort(offsets).tolist())
 
 
 def _write(folder: LineFolder, rows: pa.Table, *, mode: str) -> list[FragmentMetadata]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from datetime import datetime
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from omnigraph.storage import (
 from omnigraph.storage.durability import Durability, flush_path
 from omnigraph.storage.lance_blobs import as_bytes, blobs_among
 from omnigraph.storage.lance_commits import LanceCommits
+from omnigraph.storage.lance_crews import Crew
 from omnigraph.storage.lance_errors import lance_errors, missing_version
 from omnigraph.storage.lance_handles import (
     LanceHandles,
@@ -49,10 +51,6 @@ from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import delete_rows_file, open_objects
 from omnigraph.storage.ports import (
     Cleaned,
-    IndexSpec,
-    IndexState,
-    Layout,
-    LayoutStep,
     StagedWrite,
     StoredBlob,
     TableDelta,
@@ -61,6 +59,7 @@ from omnigraph.storage.ports import (
     TransactionRecord,
     VersionFile,
 )
+from omnigraph.storage.table_layout import IndexSpec, IndexState, Layout, LayoutStep, Workers
 from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
 
 
@@ -76,10 +75,16 @@ class LanceTables:
         # An object store acknowledges what is durable, so only disks need flushing.
         self._disk = Durability(Path(root), flush=flush_path) if is_local and is_durable else None
         self._places = IdPlaces()
+        self._workers: Workers | None = None
         self._commits = LanceCommits(self._handles, disk=self._disk)
         self._files = open_objects(
             parse_location(root, storage_options=storage_options), is_durable=is_durable
         )
+
+    def with_workers(self, workers: Workers) -> LanceTables:
+        manned = copy(self)
+        manned._workers = workers  # noqa: SLF001  # another of our own
+        return manned
 
     # Reads
 
@@ -276,13 +281,15 @@ class LanceTables:
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
-            return lance_indexes.stage_indexes(table, specs, onto=onto)
+            return lance_indexes.stage_indexes(table, specs, onto=onto, crew=self._crew(onto))
 
     def stage_layout(
         self, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion, uuid: str
     ) -> StagedWrite:
         with self._staging(onto) as table:
-            return lance_layout.stage_layout(table, step, wanted=wanted, onto=onto, uuid=uuid)
+            return lance_layout.stage_layout(
+                table, step, wanted=wanted, onto=onto, uuid=uuid, crew=self._crew(onto)
+            )
 
     def stage_columns(
         self, schema: pa.Schema, *, renames: Mapping[str, str], onto: TableVersion
@@ -361,6 +368,9 @@ class LanceTables:
                 raise ReadSetChangedError(
                     member=f"a new file of '{path}'", expected=min(missing), actual="none"
                 )
+
+    def _crew(self, onto: TableVersion) -> Crew | None:
+        return None if self._workers is None else Crew(self.folder(onto.ref), self._workers)
 
     @contextmanager
     def _staging(self, onto: TableVersion) -> Iterator[LanceDataset]:

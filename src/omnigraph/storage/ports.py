@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance import Transaction
 
+from omnigraph.storage.table_layout import IndexSpec, IndexState, Layout, LayoutStep, Workers
 from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
 
 
@@ -71,52 +72,6 @@ class StagedWrite:
     def uuid(self) -> str:
         """What proves, long after a crash, that a version is this write."""
         return str(self.transaction.uuid)
-
-
-class IndexKind(StrEnum):
-    """What an index answers: comparisons, words of a text, or distances of a vector."""
-
-    BTREE = "BTREE"
-    INVERTED = "INVERTED"
-    VECTOR = "VECTOR"
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSpec:
-    """An index that a column should have."""
-
-    column: str
-    kind: IndexKind
-
-
-@dataclass(frozen=True, slots=True)
-class IndexState:
-    """An index that a column has, and how many rows of the version it knows."""
-
-    spec: IndexSpec
-    rows_covered: int
-
-
-class LayoutStep(StrEnum):
-    """What can be done about how a table lies, in the order in which it is done."""
-
-    RELEASE = "forget what indexes know of files that are to be joined"
-    COMPACT = "join files, and leave out rows that were deleted"
-    INDEX = "let every index know every row"
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a version lies, and the steps by which it would lie better: one version each.
-
-    `fragments_removed` of its `fragments` would be joined; `uncovered` are the wanted indexes that
-    there are not, or that do not know every row.
-    """
-
-    steps: tuple[LayoutStep, ...]
-    fragments: int
-    fragments_removed: int
-    uncovered: tuple[IndexSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +166,9 @@ class ObjectStore(Protocol):
 
 class TableStore(Protocol):
     """Lance tables, opened at exact versions and changed only by staged writes."""
+
+    def with_workers(self, workers: Workers) -> TableStore:
+        """The same tables, with indexes and joined files of theirs written by others."""
 
     # Reads
 

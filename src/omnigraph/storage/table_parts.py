@@ -48,3 +48,11 @@ class StruckFragment:
     number: int
     fragment: str | None
     rows_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenPart:
+    """Rows of a part that lie in new files, and the fragments that are without them."""
+
+    files: tuple[NewFile, ...]
+    struck: tuple[StruckFragment, ...]

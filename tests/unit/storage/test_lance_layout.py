@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.model.limits import FRAGMENT_ROWS_MAX, LAYOUT_GROWTH, LAYOUT_ROWS_FREE
-from omnigraph.storage.lance_layout import FragmentSize, choose_groups
+from omnigraph.storage.lance_layout import FragmentSize, choose_groups, cut_group
 
 FULL = FRAGMENT_ROWS_MAX
 LARGE = LAYOUT_ROWS_FREE * LAYOUT_GROWTH // 2
@@ -107,3 +107,39 @@ def test_what_stays_apart_grows_by_a_factor(found: list[tuple[int, int]]) -> Non
     joined = sorted(size.rows for size in join(fragments(found)) if size.is_small)
 
     assert all(larger > LAYOUT_GROWTH * smaller for smaller, larger in pairwise(joined))
+
+
+@pytest.mark.parametrize(
+    ("rows", "pieces"),
+    [
+        ([5, 5], [[5, 5]]),
+        ([FULL // 2, FULL // 2, 5], [[FULL // 2, FULL // 2, 5]]),
+        ([FULL // 3] * 6, [[FULL // 3] * 3] * 2),
+        ([5, FULL - 1, FULL - 1], [[5, FULL - 1], [FULL - 1]]),
+    ],
+)
+def test_a_group_is_cut_into_pieces_of_about_a_file(
+    rows: list[int], pieces: list[list[int]]
+) -> None:
+    cut = cut_group(sizes(*rows), rows_max=FULL)
+
+    assert [[size.rows for size in piece] for piece in cut] == pieces
+
+
+@given(FRAGMENTS)
+def test_pieces_of_a_group_are_in_order_and_none_makes_a_short_file(
+    found: list[tuple[int, int]],
+) -> None:
+    size_by_id = {size.id: size for size in fragments(found)}
+    for group in choose_groups(fragments(found)):
+        members = [size_by_id[number] for number in group]
+
+        pieces = cut_group(members, rows_max=FULL)
+
+        assert [size for piece in pieces for size in piece] == members
+        row_counts = [sum(size.rows for size in piece) for piece in pieces]
+        files = [-(-rows // FULL) for rows in row_counts]
+        if len(pieces) > 1:
+            assert all(
+                2 * rows >= FULL * each for rows, each in zip(row_counts, files, strict=True)
+            )

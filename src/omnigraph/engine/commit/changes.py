@@ -15,7 +15,7 @@ import pyarrow as pa
 from omnigraph.engine.commit.schema_delta import SchemaDelta
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.storage.ports import IndexSpec, LayoutStep
+from omnigraph.storage.table_layout import IndexSpec, LayoutStep
 from omnigraph.storage.table_parts import NewFile, StruckFragment
 
 

@@ -10,7 +10,8 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.state.snapshot import Entry
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint, Failpoints
-from omnigraph.storage.ports import IndexSpec, LayoutStep, StagedWrite, TableStore, TableVersion
+from omnigraph.storage.ports import StagedWrite, TableStore, TableVersion
+from omnigraph.storage.table_layout import IndexSpec, LayoutStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ between.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from omnigraph.engine.changes import ChangedRows, ChangeOp, ChangeSet
 from omnigraph.engine.ops.export import select_types
 from omnigraph.engine.ops.reading.type_names import find_type
-from omnigraph.engine.ops.type_changes import TypeChanges, find_changes
-from omnigraph.engine.ops.type_pairs import pair_types
+from omnigraph.engine.ops.type_changes import TypeChanges, find_changes, plan_changes
+from omnigraph.engine.ops.type_pairs import TypePair, pair_types
 from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.limits import DIFF_INLINE_ROWS_MAX
 from omnigraph.storage.ports import TableStore
 
 
@@ -67,22 +68,36 @@ def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:
 
 def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableStore) -> ChangeSet:
     """What changed from one state to another; None is the state before the first commit."""
-    pairs = [each for each in pair_types(old, new) if selection.wants(each.declared)]
-    pairs.sort(key=lambda each: (each.declared.kind is TypeKind.EDGE, each.declared.name))
     parts = [
-        _put_in_order(
+        put_in_order(
             each.declared,
             find_changes(each.old, each.new, each.declared, tables),
             selection.ops,
         )
-        for each in pairs
+        for each in list_pairs(old, new, selection)
     ]
     return ChangeSet(
         parts, old_commit_id=None if old is None else old.head.id, new_commit_id=new.head.id
     )
 
 
-def _put_in_order(
+def list_pairs(old: Basis | None, new: Basis, selection: Selection) -> list[TypePair]:
+    """The types that are compared, in the order of a diff."""
+    pairs = [each for each in pair_types(old, new) if selection.wants(each.declared)]
+    pairs.sort(key=lambda each: (each.declared.kind is TypeKind.EDGE, each.declared.name))
+    return pairs
+
+
+def is_large_diff(pairs: Iterable[TypePair], tables: TableStore) -> bool:
+    """Whether there are more rows to compare than one process should hold."""
+    changed = [each for each in pairs if not each.is_unchanged]
+    if sum(each.row_count for each in changed) <= DIFF_INLINE_ROWS_MAX:
+        return False
+    plans = (plan_changes(each.old, each.new, tables) for each in changed)
+    return sum(each.row_count for each in plans) > DIFF_INLINE_ROWS_MAX
+
+
+def put_in_order(
     declared: NodeType | EdgeType, changes: TypeChanges, ops: frozenset[ChangeOp]
 ) -> ChangedRows:
     """The changes of some sorts as one sequence by id."""

@@ -74,6 +74,14 @@ def scan_type(
     return iter(()) if entry is None else _scan(declared, entry, tables)
 
 
+def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: TableStore) -> list[str]:
+    """The columns of a type that its entry in a snapshot has."""
+    # A property that was added after the version has no column in it.
+    stored = set(tables.schema(entry.at).names)
+    ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
+    return ["id", *ends, *(name for name in declared.properties if name in stored)]
+
+
 def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with all columns of a schema, null where they have none."""
     columns = [
@@ -93,8 +101,4 @@ def _in_order(types: Sequence[NodeType | EdgeType]) -> list[NodeType | EdgeType]
 def _scan(
     declared: NodeType | EdgeType, entry: Entry, tables: TableStore
 ) -> Iterator[pa.RecordBatch]:
-    # A property that was added after the version has no column in it.
-    stored = set(tables.schema(entry.at).names)
-    ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
-    columns = ["id", *ends, *(name for name in declared.properties if name in stored)]
-    return tables.scan_by_id(entry.at, columns=columns)
+    return tables.scan_by_id(entry.at, columns=stored_columns(declared, entry, tables))

@@ -23,7 +23,8 @@ from omnigraph.model.names import BranchName
 from omnigraph.model.types import PropertyType, Scalar
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint
-from omnigraph.storage.ports import IndexKind, IndexSpec, TableStore
+from omnigraph.storage.ports import TableStore
+from omnigraph.storage.table_layout import IndexKind, IndexSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,12 @@ def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore)
         is_strict=False,
     )
     return PreparedIndexes(write)
+
+
+def count_unindexed(basis: Basis, *, tables: TableStore) -> int:
+    """How many rows the types have whose missing indexes can be built."""
+    prepared = prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+    return sum(basis.snapshot.get(key).row_count for key in prepared.write.changes)
 
 
 def report_indexes(
@@ -163,7 +170,7 @@ def list_pending(
 def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableStore) -> bool:
     if spec.kind is not IndexKind.VECTOR:
         return False
-    return not tables.count(entry.at, predicate=f"{spec.column} IS NOT NULL")
+    return not tables.count(entry.at, predicate=f"`{spec.column}` IS NOT NULL")
 
 
 def _explain_absence(

@@ -9,6 +9,8 @@ two parents, also where the target had done nothing, and where nothing is left t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.protocol import Authorship, WritePath
@@ -26,6 +28,14 @@ from omnigraph.model.names import BranchName
 from omnigraph.storage.failpoints import Failpoint
 
 
+class Replayer(Protocol):
+    """Works out what a replay does to a state; conflicts are collected, not raised."""
+
+    def __call__(
+        self, replay: Replay, *, onto: Basis, committed: SnapshotRows
+    ) -> PreparedReplay: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _PreparedMerge:
     write: PreparedWrite
@@ -39,6 +49,7 @@ class _Merge:
 
     source: Basis
     terms: Terms
+    replayer: Replayer
     path: WritePath
 
     def prepare(self, basis: Basis, committed: SnapshotRows) -> _PreparedMerge:
@@ -61,7 +72,7 @@ class _Merge:
         return _PreparedMerge(prepared.write, outcome, prepared.conflicts)
 
     def _replay(self, parting: Parting, basis: Basis, committed: SnapshotRows) -> PreparedReplay:
-        return prepare_replay(
+        return self.replayer(
             Replay(
                 base=parting.base,
                 source=self.source.snapshot,
@@ -71,13 +82,22 @@ class _Merge:
             ),
             onto=basis,
             committed=committed,
-            tables=self.path.stores.tables,
-            runtime=self.path.runtime,
         )
 
 
+def replay_here(path: WritePath) -> Replayer:
+    """What works out replays in this process."""
+    return partial(prepare_replay, tables=path.stores.tables, runtime=path.runtime)
+
+
 def merge_branch(
-    source: BranchName, *, into: BranchName, terms: Terms, authorship: Authorship, path: WritePath
+    source: BranchName,
+    *,
+    into: BranchName,
+    terms: Terms,
+    replayer: Replayer,
+    authorship: Authorship,
+    path: WritePath,
 ) -> MergeResult:
     """Merge one branch into another; `MergeConflictError` holds every conflict.
 
@@ -91,7 +111,7 @@ def merge_branch(
             problem=f"branch '{source}' cannot be merged into itself",
         )
     if terms.is_dry_run:
-        merge = _start(source, terms, path)
+        merge = _start(source, terms, replayer, path)
         basis = path.authority.pin(into)
         committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
         prepared = merge.prepare(basis, committed)
@@ -99,11 +119,14 @@ def merge_branch(
     # What died on the source belongs to it or not; afterwards that is settled.
     path.heal()
     prepared, commit = write_on(
-        into, prepare=_start(source, terms, path).prepare, authorship=authorship, path=path
+        into,
+        prepare=_start(source, terms, replayer, path).prepare,
+        authorship=authorship,
+        path=path,
     )
     return MergeResult(prepared.outcome, commit.id if commit else None, ())
 
 
-def _start(source: BranchName, terms: Terms, path: WritePath) -> _Merge:
+def _start(source: BranchName, terms: Terms, replayer: Replayer, path: WritePath) -> _Merge:
     basis = path.authority.pin(source)
-    return _Merge(basis, terms, path)
+    return _Merge(basis, terms, replayer, path)

@@ -32,10 +32,9 @@ from omnigraph.engine.ops.images import (
 )
 from omnigraph.engine.ops.reconcile import Granularity, no_decisions, reconcile
 from omnigraph.engine.ops.row_equality import Mask, equal_rows
-from omnigraph.engine.ops.type_changes import TypeChanges, find_changes
+from omnigraph.engine.ops.type_changes import DeltaSource, TypeChanges, find_changes
 from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.storage.ports import TableStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class MergeBase:
         return not (self.beside or self.brought)
 
     def find_changes(
-        self, to: Entry | None, *, declared: NodeType | EdgeType, tables: TableStore
+        self, to: Entry | None, *, declared: NodeType | EdgeType, tables: DeltaSource
     ) -> TypeChanges:
         """What leads from the base to a state of a type."""
         states = _TypeStates(declared, tables)
@@ -119,7 +118,7 @@ class _TypeStates:
     """The rows of one type in the states of a graph."""
 
     declared: NodeType | EdgeType
-    tables: TableStore
+    tables: DeltaSource
 
     def changes(self, old: Snapshot, new: Snapshot) -> TypeChanges:
         return self.from_entry(old, new.entries.get(table_key_of(self.declared)))

@@ -25,7 +25,7 @@ from omnigraph.engine.state.snapshot import Entry, line_of, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.names import BranchName
 from omnigraph.storage.arrow_schema import table_schema
-from omnigraph.storage.ports import IndexSpec, Layout
+from omnigraph.storage.table_layout import IndexSpec, Layout
 
 OPTIMIZE_ACTOR = "omnigraph:optimize"
 
@@ -67,6 +67,11 @@ def optimize(
     return tuple(
         _report(each, basis, path, is_committed=commit is not None) for each in done.looked
     )
+
+
+def count_moved(basis: Basis, *, path: WritePath) -> int:
+    """About how many rows of a branch would be written again, or indexed."""
+    return sum(each.layout.rows_moved for each in _look(basis, path) if each.layout is not None)
 
 
 def _look(basis: Basis, path: WritePath) -> Iterator[_Looked]:

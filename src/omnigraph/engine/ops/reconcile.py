@@ -70,10 +70,13 @@ class Reconciled:
     """What the target has to do: rows to put, ids to remove, and what a person must decide.
 
     Rows in conflict stay as the target has them. `is_adding` says that no put row replaces one.
+    `put` and `removed` are sequences by id one behind the other, of so many rows each.
     """
 
     put: pa.Table
+    put_sizes: tuple[int, ...]
     removed: pa.Array
+    removed_sizes: tuple[int, ...]
     is_adding: bool
     conflicts: tuple[Conflict, ...]
 
@@ -112,12 +115,13 @@ def reconcile(
     adopted, dropped = _follow_source(Images.of(decisions.from_source, sides))
     chosen = Images.of(decisions.rows["id"].combine_chunks(), sides)
     replaced = keep_rows(source.after, aside)
-    put = pa.concat_tables(
-        [keep_rows(source.inserted, aside), replaced, merged, adopted, decisions.rows]
-    )
+    put = [keep_rows(source.inserted, aside), replaced, merged, adopted, decisions.rows]
+    removed = [without(source.deleted["id"], aside), dropped]
     return Reconciled(
-        put=put,
-        removed=join_ids([without(source.deleted["id"], aside), dropped]),
+        put=pa.concat_tables(put),
+        put_sizes=tuple(each.num_rows for each in put),
+        removed=join_ids(removed),
+        removed_sizes=tuple(map(len, removed)),
         is_adding=not (
             replaced.num_rows
             or merged.num_rows

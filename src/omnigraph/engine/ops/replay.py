@@ -16,11 +16,18 @@ import pyarrow.compute as pc
 from omnigraph.engine.commit.changes import ChangeSet, Placement, PreparedWrite, TableChange
 from omnigraph.engine.commit.integrity.evaluate import find_violations
 from omnigraph.engine.commit.integrity.violations import show_text
-from omnigraph.engine.ops.images import join_ids
+from omnigraph.engine.ops.images import Sides, join_ids
 from omnigraph.engine.ops.merge_base import MergeBase
-from omnigraph.engine.ops.reconcile import ConflictKind, Reconciled, no_decisions, reconcile
+from omnigraph.engine.ops.reconcile import (
+    ConflictKind,
+    Decisions,
+    Granularity,
+    Reconciled,
+    no_decisions,
+    reconcile,
+)
 from omnigraph.engine.ops.terms import Decided, Terms, read_decisions
-from omnigraph.engine.ops.type_changes import TypeChanges
+from omnigraph.engine.ops.type_changes import DeltaSource
 from omnigraph.engine.read.json_rows import entity_as_json
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.authority import Basis
@@ -58,44 +65,101 @@ class PreparedReplay:
     conflicts: tuple[Conflict, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenType:
+    """A type that a replay may change, and what the caller decided about its entities."""
+
+    key: str
+    declared: NodeType | EdgeType
+    decisions: Decisions
+
+
+@dataclass(frozen=True, slots=True)
+class BegunReplay:
+    """A replay onto a state, as far as it is known without a row of it."""
+
+    replay: Replay
+    onto: Basis
+    decided: Decided
+    states: ThreeStates
+
+    @property
+    def types(self) -> tuple[OpenType, ...]:
+        """The types that the source changed or the caller decided about, nodes first, by name."""
+        listed = _list_types(self.onto.catalog)
+        return tuple(each for declared in listed for each in self._open(declared))
+
+    def _open(self, declared: NodeType | EdgeType) -> Iterator[OpenType]:
+        key = table_key_of(declared)
+        decisions = self.decided.by_table.get(key)
+        if decisions is not None or not self.states.is_settled(key):
+            yield OpenType(key, declared, decisions or no_decisions(declared))
+
+
+def begin_replay(replay: Replay, *, onto: Basis, runtime: Runtime) -> BegunReplay:
+    """Read what a caller decided, and see which types are open."""
+    decided = read_decisions(replay.terms, catalog=onto.catalog, runtime=runtime)
+    states = ThreeStates(replay.base, replay.source, onto.snapshot)
+    return BegunReplay(replay, onto, decided, states)
+
+
 def prepare_replay(
     replay: Replay, *, onto: Basis, committed: SnapshotRows, tables: TableStore, runtime: Runtime
 ) -> PreparedReplay:
     """Work out what a replay does; conflicts are collected, not raised."""
-    decided = read_decisions(replay.terms, catalog=onto.catalog, runtime=runtime)
-    images = _Snapshots(replay.base, replay.source, onto.snapshot, tables)
-    outcomes = dict(_reconcile_all(replay.terms, decided, images, onto.catalog))
+    begun = begin_replay(replay, onto=onto, runtime=runtime)
+    outcomes = {
+        each.key: (
+            each.declared,
+            begun.states.reconcile(
+                each.declared, each.decisions, granularity=replay.terms.granularity, tables=tables
+            ),
+        )
+        for each in begun.types
+    }
     changes = {
         key: _change_of(declared, outcome)
         for key, (declared, outcome) in sorted(outcomes.items())
         if outcome.put.num_rows or len(outcome.removed)
     }
     conflicts = [each for _, outcome in outcomes.values() for each in outcome.conflicts]
-    violations = find_violations(changes, catalog=onto.catalog, committed=committed).found
-    conflicts += _tell_broken(
-        _name_edges(violations, changes, committed), conflicts, images, onto.catalog
+    rules = find_violations(changes, catalog=onto.catalog, committed=committed).found
+    conflicts += tell_broken(
+        rules, conflicts, changes, begun=begun, committed=committed, tables=tables
     )
-    write = PreparedWrite(
-        changes=changes,
-        placement={key: _place(outcomes[key][1]) for key in changes},
-        # What the target had done to a type decided what becomes of it, even if that is nothing.
-        read_set=committed.read_set | outcomes.keys(),
-        # The meaning of a replay does not depend on where the target is: it is worked out anew.
-        is_strict=False,
-        merged_parent_id=replay.merged_parent_id,
-        notes=replace(replay.notes, resolutions=decided.resolutions),
-    )
+    placement = {key: _place(outcomes[key][1]) for key in changes}
+    write = make_write(begun, changes, placement, committed=committed)
     return PreparedReplay(write, tuple(conflicts))
 
 
+def make_write(
+    begun: BegunReplay,
+    changes: ChangeSet,
+    placement: Mapping[str, Placement],
+    *,
+    committed: SnapshotRows,
+) -> PreparedWrite:
+    """The write of a replay that changes this."""
+    replay = begun.replay
+    return PreparedWrite(
+        changes=changes,
+        placement=placement,
+        # What the target had done to a type decided what becomes of it, even if that is nothing.
+        read_set=committed.read_set | {each.key for each in begun.types},
+        # The meaning of a replay does not depend on where the target is: it is worked out anew.
+        is_strict=False,
+        merged_parent_id=replay.merged_parent_id,
+        notes=replace(replay.notes, resolutions=begun.decided.resolutions),
+    )
+
+
 @dataclass(frozen=True, slots=True)
-class _Snapshots:
-    """The three states of the graph, and where their rows are."""
+class ThreeStates:
+    """The three states of the graph."""
 
     base: MergeBase
     source: Snapshot
     target: Snapshot
-    tables: TableStore
 
     def is_settled(self, key: str) -> bool:
         """Whether the target is as it should be, by the look of versions."""
@@ -104,29 +168,32 @@ class _Snapshots:
         )
         return _is_same(source, target) or (_is_same(base, source) and self.base.is_one_commit)
 
-    def changes(self, to: Snapshot, declared: NodeType | EdgeType) -> TypeChanges:
-        """What leads from the base to one of the others."""
-        entry = to.entries.get(table_key_of(declared))
-        return self.base.find_changes(entry, declared=declared, tables=self.tables)
-
-
-def _reconcile_all(
-    terms: Terms, decided: Decided, images: _Snapshots, catalog: Catalog
-) -> Iterator[tuple[str, tuple[NodeType | EdgeType, Reconciled]]]:
-    """The types that the source changed or the caller decided about, nodes first, by name."""
-    for declared in _list_types(catalog):
+    def find_sides(self, declared: NodeType | EdgeType, tables: DeltaSource) -> Sides:
+        """What leads from the base to each of the others."""
         key = table_key_of(declared)
-        decisions = decided.by_table.get(key)
-        if decisions is None and images.is_settled(key):
-            continue
-        outcome = reconcile(
-            declared,
-            source=images.changes(images.source, declared),
-            target=images.changes(images.target, declared),
-            granularity=terms.granularity,
-            decisions=decisions or no_decisions(declared),
+        source, target = (
+            self.base.find_changes(each.entries.get(key), declared=declared, tables=tables)
+            for each in (self.source, self.target)
         )
-        yield key, (declared, outcome)
+        return Sides(source, target)
+
+    def reconcile(
+        self,
+        declared: NodeType | EdgeType,
+        decisions: Decisions,
+        *,
+        granularity: Granularity,
+        tables: DeltaSource,
+    ) -> Reconciled:
+        """What the target has to do to the rows of a type."""
+        sides = self.find_sides(declared, tables)
+        return reconcile(
+            declared,
+            source=sides.source,
+            target=sides.target,
+            granularity=granularity,
+            decisions=decisions,
+        )
 
 
 def _list_types(catalog: Catalog) -> list[NodeType | EdgeType]:
@@ -157,6 +224,23 @@ def _place(outcome: Reconciled) -> Placement:
 # Rules that the result would break
 
 
+def tell_broken(
+    violations: Iterable[Violation],
+    conflicts: Iterable[Conflict],
+    changes: ChangeSet,
+    *,
+    begun: BegunReplay,
+    committed: SnapshotRows,
+    tables: TableStore,
+) -> Iterator[Conflict]:
+    """The broken rules that are not merely the echo of an undecided row, as conflicts."""
+    catalog = begun.onto.catalog
+    undecided = {(each.type, each.id) for each in conflicts}
+    for each in _name_edges(violations, changes, committed):
+        if undecided.isdisjoint(_concerned(each, catalog)):
+            yield _tell_one(each, begun.states, tables, catalog)
+
+
 def _name_edges(
     violations: Iterable[Violation], changes: ChangeSet, committed: SnapshotRows
 ) -> Iterator[Violation]:
@@ -185,19 +269,6 @@ def _list_touched(change: TableChange, committed: SnapshotRows) -> pa.Table:
     return pa.concat_tables([put, committed.find_rows(key, "id", ids, columns=["id", "src"])])
 
 
-def _tell_broken(
-    violations: Iterable[Violation],
-    conflicts: Iterable[Conflict],
-    images: _Snapshots,
-    catalog: Catalog,
-) -> Iterator[Conflict]:
-    """The broken rules that are not merely the echo of an undecided row."""
-    undecided = {(each.type, each.id) for each in conflicts}
-    for each in violations:
-        if undecided.isdisjoint(_concerned(each, catalog)):
-            yield _tell_one(each, images, catalog)
-
-
 def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:
     """The entities whose images decide whether a rule is broken."""
     found = {(violation.type, violation.id)}
@@ -208,13 +279,15 @@ def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:
     return found
 
 
-def _tell_one(violation: Violation, images: _Snapshots, catalog: Catalog) -> Conflict:
+def _tell_one(
+    violation: Violation, states: ThreeStates, tables: TableStore, catalog: Catalog
+) -> Conflict:
     kind = _KIND_BY_RULE.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
     # A cardinality is broken by a node's edges together, and its id is the node's.
     declared = None if kind is ConflictKind.CARDINALITY_VIOLATION else violation.type
     base, source, target = (
-        _find_image(declared, violation.id, each, images.tables, catalog)
-        for each in (images.base.first, images.source, images.target)
+        _find_image(declared, violation.id, each, tables, catalog)
+        for each in (states.base.first, states.source, states.target)
     )
     return Conflict(
         type=violation.type,

@@ -10,7 +10,7 @@ text of the schema was staged.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,7 +25,8 @@ from omnigraph.engine.commit.schema_delta import SchemaDelta
 from omnigraph.engine.commit.sidecar import list_sidecars
 from omnigraph.engine.ops.cleanup import purge
 from omnigraph.engine.ops.create import create_table, place_of
-from omnigraph.engine.ops.schema_tables import TableMove, TablePlan, is_additive, plan_tables
+from omnigraph.engine.ops.schema_rows import measure, rewrite, rewrite_by
+from omnigraph.engine.ops.schema_tables import TablePlan, is_additive, plan_tables
 from omnigraph.engine.results import MigrationPlan, SchemaApplyResult
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.contract import SCHEMA_LOCK
@@ -45,6 +46,7 @@ from omnigraph.model.source import Source
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.locks import HeldLocks, LockKey
 from omnigraph.storage.ports import Stores, TableRef, TableStore, TableVersion
+from omnigraph.storage.table_layout import Workers
 
 
 def plan_schema(source: Source, *, accepted: Catalog, allow_data_loss: bool) -> MigrationPlan:
@@ -59,6 +61,7 @@ def apply_schema(
     source: Source,
     *,
     allow_data_loss: bool,
+    find_workers: Callable[[int], Workers | None],
     authorship: Authorship,
     readers: Readers,
     path: WritePath,
@@ -66,7 +69,8 @@ def apply_schema(
     """Make a schema the graph's, with all that follows for its tables, or change nothing.
 
     `UnsupportedChangeError` holds every step that cannot be taken; `StillNeededError` means that
-    branches have to go first. What is dropped for good goes from earlier commits too.
+    branches have to go first. What is dropped for good goes from earlier commits too. Whoever is
+    found for so many bytes of rows writes them anew; if nobody is, this process does.
     """
     desired = compile_schema(source)
     path.heal()
@@ -74,7 +78,8 @@ def apply_schema(
     for _ in range(PREPARE_ATTEMPTS_MAX):
         with path.locks.hold(_lock_keys(desired, known)) as held:
             if not _has_left_something(path):
-                call = _Call(source, desired, known.contract.schema_hash, authorship, readers)
+                known_hash = known.contract.schema_hash
+                call = _Call(source, desired, known_hash, find_workers, authorship, readers)
                 return _apply_under(held, call, allow_data_loss=allow_data_loss, path=path)
         path.heal()
     raise ReadSetChangedError(
@@ -89,6 +94,7 @@ class _Call:
     source: Source
     desired: Catalog
     known_hash: str
+    find_workers: Callable[[int], Workers | None]
     authorship: Authorship
     readers: Readers
 
@@ -177,13 +183,10 @@ def _prepare(
     tables = plan_tables(plan, accepted=basis.catalog, desired=call.desired, state=state)
     _require_near(tables, state)
     made = _open_tables(tables.added, state, stores)
-    changes = dict(sorted(_list_changes(tables, stores.tables)))
+    changes = dict(sorted(_list_changes(tables, call, stores.tables)))
     return PreparedWrite(
         changes=changes,
-        placement={
-            key: Placement.OVERWRITE if change.is_overwrite else Placement.COLUMNS
-            for key, change in changes.items()
-        },
+        placement={key: _place(change) for key, change in changes.items()},
         # Nobody writes meanwhile: what is decided here is about all rows that there are.
         read_set=frozenset(basis.snapshot.entries),
         is_strict=True,
@@ -203,20 +206,32 @@ def _prepare(
     )
 
 
-def _list_changes(plan: TablePlan, tables: TableStore) -> Iterable[tuple[str, TableChange]]:
+def _place(change: TableChange) -> Placement:
+    if change.files:
+        return Placement.FILES
+    return Placement.OVERWRITE if change.is_overwrite else Placement.COLUMNS
+
+
+def _list_changes(
+    plan: TablePlan, call: _Call, tables: TableStore
+) -> Iterable[tuple[str, TableChange]]:
     nothing = pa.array([], pa.string())
+    rewrites = [each for each in plan.changed if each.is_final]
+    size = sum(measure(each, tables) for each in rewrites)
+    workers = call.find_workers(size) if size else None
     for each in plan.changed:
-        rows = table_schema(each.declared).empty_table()
+        is_here = each.is_final and workers is None
         yield (
             each.entry.table_key,
             TableChange(
                 type=each.declared,
-                put=_rewrite(each, tables) if each.is_final else rows,
+                put=rewrite(each, tables) if is_here else table_schema(each.declared).empty_table(),
                 removed=nothing,
                 is_overwrite=each.is_final,
                 renames=each.renames,
                 published_key=each.published_key,
                 lift=each.lift,
+                files=rewrite_by(workers, each, tables) if each.is_final and workers else (),
             ),
         )
     for drop in plan.dropped:
@@ -224,22 +239,6 @@ def _list_changes(plan: TablePlan, tables: TableStore) -> Iterable[tuple[str, Ta
             rows = table_schema(drop.declared).empty_table()
             change = TableChange(drop.declared, put=rows, removed=nothing, is_overwrite=True)
             yield drop.entry.table_key, change
-
-
-def _rewrite(change: TableMove, tables: TableStore) -> pa.Table:
-    """All rows of a table with the columns of a type, so that no file holds what was dropped."""
-    schema = table_schema(change.declared)
-    old_name = {new: old for old, new in change.renames.items()}
-    stored = set(tables.schema(change.entry.at).names)
-    wanted = [old_name.get(name, name) for name in schema.names]
-    rows = tables.scan(
-        change.entry.at, columns=[name for name in wanted if name in stored], predicate=None
-    )
-    columns = [
-        rows[name] if name in stored else pa.nulls(rows.num_rows, field.type)
-        for name, field in zip(wanted, schema, strict=True)
-    ]
-    return pa.table(columns, schema=schema)
 
 
 # Tables of new types

@@ -7,7 +7,9 @@ null. Costs what was written between the two states, never what the type holds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +18,27 @@ import pyarrow.compute as pc
 from omnigraph.engine.ops.row_equality import equal_rows
 from omnigraph.engine.state.snapshot import Entry
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.limits import SPARK_PART_ROWS_MAX
 from omnigraph.storage.arrow_schema import table_schema
-from omnigraph.storage.ports import TableDelta, TableStore
+from omnigraph.storage.delta_parts import NO_DELTA, DeltaPart, DeltaParts, VersionPlace
+from omnigraph.storage.lance_delta_parts import plan_delta
+from omnigraph.storage.ports import TableDelta, TableStore, TableVersion
+
+
+class DeltaSource(Protocol):
+    """What tells the rows in which two versions of a table differ: a store, or what was read of
+    one."""
+
+    def schema(self, at: TableVersion) -> pa.Schema:
+        """The columns of a version."""
+
+    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+        """All rows of a version, where the predicate is None."""
+
+    def find_delta(
+        self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
+    ) -> TableDelta:
+        """The rows of `old` that `new` has not or has elsewhere, and the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +60,20 @@ class TypeChanges:
 
 
 def find_changes(
-    old: Entry | None, new: Entry | None, declared: NodeType | EdgeType, tables: TableStore
+    old: Entry | None, new: Entry | None, declared: NodeType | EdgeType, tables: DeltaSource
 ) -> TypeChanges:
     """What changed from one state of a type to another; None is a state without the type."""
+    delta = _find_delta(old, new, table_schema(declared), tables)
+    return compare_rows(declared, gone=delta.gone, come=delta.come)
+
+
+def compare_rows(declared: NodeType | EdgeType, *, gone: pa.Table, come: pa.Table) -> TypeChanges:
+    """What changed where some rows are not any more at their place, and others are at theirs.
+
+    All rows of an id must be among them that are not in both states at the same place.
+    """
     schema = table_schema(declared)
-    delta = _find_delta(old, new, schema, tables)
-    gone, come = _fit(delta.gone, schema), _fit(delta.come, schema)
+    gone, come = _fit(gone, schema), _fit(come, schema)
     # An id occurs once in a version, so one that came and is not among those that went is new.
     place = pc.index_in(come["id"], value_set=gone["id"])
     is_known = place.is_valid()
@@ -61,8 +90,30 @@ def find_changes(
     )
 
 
+def plan_changes(old: Entry | None, new: Entry | None, tables: TableStore) -> DeltaParts:
+    """Which rows have to be compared, in parts for other processes; no row is read for it."""
+    if old is not None and new is not None and old.path == new.path:
+        if old.at == new.at:
+            return NO_DELTA
+        before, after = (place_of(each.at, tables) for each in (old, new))
+        return plan_delta(before, after, rows_max=SPARK_PART_ROWS_MAX)
+    return DeltaParts(gone=_take_all(old, tables), come=_take_all(new, tables))
+
+
+def place_of(at: TableVersion, tables: TableStore) -> VersionPlace:
+    """Where other processes find a version."""
+    return VersionPlace(tables.folder(at.ref), at.version)
+
+
+def _take_all(entry: Entry | None, tables: TableStore) -> tuple[DeltaPart, ...]:
+    if entry is None:
+        return ()
+    parts = tables.parts(entry.at, rows_max=SPARK_PART_ROWS_MAX)
+    return tuple(DeltaPart(each, None) for each in parts)
+
+
 def _find_delta(
-    old: Entry | None, new: Entry | None, schema: pa.Schema, tables: TableStore
+    old: Entry | None, new: Entry | None, schema: pa.Schema, tables: DeltaSource
 ) -> TableDelta:
     if old is not None and new is not None and old.path == new.path:
         if old.at == new.at:
@@ -71,7 +122,7 @@ def _find_delta(
     return TableDelta(gone=_scan(old, schema, tables), come=_scan(new, schema, tables))
 
 
-def _scan(entry: Entry | None, schema: pa.Schema, tables: TableStore) -> pa.Table:
+def _scan(entry: Entry | None, schema: pa.Schema, tables: DeltaSource) -> pa.Table:
     if entry is None:
         return schema.empty_table()
     stored = set(tables.schema(entry.at).names)

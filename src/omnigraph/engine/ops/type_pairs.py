@@ -22,6 +22,16 @@ class TypePair:
     old: Entry | None
     new: Entry | None
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether both states name the same rows."""
+        return self.old is not None and self.new is not None and self.old.at == self.new.at
+
+    @property
+    def row_count(self) -> int:
+        """How many rows both states have together."""
+        return sum(each.row_count for each in (self.old, self.new) if each is not None)
+
 
 def pair_types(old: Basis | None, new: Basis) -> Iterator[TypePair]:
     """Every type that either state has; None is the state before the first commit."""

@@ -19,7 +19,7 @@ from omnigraph.engine.read.access import Access, TraversalMode, choose_access
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.matching import Matcher
 from omnigraph.engine.read.memory import Sources
-from omnigraph.engine.read.plan import ExpandStep
+from omnigraph.engine.read.plan import ExpandStep, cap_hops
 from omnigraph.engine.read.reach import find_reach
 from omnigraph.engine.read.relation import Relation, require_exact
 from omnigraph.engine.read.spaces import (
@@ -61,7 +61,7 @@ class Expander:
 
     def expand(self, step: ExpandStep, relation: Relation, spaces: dict[str, Space]) -> Relation:
         """The rows after an expansion; the spaces of new variables are added to `spaces`."""
-        expand = self.cap_hops(step.expand)
+        expand = cap_hops(step.expand, self.sources.catalog)
         is_bound = relation.codes[expand.source] != UNBOUND
         if not is_bound.all():
             relation = relation.take(is_bound)
@@ -85,11 +85,6 @@ class Expander:
             spaces[expand.edge_binding] = self.sources.edges(expand.edge_type)
             nothing = nothing.bind(expand.edge_binding, np.zeros(0, np.int64))
         return nothing
-
-    def cap_hops(self, expand: Expand) -> Expand:
-        """Edges between two types cannot be chained: beyond the first hop they lead nowhere."""
-        declared = self.sources.catalog.edges[expand.edge_type]
-        return expand if declared.source == declared.target else replace(expand, hops_max=1)
 
     def choose(self, expand: Expand, *, frontier: int) -> Access:
         """How an expansion from so many entities finds its edges."""

@@ -40,6 +40,7 @@ from omnigraph.engine.read.plan import (
     Plan,
     ScanStep,
     Step,
+    cap_hops,
 )
 
 _STEP = "  "
@@ -86,7 +87,7 @@ class Explainer:
 
     def _scan_lines(self, scan: NodeScan, rows: list[float]) -> Iterator[str]:
         size = self.sources.node_entry(scan.type_name).row_count
-        found = size * _share_of_all(scan.filters)
+        found = size * share_of_all(scan.filters)
         rows[0] *= found
         yield f"scan ${scan.variable}: {scan.type_name}  (about {_count(found)} of {size:,} nodes)"
         pushed = [each for each in scan.filters if can_push_down(each)]
@@ -107,14 +108,14 @@ class Explainer:
         )
 
     def _expand_lines(self, step: ExpandStep, rows: list[float]) -> Iterator[str]:
-        expand = self.expander.cap_hops(step.expand)
+        expand = cap_hops(step.expand, self.sources.catalog)
         declared = self.sources.catalog.edges[expand.edge_type]
         edges = self.sources.edge_entry(expand.edge_type).row_count
         nodes = self.sources.node_entry(declared.source).row_count
         access = self.expander.choose(expand, frontier=int(min(rows[0], nodes)))
         degree = edges / max(nodes, 1)
         reach = sum(degree**hop for hop in range(expand.hops_min, expand.hops_max + 1))
-        rows[0] *= reach * _share_of_all((*expand.filters, *step.edge_filters))
+        rows[0] *= reach * share_of_all((*expand.filters, *step.edge_filters))
         yield f"expand {render_walk(step.expand)}  (about {_count(rows[0])} rows)"
         yield from _indent(
             f"where {render_condition(each)}" for each in (*expand.filters, *step.edge_filters)
@@ -136,7 +137,8 @@ def _weight_lines(step: Step) -> Iterator[str]:
         yield f"${step.expand.target} is not needed later: matches are counted, not listed"
 
 
-def _share_of_all(conditions: Iterable[Condition]) -> float:
+def share_of_all(conditions: Iterable[Condition]) -> float:
+    """About which part of rows meets some conditions."""
     share = 1.0
     for condition in conditions:
         share *= _share_of(condition)
@@ -148,7 +150,7 @@ def _share_of(condition: Condition) -> float:
         case Comparison(comparator=comparator):
             return _SHARES.get(comparator, _SHARE)
         case AllOf(conditions):
-            return _share_of_all(conditions)
+            return share_of_all(conditions)
         case AnyOf(conditions):
             return min(1.0, sum(map(_share_of, conditions)))
         case NullTest() | TextMatch():

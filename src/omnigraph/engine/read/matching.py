@@ -38,12 +38,16 @@ from omnigraph.engine.read.masks import mask
 from omnigraph.engine.read.memory import Sources
 from omnigraph.engine.read.mentions import variables_of
 from omnigraph.engine.read.relation import Relation
+from omnigraph.engine.read.search.text_index import SoughtText
 from omnigraph.engine.read.spaces import UNBOUND, Codes, Marks, Space, move
 from omnigraph.engine.read.values import repeat_value
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.types import DATETIME, STRING, PropertyType
 from omnigraph.storage.arrow_schema import arrow_type
+
+_EDITS = 2
+"""How many edits `fuzzy` allows when the query does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,18 @@ class Inputs:
                 return value
             case Now():
                 return self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
+
+    def sought(self, condition: TextMatch) -> SoughtText | None:
+        """The words that a text is searched for; None where a null makes the answer unknown."""
+        words = self.value_of(condition.query)
+        edits: Value = _EDITS if condition.function is TextFunction.FUZZY else None
+        if condition.edits is not None:
+            edits = self.value_of(condition.edits)
+        if words is None or (condition.edits is not None and edits is None):
+            return None
+        assert isinstance(words, str)
+        assert edits is None or isinstance(edits, int)
+        return SoughtText(words, edits)
 
 
 def can_push_down(condition: Condition) -> bool:
@@ -123,21 +139,12 @@ class Matcher:
 
     def text_marks(self, condition: TextMatch, codes: Codes, space: Space) -> Marks:
         """Which of some entities hold a searched text."""
-        query = self.inputs.value_of(condition.query)
-        edits = None if condition.edits is None else self.inputs.value_of(condition.edits)
-        if query is None or (condition.edits is not None and edits is None):
-            return np.zeros(len(codes), np.bool_)
+        sought = self.inputs.sought(condition)
         table, places = space.whole, move(codes, source=space, target=space.whole)
         name = condition.field.property
-        if not table.has_columns([name]):
+        if sought is None or not table.has_columns([name]):
             return np.zeros(len(codes), np.bool_)
-        assert isinstance(query, str)
-        index = self.sources.text_index(table, name)
-        if condition.function is TextFunction.FUZZY:
-            assert edits is None or isinstance(edits, int)
-            found = index.matching_fuzzily(query, _EDITS if edits is None else edits)
-        else:
-            found = index.matching(query)
+        found = self.sources.text_index(table, name).holding(sought)
         if condition.is_negated:
             found = ~found & table.column(name).is_valid().to_numpy(zero_copy_only=False)
         return np.append(found, False)[places]
@@ -188,10 +195,6 @@ class Matcher:
     def _repeat(self, given: Given, count: int) -> pa.Array:
         value = self.inputs.value_of(given)
         return repeat_value(value, _type_of(given), count=count, subject="a value of the query")
-
-
-_EDITS = 2
-"""How many edits `fuzzy` allows when the query does not say."""
 
 
 def _type_of(given: Given) -> PropertyType:

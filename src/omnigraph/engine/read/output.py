@@ -31,7 +31,7 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.grouping import Groups, aggregate, group_rows
-from omnigraph.engine.read.matching import Matcher
+from omnigraph.engine.read.matching import Inputs, Matcher
 from omnigraph.engine.read.mentions import counts_rows, ranked_variable
 from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed_zeros
 from omnigraph.engine.read.plan import Plan
@@ -54,7 +54,7 @@ class Output:
     def table(self, relation: Relation, spaces: Mapping[str, Space]) -> pa.Table:
         """The result, column by column; names may repeat."""
         ir = self.plan.ir
-        window = self._window()
+        window = find_window(ir, self.matcher.inputs)
         rows = _Rows(self, relation, spaces, None)
         if ir.is_aggregate:
             columns = rows.grouped(window)
@@ -70,7 +70,7 @@ class Output:
         return pa.Table.from_arrays(typed, names=[column.name for column in ir.columns])
 
     def _ranked(
-        self, relation: Relation, spaces: Mapping[str, Space], window: _Window
+        self, relation: Relation, spaces: Mapping[str, Space], window: Window
     ) -> list[pa.Array]:
         ranking = self.plan.ir.ranking
         assert ranking is not None
@@ -85,19 +85,20 @@ class Output:
         rows = _Rows(self, relation.take(is_ranked), spaces, ranked)
         return rows.plain((places[is_ranked],), window)
 
-    def _window(self) -> _Window:
-        ir = self.plan.ir
-        start = _count(self.matcher, ir.offset, "offset")
-        length = _count(self.matcher, ir.limit, "limit")
-        return _Window(start or 0, None if length is None else (start or 0) + length)
-
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """Which of the ordered rows are returned."""
 
     start: int
     stop: int | None
+
+
+def find_window(ir: ReadIR, inputs: Inputs) -> Window:
+    """The window that a read asks for."""
+    start = _count(inputs, ir.offset, "offset")
+    length = _count(inputs, ir.limit, "limit")
+    return Window(start or 0, None if length is None else (start or 0) + length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class _Rows:
 
     # Every row for itself
 
-    def plain(self, first_keys: Sequence[Codes], window: _Window) -> list[pa.Array]:
+    def plain(self, first_keys: Sequence[Codes], window: Window) -> list[pa.Array]:
         """The columns of the rows in the window."""
         keys = [*first_keys, *(self._sort_key(key) for key in self.ir.order)]
         rows = self
@@ -130,7 +131,7 @@ class _Rows:
         returned = rows.take(order)
         return [returned.column(column) for column in self.ir.columns]
 
-    def order(self, keys: Sequence[Codes], window: _Window) -> Codes:
+    def order(self, keys: Sequence[Codes], window: Window) -> Codes:
         weights = self.relation.weights
         if weights is None:
             return sort_rows(keys, count=self.relation.count, start=window.start, stop=window.stop)
@@ -156,7 +157,7 @@ class _Rows:
 
     # Rows in groups
 
-    def grouped(self, window: _Window) -> list[pa.Array]:
+    def grouped(self, window: Window) -> list[pa.Array]:
         """One row for each group: its keys and its aggregates."""
         is_key = [not isinstance(column.expression, Aggregate) for column in self.ir.columns]
         groups = self._groups(
@@ -174,7 +175,7 @@ class _Rows:
         ties = [column for column, k in zip(columns, is_key, strict=True) if k]
         return self._arrange(columns, ties, groups.count, window)
 
-    def distinct(self, window: _Window) -> list[pa.Array]:
+    def distinct(self, window: Window) -> list[pa.Array]:
         """Each row once."""
         groups = self._groups(self.ir.columns)
         first = self.take(groups.first)
@@ -186,7 +187,7 @@ class _Rows:
         columns: Sequence[pa.Array],
         ties: Sequence[pa.Array],
         count: int,
-        window: _Window,
+        window: Window,
     ) -> list[pa.Array]:
         keys = [
             order_keys(columns[_position(key)], is_descending=key.is_descending)
@@ -281,8 +282,8 @@ def _as_declared(values: pa.Array, column: Column) -> pa.Array:
     return values if values.type == declared else values.cast(declared)
 
 
-def _count(matcher: Matcher, given: ParameterValue | Constant | None, word: str) -> int | None:
-    value = None if given is None else matcher.inputs.value_of(given)
+def _count(inputs: Inputs, given: ParameterValue | Constant | None, word: str) -> int | None:
+    value = None if given is None else inputs.value_of(given)
     if value is None:
         return None
     assert isinstance(value, int)

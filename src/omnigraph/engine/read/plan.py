@@ -31,6 +31,7 @@ from omnigraph.engine.read.mentions import (
     variables_of,
     variables_of_column,
 )
+from omnigraph.model.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,12 @@ def plan_read(ir: ReadIR) -> Plan:
         properties=properties_by_variable(ir),
         type_by_variable=dict(_node_types(ir.pipeline)),
     )
+
+
+def cap_hops(expand: Expand, catalog: Catalog) -> Expand:
+    """Edges between two types cannot be chained: beyond the first hop they lead nowhere."""
+    declared = catalog.edges[expand.edge_type]
+    return expand if declared.source == declared.target else replace(expand, hops_max=1)
 
 
 def _node_types(operators: Iterable[Operator]) -> Iterator[tuple[str, str]]:

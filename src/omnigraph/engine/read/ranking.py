@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.compiler.ir import Bm25, Nearest, PropertyValue, Ranking, Rrf, Value
+from omnigraph.compiler.ir import Bm25, Nearest, Ranking, Rrf
 from omnigraph.engine.read.matching import Matcher
+from omnigraph.engine.read.ranking_inputs import QueryVector, QueryVectors, fusion_constant
 from omnigraph.engine.read.relation import Relation
 from omnigraph.engine.read.search.fusion import fuse
 from omnigraph.engine.read.spaces import UNBOUND, Codes, Space, TableSpace, move
 from omnigraph.model.embedding import Embedder
-from omnigraph.model.errors import InvalidValueError, UnavailableError
-from omnigraph.model.types import Vector
 
 Scores = npt.NDArray[np.float64]
 
@@ -50,13 +49,11 @@ class Ranker:
                 return self._rank_bm25(ranking, codes, space, wanted)
             case Rrf(primary, secondary, k):
                 # An arm of distances keeps its best; one of relevance keeps whoever matches.
-                first = self.rank(primary, codes, space, wanted=_kept_by(primary, wanted))
-                second = self.rank(secondary, codes, space, wanted=_kept_by(secondary, wanted))
-                constant = self.matcher.inputs.value_of(k)
+                first = self.rank(primary, codes, space, wanted=kept_by(primary, wanted))
+                second = self.rank(secondary, codes, space, wanted=kept_by(secondary, wanted))
+                constant = fusion_constant(k, self.matcher.inputs)
                 if constant is None:
                     return _NOTHING
-                assert isinstance(constant, int)
-                _require_positive(constant)
                 fused, scores = fuse(first.codes, second.codes, constant)
                 return Ranked(fused[:wanted], scores[:wanted])
 
@@ -114,39 +111,11 @@ class Ranker:
             distances[is_bound] = column.distances(query, places[is_bound])
         return distances
 
-    def _vector(self, ranking: Nearest) -> npt.NDArray[np.float32] | None:
-        element = ranking.field.type.element
-        assert isinstance(element, Vector), "only vectors have neighbours"
-        value = self.matcher.inputs.value_of(ranking.query)
-        if value is None:
-            return None
-        if isinstance(value, str):
-            value = self._embed(value, ranking.field, element.dimension)
-        assert isinstance(value, tuple)
-        return np.array([_number(each) for each in value], np.float32)
-
-    def _embed(self, text: str, field: PropertyValue, dimension: int) -> Value:
-        if self.embedder is None:
-            raise UnavailableError(
-                action=f"embed the text that ${field.variable}.{field.property} is compared with",
-                reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for "
-                "the built-in one, or give a vector",
-            )
-        self._require_model(field, self.embedder)
-        return self.embedder.embed(text, dimension)
-
-    def _require_model(self, field: PropertyValue, embedder: Embedder) -> None:
-        type_name = self.type_by_variable[field.variable]
-        declared = self.matcher.sources.catalog.nodes[type_name].properties[field.property]
-        recorded = declared.embedding.model if declared.embedding is not None else None
-        if recorded is not None and recorded != embedder.model:
-            raise InvalidValueError(
-                subject=f"{type_name}.{field.property}",
-                expected=f"a vector of model '{recorded}'",
-                value=None,
-                problem=f"its vectors were made by model '{recorded}', and texts are embedded by "
-                f"'{embedder.model}'; configure '{recorded}' or give a vector",
-            )
+    def _vector(self, ranking: Nearest) -> QueryVector | None:
+        matcher = self.matcher
+        return QueryVectors(
+            matcher.inputs, self.embedder, matcher.sources.catalog, self.type_by_variable
+        ).find(ranking)
 
 
 _NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float64))
@@ -163,20 +132,6 @@ def _best(codes: Codes, keys: Scores, ids: Codes, wanted: int | None) -> Ranked:
     return Ranked(codes[order], keys[order])
 
 
-def _kept_by(arm: Nearest | Bm25, wanted: int | None) -> int | None:
+def kept_by(arm: Nearest | Bm25, wanted: int | None) -> int | None:
+    """How many entities one of two rankings keeps when so many of both are wanted."""
     return wanted if isinstance(arm, Nearest) else None
-
-
-def _number(value: Value) -> float:
-    assert isinstance(value, int | float), "the compiler lets only numbers be a vector"
-    return float(value)
-
-
-def _require_positive(k: int) -> None:
-    if k <= 0:
-        raise InvalidValueError(
-            subject="the constant of rrf()",
-            expected="a positive number",
-            value=k,
-            problem=f"{k} is not positive",
-        )

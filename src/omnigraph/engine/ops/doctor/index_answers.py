@@ -14,7 +14,8 @@ from omnigraph.engine.ops.doctor.report import Trouble
 from omnigraph.engine.ops.doctor.scope import Findings, Scope, StoredType
 from omnigraph.engine.state.snapshot import Entry
 from omnigraph.storage.lance_literals import render_in
-from omnigraph.storage.ports import IndexKind, TableStore
+from omnigraph.storage.ports import TableStore
+from omnigraph.storage.table_layout import IndexKind
 
 
 def examine_answers(scope: Scope, findings: Findings, stored: StoredType) -> None:

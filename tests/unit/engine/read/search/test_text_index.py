@@ -183,3 +183,15 @@ def test_an_index_knows_how_much_memory_it_takes() -> None:
 
     assert 0 < small.nbytes < large.nbytes
     assert large.nbytes >= large.positions.nbytes + large.written.nbytes
+
+
+@given(TEXTS, QUERIES, st.integers(0, 12))
+def test_texts_have_the_same_scores_when_their_column_is_looked_at_in_parts(
+    texts: list[str | None], query: str, cut: int
+) -> None:
+    parts = [index_of(texts[:cut]), index_of(texts[cut:])]
+    statistics = parts[0].statistics(query).plus(parts[1].statistics(query))
+
+    scores = np.concatenate([part.score_within(query, statistics) for part in parts])
+
+    assert scores.tobytes() == index_of(texts).score(query).tobytes()

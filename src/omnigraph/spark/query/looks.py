@@ -1,0 +1,143 @@
+"""What of each variable's entities a query has to read with them.
+
+A condition that Lance evaluates where the entity is read needs no column after that. Words and
+vectors are judged there too: what becomes a column is the answer, never the text or the vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.compiler.ir import (
+    Aggregate,
+    AllOf,
+    AnyOf,
+    Bm25,
+    Column,
+    Comparison,
+    Condition,
+    Constant,
+    EntityId,
+    Nearest,
+    Now,
+    NullTest,
+    Operand,
+    ParameterValue,
+    PropertyValue,
+    Ranking,
+    ReadIR,
+    Rrf,
+    SameEntity,
+    TextMatch,
+)
+from omnigraph.engine.read.matching import can_push_down
+from omnigraph.engine.read.mentions import counts_rows
+from omnigraph.engine.read.plan import (
+    AntiStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    Plan,
+    ScanStep,
+    Step,
+)
+
+Search = TextMatch | Nearest | Bm25
+"""A question about the words or the vector of one entity."""
+
+Look = PropertyValue | Search
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """The properties that are columns, and the searches whose answers are."""
+
+    properties: tuple[PropertyValue, ...]
+    searches: tuple[Search, ...]
+
+
+NOTHING = Looks((), ())
+
+
+def find_looks(plan: Plan) -> Mapping[str, Looks]:
+    """What a plan looks at, by variable."""
+    found: dict[str, dict[Look, None]] = {}
+    for look in (*_of_steps(plan.steps), *_of_output(plan.ir)):
+        variable = look.variable if isinstance(look, PropertyValue) else look.field.variable
+        found.setdefault(variable, {})[look] = None
+    return {variable: _as_looks(list(looks)) for variable, looks in found.items()}
+
+
+def _as_looks(looks: Sequence[Look]) -> Looks:
+    by_name = {each.property: each for each in looks if isinstance(each, PropertyValue)}
+    searches = tuple(each for each in looks if not isinstance(each, PropertyValue))
+    return Looks(tuple(by_name.values()), searches)
+
+
+def _of_steps(steps: Iterable[Step]) -> Iterator[Look]:
+    for step in steps:
+        match step:
+            case ScanStep(scan):
+                yield from _of_conditions(each for each in scan.filters if not can_push_down(each))
+            case ExpandStep(expand, edge_filters):
+                filters = (*expand.filters, *edge_filters)
+                yield from _of_conditions(each for each in filters if not can_push_down(each))
+            case FilterStep(condition):
+                yield from _of_condition(condition)
+            case AntiStep(inner=inner) | OptionalStep(inner=inner):
+                yield from _of_steps(inner)
+
+
+def _of_conditions(conditions: Iterable[Condition]) -> Iterator[Look]:
+    for each in conditions:
+        yield from _of_condition(each)
+
+
+def _of_condition(condition: Condition) -> Iterator[Look]:
+    match condition:
+        case Comparison(left, _, right):
+            yield from _of_operands(left, right)
+        case NullTest(operand):
+            yield from _of_operands(operand)
+        case TextMatch():
+            yield condition
+        case AllOf(conditions) | AnyOf(conditions):
+            yield from _of_conditions(conditions)
+        case SameEntity():
+            return
+
+
+def _of_operands(*operands: Operand) -> Iterator[Look]:
+    return (each for each in operands if isinstance(each, PropertyValue))
+
+
+def _of_output(ir: ReadIR) -> Iterator[Look]:
+    for column in ir.columns:
+        yield from _of_column(column)
+    for key in ir.order:
+        if isinstance(key.expression, PropertyValue):
+            yield key.expression
+    if ir.ranking is not None:
+        yield from _of_ranking(ir.ranking)
+
+
+def _of_column(column: Column) -> Iterator[Look]:
+    match column.expression:
+        case PropertyValue() as look:
+            yield look
+        case Aggregate(argument=PropertyValue() as look) as aggregate:
+            if not counts_rows(aggregate):
+                yield look
+        case Nearest() | Bm25() | Rrf() as ranking:
+            yield from _of_ranking(ranking)
+        case Aggregate() | EntityId() | ParameterValue() | Constant() | Now():
+            return
+
+
+def _of_ranking(ranking: Ranking) -> Iterator[Look]:
+    match ranking:
+        case Nearest() | Bm25():
+            yield ranking
+        case Rrf(primary, secondary):
+            yield from (primary, secondary)

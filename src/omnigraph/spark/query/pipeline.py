@@ -1,0 +1,158 @@
+"""The steps of a plan as frames: scans, joins, left joins, anti joins.
+
+The same steps that the engine in process runs, in the same order. Parts of the pattern that nothing
+connects are kept apart until a condition looks at two of them. Blocks run once for all distinct
+combinations of what they look at, and are joined back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+from omnigraph.compiler.ir import Comparator, Comparison, Condition, PropertyValue, SameEntity
+from omnigraph.engine.read.mentions import variables_of
+from omnigraph.engine.read.plan import (
+    AntiStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    ScanStep,
+    Step,
+)
+from omnigraph.spark.query.entities import Entities
+from omnigraph.spark.query.expand import Expander
+from omnigraph.spark.query.parts import WEIGHT, Part, equal_ids, join_parts, make_unit
+
+Parts = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Turns the steps of one read into frames."""
+
+    entities: Entities
+    expander: Expander
+
+    def run(self, steps: Sequence[Step]) -> Part:
+        """The rows that a whole pattern matches."""
+        return self._join_all(self._run(steps, ()))
+
+    def _run(self, steps: Sequence[Step], parts: Parts) -> Parts:
+        for number, step in enumerate(steps):
+            # What is multiplied later is better counted now.
+            folds = any(isinstance(each, ExpandStep) for each in steps[number + 1 :])
+            parts = self._run_step(step, parts)
+            parts = tuple(each.keep(step.live, folds=folds) for each in parts)
+        return parts
+
+    def _run_step(self, step: Step, parts: Parts) -> Parts:
+        match step:
+            case ScanStep(scan):
+                return (*parts, self.entities.scan(scan))
+            case ExpandStep(expand):
+                part, rest = self._split(parts, {expand.source})
+                return (*rest, self.expander.expand(step, part))
+            case FilterStep(condition):
+                return self._filter(condition, parts)
+            case AntiStep():
+                return self._negate(step, parts)
+            case OptionalStep():
+                return self._attach(step, parts)
+
+    # Conditions
+
+    def _filter(self, condition: Condition, parts: Parts) -> Parts:
+        wanted = variables_of(condition)
+        holds = self.entities.expressions.condition(condition)
+        touched = [part for part in parts if part.variables & wanted]
+        rest = [part for part in parts if not part.variables & wanted]
+        match touched:
+            case [left, right] if _demands_equality(condition):
+                return (*rest, join_parts(left, right, holds))
+            case _:
+                return (*rest, self._join_all(touched).where(holds))
+
+    # Blocks
+
+    def _negate(self, step: AntiStep, parts: Parts) -> Parts:
+        part, rest = self._split(parts, step.outer)
+        found = self._find(step, part)
+        ids, found_ids = _id_columns(part, step.outer)
+        starts = found.frame.select(*_renamed(ids, found_ids))
+        frame = part.frame.join(starts, equal_ids(ids, found_ids), "left_anti")
+        return (*rest, replace(part, frame=frame, whole=None))
+
+    def _attach(self, step: OptionalStep, parts: Parts) -> Parts:
+        part, rest = self._split(parts, step.outer)
+        found = self._find(step, part)
+        introduced = {name: found.columns[name] for name in step.introduced if name in step.live}
+        news = [column for columns in introduced.values() for column in columns]
+        ids, found_ids = _id_columns(part, step.outer)
+        times = f"found_{WEIGHT}"
+        matches = found.frame.select(*_renamed(ids, found_ids), *news, found.weight.alias(times))
+        joined = part.frame.join(matches, equal_ids(ids, found_ids), "left")
+        weight = part.weight * f.coalesce(f.col(times), f.lit(1))
+        is_weighted = part.is_weighted or found.is_weighted
+        weights = [weight.alias(WEIGHT)] if is_weighted else []
+        attached = replace(
+            part,
+            frame=joined.select(*part.names, *news, *weights),
+            columns={**part.columns, **introduced},
+            is_weighted=is_weighted,
+            is_distinct=part.is_distinct and found.is_distinct,
+            whole=None,
+        )
+        return (*rest, attached)
+
+    def _find(self, step: AntiStep | OptionalStep, part: Part) -> Part:
+        """What a block finds from each distinct combination of what it looks at."""
+        if not step.outer:
+            return self._join_all(self._run(step.inner, ()))
+        columns = {name: part.columns[name] for name in step.outer}
+        names = [column for each in columns.values() for column in each]
+        starts = Part(
+            frame=part.frame.select(*names).dropDuplicates(part.ids(step.outer)),
+            columns=columns,
+            is_weighted=False,
+            is_distinct=True,
+            whole=None,
+            estimate=part.estimate,
+        )
+        return self._join_all(self._run(step.inner, (starts,)))
+
+    # Parts
+
+    def _split(self, parts: Parts, wanted: Iterable[str]) -> tuple[Part, Parts]:
+        """The part that binds some variables, made of several if need be, and the other parts."""
+        names = frozenset(wanted)
+        touched = [part for part in parts if part.variables & names]
+        rest = tuple(part for part in parts if not part.variables & names)
+        return self._join_all(touched), rest
+
+    def _join_all(self, parts: Sequence[Part]) -> Part:
+        if not parts:
+            return make_unit(self.entities.frames.session)
+        return reduce(lambda left, right: join_parts(left, right, None), parts)
+
+
+def _id_columns(part: Part, variables: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The ids of some variables, and names for the same ones on another side of a join."""
+    ids = part.ids(variables)
+    return ids, [f"found_{name}" for name in ids]
+
+
+def _renamed(names: Sequence[str], others: Sequence[str]) -> list[Column]:
+    return [f.col(name).alias(other) for name, other in zip(names, others, strict=True)]
+
+
+def _demands_equality(condition: Condition) -> bool:
+    match condition:
+        case SameEntity() | Comparison(PropertyValue(), Comparator.EQ, PropertyValue()):
+            return True
+        case _:
+            return False

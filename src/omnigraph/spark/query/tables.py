@@ -1,0 +1,171 @@
+"""The types of one state as frames: rows with the columns asked for, and what searches say of them.
+
+A frame is lazy and always of the same state. Its tasks keep what they read from being cleaned up.
+A condition is part of the scan, and a column that the state does not have yet is null. What is
+small is read at once, here, and handed to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    StructField,
+    StructType,
+)
+
+from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.read.conditions import ALWAYS, BoundCondition
+from omnigraph.engine.read.search.text_index import NO_TEXTS, TextStatistics
+from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.snapshot import table_key_of
+from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.limits import SPARK_LOCAL_BYTES_MAX, SPARK_LOCAL_ROWS_MAX
+from omnigraph.spark.query.looks import Search
+from omnigraph.spark.query.measures import Measure, measure_rows, measure_type
+from omnigraph.spark.query.search import Seeker
+from omnigraph.spark.query.word_counts import count_words, gather_words
+from omnigraph.spark.reading import PinnedType, pin_rows, row_bytes, scan_pinned, split_rows
+from omnigraph.spark.spark_errors import carried_errors
+from omnigraph.spark.tasks import make_tasks
+from omnigraph.spark.types import to_spark
+from omnigraph.storage.table_parts import TablePart
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFrames:
+    """Reads the types of one state through one session, for one read and its searches."""
+
+    session: SparkSession
+    opened: OpenGraph
+    basis: Basis
+    seeker: Seeker
+
+    def count(self, declared: NodeType | EdgeType) -> int:
+        """How many rows a type has."""
+        entry = self.basis.snapshot.entries.get(table_key_of(declared))
+        return 0 if entry is None else entry.row_count
+
+    def rows(
+        self,
+        declared: NodeType | EdgeType,
+        *,
+        columns: Mapping[str, str],
+        condition: BoundCondition,
+        searches: Mapping[Search, str],
+    ) -> DataFrame:
+        """The rows of a type that a condition holds for.
+
+        `columns` leads from stored columns to names in the frame, `searches` to the names of the
+        columns with their answers; of both together there is at least one. Statistics of texts are
+        gathered now, and a text is embedded now.
+        """
+        pinned = pin_rows(declared, condition, graph=self.opened, basis=self.basis)
+        find = partial(self._statistics, declared)
+        measures = {name: self.seeker.bind(each, find) for each, name in searches.items()}
+        shape = _Shape(
+            columns=tuple(columns.items()),
+            measures=tuple(measures.items()),
+            schema=_schema(pinned, columns, measures),
+        )
+        parts = split_rows(pinned, shape.stored, tables=self.opened.stores.tables)
+        if self._is_small(pinned, shape.stored):
+            batches = list(_read(pinned, parts, shape))
+            return self._local(pa.Table.from_batches(batches, shape.arrow), shape.schema)
+        read = partial(_read_numbered, pinned, parts, shape)
+        tasks = make_tasks(self.session, len(parts), rows=self.count(declared))
+        return tasks.mapInArrow(read, shape.schema)
+
+    def _is_small(self, pinned: PinnedType, columns: Iterable[str]) -> bool:
+        entry = pinned.entry
+        if entry is None:
+            return True
+        if entry.row_count > SPARK_LOCAL_ROWS_MAX:
+            return False
+        wide = row_bytes(entry, columns, tables=self.opened.stores.tables)
+        return entry.row_count * wide <= SPARK_LOCAL_BYTES_MAX
+
+    def _local(self, rows: pa.Table, schema: StructType) -> DataFrame:
+        # An empty table has no batch from which Spark could tell anything.
+        return self.session.createDataFrame(rows if rows.num_rows else [], schema)
+
+    def _statistics(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
+        """What the scores of a query take from all texts of a type."""
+        pinned = pin_rows(declared, ALWAYS, graph=self.opened, basis=self.basis)
+        if pinned.entry is None or column not in pinned.stored:
+            return NO_TEXTS
+        parts = split_rows(pinned, [column], tables=self.opened.stores.tables)
+        if self._is_small(pinned, [column]):
+            return count_words(pinned, parts, column, query)
+        return gather_words(self.session, pinned, parts, column, query)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What becomes of rows as they are stored: columns and measures with their names."""
+
+    columns: tuple[tuple[str, str], ...]
+    measures: tuple[tuple[str, Measure], ...]
+    schema: StructType
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The stored columns to read."""
+        names = [stored for stored, _ in self.columns]
+        return tuple(dict.fromkeys([*names, *(each.column for _, each in self.measures)]))
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The schema in which Spark is handed the rows."""
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+    def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows in Spark's form."""
+        there = set(rows.schema.names)
+        renamed = {name: rows[stored] for stored, name in self.columns if stored in there}
+        found = measure_rows((measure for _, measure in self.measures), rows)
+        measured = zip((name for name, _ in self.measures), found, strict=True)
+        shaped = {**renamed, **dict(measured)}
+        if not shaped:
+            # Every column is younger than the rows, and something has to say how many there are.
+            shaped = {"": rows[0]}
+        return to_spark(pa.record_batch(shaped), self.schema)
+
+
+def _schema(
+    pinned: PinnedType, columns: Mapping[str, str], measures: Mapping[str, Measure]
+) -> StructType:
+    fields = [
+        StructField(name, pinned.schema[stored].dataType, _is_nullable(stored))
+        for stored, name in columns.items()
+    ]
+    fields += [StructField(name, measure_type(each)) for name, each in measures.items()]
+    return StructType(fields)
+
+
+def _is_nullable(stored: str) -> bool:
+    # A property that must have a value has none in rows that are older than it.
+    return stored not in ("id", "src", "dst")
+
+
+def _read_numbered(
+    pinned: PinnedType, parts: Sequence[TablePart], shape: _Shape, numbers: Batches
+) -> Batches:
+    """What a task does that is told the numbers of its parts."""
+    with carried_errors():
+        for batch in numbers:
+            chosen = [parts[number] for number in batch.column(0).to_pylist()]
+            yield from _read(pinned, chosen, shape)
+
+
+def _read(pinned: PinnedType, parts: Iterable[TablePart], shape: _Shape) -> Batches:
+    for part in parts:
+        for rows in scan_pinned(pinned, part, shape.stored):
+            yield shape.apply(rows)

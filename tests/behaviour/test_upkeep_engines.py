@@ -1,0 +1,86 @@
+"""Where upkeep is done: in this process unless it is large, or somebody says otherwise."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.embed.mock import MockEmbedder
+from omnigraph.engine.opening import open_graph
+from omnigraph.engine.settings import Settings, make_settings
+from omnigraph.errors import InvalidValueError, UnavailableError
+from tests.support.graphs import build_graph, ndjson, node, unchanged
+
+SCHEMA = """
+node Memo { head: String @key  body: String?  more: String?  v: Vector(3)? @embed("body") }
+"""
+NARROWER = """
+node Memo { head: String @key  body: String?  v: Vector(3)? @embed("body") }
+"""
+LIMITS = ("UPKEEP_ROWS_MAX", "EMBEDDED_ROWS_MAX", "REWRITTEN_BYTES_MAX")
+
+Upkeep = Callable[[Graph, str], object]
+
+UPKEEP: dict[str, Upkeep] = {
+    "build indexes": lambda graph, engine: graph.ensure_indices(engine=engine),
+    "optimize": lambda graph, engine: graph.optimize(engine=engine),
+    "embed": lambda graph, engine: graph.embed("Memo", engine=engine),
+    "apply a schema": lambda graph, engine: graph.apply_schema(
+        NARROWER, allow_data_loss=True, engine=engine
+    ),
+}
+
+
+def memo_graph(root: Path) -> Graph:
+    """Two memos in a file each, in a graph that was opened without anything that uses Spark."""
+    graph = build_graph(root, SCHEMA, node("Memo", head="m1", body="one", more="x"))
+    graph.load(ndjson(node("Memo", head="m2", body="two", more="y")), mode="append")
+    return open_graph(_without_spark(root), actor=None, is_read_only=False)
+
+
+def _without_spark(root: Path) -> Settings:
+    settings = make_settings(str(root), storage_options=None, durability="relaxed")
+    return replace(settings, embedder=MockEmbedder(""))
+
+
+@pytest.mark.parametrize("engine", ["auto", "local"])
+@pytest.mark.parametrize("name", UPKEEP)
+def test_small_upkeep_is_done_in_this_process_as_one_commit(
+    tmp_path: Path, name: str, engine: str
+) -> None:
+    graph = memo_graph(tmp_path)
+    commits = len(graph.commits())
+
+    UPKEEP[name](graph, engine)
+
+    assert len(graph.commits()) == commits + 1
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_large_upkeep_is_for_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    graph = memo_graph(tmp_path)
+    for limit in LIMITS:
+        monkeypatch.setattr(f"omnigraph.engine.graph_upkeep.{limit}", 1)
+
+    with unchanged(graph), pytest.raises(UnavailableError, match=f"{name} on Spark"):
+        UPKEEP[name](graph, "auto")
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_upkeep_on_spark_says_what_it_lacks(tmp_path: Path, name: str) -> None:
+    graph = memo_graph(tmp_path)
+
+    with unchanged(graph), pytest.raises(UnavailableError, match=f"{name} on Spark"):
+        UPKEEP[name](graph, "spark")
+
+
+@pytest.mark.parametrize("name", UPKEEP)
+def test_an_engine_that_does_not_exist_is_refused(tmp_path: Path, name: str) -> None:
+    graph = memo_graph(tmp_path)
+
+    with unchanged(graph), pytest.raises(InvalidValueError, match="neither local nor spark"):
+        UPKEEP[name](graph, "cluster")

@@ -1,0 +1,75 @@
+"""A read returns the same on Spark as in process: rows, order, types and errors."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from tests.behaviour.test_read_cases import Stored, stored
+from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
+from tests.support.generated_graphs import GeneratedRead, graphs, reads
+from tests.support.read_cases import CASES, ReadCase, number_of
+from tests.support.read_corpus import parse_case, render_case
+from tests.support.read_graphs import store
+from tests.support.read_referee import GENERATING
+from tests.support.spark_reads import ask_both, planned_for_few_rows
+
+__all__ = ["stored"]
+
+GRAPHS, READS_PER_GRAPH = 12, 28
+
+
+@pytest.mark.parametrize("case", CASES, ids=number_of)
+def test_a_read_returns_the_rows_of_its_case_on_spark(
+    stored: Stored, case: ReadCase, spark: SparkSession
+) -> None:
+    graph = stored(case.graph)
+
+    with planned_for_few_rows(spark):
+        found = graph.query(case.text, case.params, engine="spark", spark=spark)
+
+        rows = [[row[name] for name in found.columns] for row in found.rows]
+    assert rows == case.cells
+    assert case.columns is None or found.columns == case.columns
+
+
+def test_both_executors_answer_alike(spark: SparkSession) -> None:
+    counts: list[int] = []
+
+    @settings(GENERATING, max_examples=GRAPHS, database=None)
+    @given(st.data())
+    def agree(asked: st.DataObject) -> None:
+        counts.append(_compare(asked, spark))
+
+    with planned_for_few_rows(spark):
+        agree()
+
+    assert sum(counts) >= GRAPHS * READS_PER_GRAPH
+
+
+def _compare(asked: st.DataObject, spark: SparkSession) -> int:
+    graph = asked.draw(graphs())
+    strategy = reads(graph)
+    with TemporaryDirectory(prefix="omnigraph-reads-") as folder:
+        kept = store(Path(folder) / "g", graph)
+        for _ in range(READS_PER_GRAPH):
+            read = asked.draw(strategy)
+            here, there = ask_both(kept, read, spark)
+            case = render_case(graph, read.text, read.params)
+            assert there == here, f"in process: {here}\non Spark: {there}\n\n{case}"
+    return READS_PER_GRAPH
+
+
+@pytest.mark.parametrize("path", corpus_paths("reads/*.gq"), ids=corpus_id)
+def test_a_read_that_went_wrong_once_does_so_no_more_on_spark(
+    tmp_path: Path, path: Path, spark: SparkSession
+) -> None:
+    graph, text, params = parse_case(read_corpus_file(path))
+
+    with planned_for_few_rows(spark):
+        here, there = ask_both(store(tmp_path / "g", graph), GeneratedRead(text, params), spark)
+
+    assert there == here

@@ -1,0 +1,55 @@
+"""Embedding providers of tests: one that tells what it was asked, and others that go wrong.
+
+Executors import them from here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from omnigraph import Graph
+from omnigraph.embed.mock import MockEmbedder
+from omnigraph.engine.opening import open_graph
+from omnigraph.engine.settings import make_settings
+from omnigraph.model.embedding import Embedder
+from tests.support.graphs import root_of
+
+TOO_SHORT = "a vector of one number"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The built-in provider, and what it was asked; one text it does not know enough about."""
+
+    model: str = "A"
+    asked: list[str] = field(default_factory=list)
+    before: Callable[[], object] = str
+
+    def embed(self, text: str, dimension: int) -> tuple[float, ...]:
+        """As the built-in provider does."""
+        self.asked.append(text)
+        self.before()
+        found = MockEmbedder(self.model).embed(text, dimension)
+        return found[:1] if text == TOO_SHORT else found
+
+
+@dataclass(frozen=True, slots=True)
+class Deadly:
+    """A provider that takes the process that asks it with it."""
+
+    model: str = "A"
+
+    def embed(self, text: str, dimension: int) -> tuple[float, ...]:  # noqa: ARG002
+        """Nothing comes back."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        return ()
+
+
+def embedding(graph: Graph, embedder: Embedder | None) -> Graph:
+    """The same graph, opened with a provider."""
+    plain = make_settings(str(root_of(graph)), storage_options=None, durability="relaxed")
+    settings = replace(plain, embedder=embedder, spark_package="omnigraph.spark")
+    return open_graph(settings, actor=None, is_read_only=False)
