@@ -1,4 +1,4 @@
-"""The part of the demo that loads in bulk: files through Spark, one commit, and what is refused."""
+"""The part of the demo that runs on Spark: bulk loads, what they refuse, queries, algorithms."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -6,6 +6,9 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from time import perf_counter
+
+import numpy as np
+import pyarrow.compute as pc
 
 import omnigraph
 import omnigraph.spark
@@ -51,6 +54,8 @@ def show_bulk() -> None:
             write_mistakes(root / "more.ndjson")
             show_refusal(graph, root / "more.ndjson")
             show_quarantine(graph, root / "more.ndjson")
+            show_queries(graph)
+            show_algorithms(graph)
 
 
 def show_load(graph: omnigraph.Graph, files: Path) -> None:
@@ -97,6 +102,30 @@ def show_quarantine(graph: omnigraph.Graph, file: Path) -> None:
     say("The last one is well in itself, but begins at a person who was set aside.")
     say("Beside them is written why; mended, they can be loaded like any other file.")
     assert (done.nodes_loaded, done.rejected) == ({"Person": 98}, 4)
+
+
+def show_queries(graph: omnigraph.Graph) -> None:
+    title("26. The same query in process and on Spark, with the same answer")
+    here, there = (graph.query(MOST_FOLLOWED, engine=engine) for engine in ("local", "spark"))
+    assert there.rows == here.rows
+    for row in there:
+        say(f"{row['person']} has {row['followers']} followers, says Spark, too")
+    steps, _, plan = graph.explain(MOST_FOLLOWED, engine="spark").partition("\n\n")
+    say(
+        f"The plan of the query has {len(steps.splitlines())} lines, Spark's {plan.count(chr(10))}."
+    )
+
+
+def show_algorithms(graph: omnigraph.Graph) -> None:
+    title("27. Algorithms over the whole graph, in memory or on Spark")
+    on_spark = graph.algorithms("Follows", engine="spark")
+    components = pc.count_distinct(on_spark.connected_components().to_arrow()["component"])
+    say(f"Who follows whom falls into {components.as_py():,} components.")
+    ranks = on_spark.pagerank().to_arrow()
+    for row in ranks.sort_by([("rank", "descending")]).slice(0, 3).to_pylist():
+        say(f"{row['id']} has rank {row['rank']:.5f}")
+    in_memory = graph.algorithms("Follows").pagerank().to_arrow()
+    assert np.allclose(ranks["rank"], in_memory["rank"], rtol=0, atol=1e-9)
 
 
 def write_network(folder: Path) -> None:

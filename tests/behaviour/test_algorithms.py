@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.analysis import members
+from omnigraph.engine.analysis import members, solving
 from omnigraph.errors import (
     ForbiddenError,
     IntegrityError,
@@ -15,6 +15,8 @@ from omnigraph.errors import (
     LimitExceededError,
     NotFoundError,
 )
+from omnigraph.spark.algorithms import writing
+from omnigraph.spark.load import load
 from tests.support.graphs import build_graph, edge, footprint, ndjson, node, unchanged, values
 
 SCHEMA = """
@@ -170,6 +172,19 @@ def test_paths_from_nowhere_are_refused(tmp_path: Path) -> None:
         graph.algorithms("Knows").shortest_paths(("Ship", "Ann"))
 
 
+def test_paths_that_take_too_much_memory_are_refused_and_distances_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = town_graph(tmp_path)
+    monkeypatch.setattr(solving, "ANALYSIS_PATH_BYTES_MAX", 40)
+
+    with pytest.raises(LimitExceededError, match="with_paths=False and hops_max need less"):
+        graph.algorithms("Knows").shortest_paths("Ann")
+
+    assert len(graph.algorithms("Knows").shortest_paths("Ann", hops_max=1)) == 2
+    assert len(graph.algorithms("Knows").shortest_paths("Ann", with_paths=False)) == 3
+
+
 # Answers written back
 
 
@@ -320,3 +335,21 @@ def test_rows_on_spark_stay_there_until_they_are_asked_for(
     assert frame.where("degree = 2").toArrow().to_pylist() == [found.rows[1]]
     with pytest.raises(InvalidValueError, match="another session"):
         found.to_spark(object())
+
+
+def test_what_others_write_while_spark_works_stays(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = town_graph(tmp_path)
+    found = graph.algorithms("Knows", engine="spark", spark=spark).degrees()
+
+    def load_late(*arguments: object) -> object:
+        monkeypatch.undo()
+        graph.mutate('query q() { update Person set { age: 31 } where name = "Ann" }')
+        return load(*arguments)  # type: ignore[arg-type]  # passed on as they are
+
+    monkeypatch.setattr(writing, "load", load_late)
+    found.write_property("hops")
+
+    assert values(graph, "Person", "age")["Ann"] == 31
+    assert values(graph, "Person", "hops") == {"Ann": 1, "Bob": 2, "Cyd": 1, "Dan": 0}

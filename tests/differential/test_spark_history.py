@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -16,12 +16,20 @@ from pyspark.sql import functions as f
 import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.changes import ChangeSet
-from omnigraph.errors import InvalidValueError, MergeConflictError, NotFoundError
+from omnigraph.engine.opening import open_graph
+from omnigraph.engine.settings import make_settings
+from omnigraph.errors import (
+    InvalidValueError,
+    MergeConflictError,
+    NotFoundError,
+    RecoveryRequiredError,
+)
 from omnigraph.spark.upkeep.diff import SparkChanges
+from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
 from tests.differential.test_diff import write_history
 from tests.support.generated_rows import EVERYTHING, Row, thing_table, things
 from tests.support.generated_writes import FIRST, SCHEMA
-from tests.support.graphs import build_graph, contents, edge, ndjson, node
+from tests.support.graphs import build_graph, contents, edge, ndjson, node, sidecars
 from tests.support.spark_loads import files_below
 
 # The first example that is generated is the least one.
@@ -157,7 +165,7 @@ def test_a_diff_of_few_changes_shuffles_few_rows(
 
     assert sent is not None
     assert sent[0] <= 2 * len(found)
-    assert len(found) == 100 + 9
+    assert len(found) == 99 + 9
 
     # Without a word about it, it is the rows to compare that decide, not those that there are.
     monkeypatch.setattr("omnigraph.engine.ops.diff.DIFF_INLINE_ROWS_MAX", 1_000)
@@ -259,3 +267,29 @@ def test_a_merge_on_spark_that_is_refused_leaves_no_file(
     assert [(each.kind, each.id) for each in caught.value.conflicts] == [("unique_violation", "d")]
     assert files_below(tmp_path) == files
     assert graph.head() == head
+
+
+def test_a_merge_on_spark_whose_publishing_fails_is_undone_or_finished(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    graph = build_graph(tmp_path, NETWORK, node("Person", name="a"), node("Person", name="b"))
+    graph.create_branch("side")
+    graph.mutate('query q() { update Person set { age: 1 } where name = "a" }', branch="side")
+    graph.mutate('query q() { delete Person where name = "b" }', branch="side")
+    before, after = contents(graph), contents(graph, "side")
+    place, failpoints = Failpoint.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT, Failpoints()
+    plain = make_settings(str(tmp_path), storage_options=None, durability="relaxed")
+    failing = open_graph(
+        replace(plain, spark_package="omnigraph.spark", failpoints=failpoints),
+        actor=None,
+        is_read_only=False,
+    )
+
+    with failpoints.activate(place, FAIL_ALWAYS), pytest.raises(RecoveryRequiredError):
+        failing.merge("side", engine="spark", spark=spark)
+
+    found = contents(omnigraph.open(str(tmp_path), durability="relaxed"))
+    assert found in (before, after)
+    assert not sidecars(tmp_path)
+    assert graph.merge("side", engine="spark", spark=spark).outcome != "conflicts"
+    assert contents(graph) == after

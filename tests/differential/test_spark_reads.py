@@ -19,7 +19,7 @@ from tests.support.spark_reads import ask_both, planned_for_few_rows
 
 __all__ = ["stored"]
 
-GRAPHS, READS_PER_GRAPH = 12, 28
+GRAPHS, READS_PER_GRAPH = 11, 28
 
 
 @pytest.mark.parametrize("case", CASES, ids=number_of)

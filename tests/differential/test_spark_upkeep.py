@@ -133,6 +133,16 @@ def answers(graph: Graph, branch: str = "main", *, with_index: bool) -> Mapping[
     return found
 
 
+def scores(graph: Graph) -> Mapping[str, Mapping[str, float]]:
+    """How well each row fits a word, as the index weighs it."""
+    found = {}
+    for word in WORDS:
+        scanner = table_of(graph).scanner(columns=["id", "_score"], full_text_query=word)
+        rows = scanner.to_table().to_pydict()
+        found[word] = dict(zip(rows["id"], rows["_score"], strict=True))
+    return found
+
+
 def coverage(graph: Graph, branch: str = "main") -> Mapping[str, tuple[frozenset[int], int]]:
     """Which fragments each index knows, and in how many segments."""
     return {
@@ -167,6 +177,7 @@ def test_indexes_that_spark_builds_are_those_of_this_process(
     assert reports == expected
     assert coverage(there) == coverage(here)
     assert answers(there, with_index=True) == answers(here, with_index=True)
+    assert scores(there) == scores(here)
     assert answers(there, with_index=True) == answers(bare, with_index=False)
     assert contents(there) == contents(bare)
     assert len(there.commits()) == len(bare.commits()) + 1

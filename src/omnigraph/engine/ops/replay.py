@@ -66,6 +66,49 @@ class PreparedReplay:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreeStates:
+    """The three states of the graph."""
+
+    base: MergeBase
+    source: Snapshot
+    target: Snapshot
+
+    def is_settled(self, key: str) -> bool:
+        """Whether the target is as it should be, by the look of versions."""
+        base, source, target = (
+            each.entries.get(key) for each in (self.base.first, self.source, self.target)
+        )
+        return _is_same(source, target) or (_is_same(base, source) and self.base.is_one_commit)
+
+    def find_sides(self, declared: NodeType | EdgeType, tables: DeltaSource) -> Sides:
+        """What leads from the base to each of the others."""
+        key = table_key_of(declared)
+        source, target = (
+            self.base.find_changes(each.entries.get(key), declared=declared, tables=tables)
+            for each in (self.source, self.target)
+        )
+        return Sides(source, target)
+
+    def reconcile(
+        self,
+        declared: NodeType | EdgeType,
+        decisions: Decisions,
+        *,
+        granularity: Granularity,
+        tables: DeltaSource,
+    ) -> Reconciled:
+        """What the target has to do to the rows of a type."""
+        sides = self.find_sides(declared, tables)
+        return reconcile(
+            declared,
+            source=sides.source,
+            target=sides.target,
+            granularity=granularity,
+            decisions=decisions,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OpenType:
     """A type that a replay may change, and what the caller decided about its entities."""
 
@@ -151,49 +194,6 @@ def make_write(
         merged_parent_id=replay.merged_parent_id,
         notes=replace(replay.notes, resolutions=begun.decided.resolutions),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ThreeStates:
-    """The three states of the graph."""
-
-    base: MergeBase
-    source: Snapshot
-    target: Snapshot
-
-    def is_settled(self, key: str) -> bool:
-        """Whether the target is as it should be, by the look of versions."""
-        base, source, target = (
-            each.entries.get(key) for each in (self.base.first, self.source, self.target)
-        )
-        return _is_same(source, target) or (_is_same(base, source) and self.base.is_one_commit)
-
-    def find_sides(self, declared: NodeType | EdgeType, tables: DeltaSource) -> Sides:
-        """What leads from the base to each of the others."""
-        key = table_key_of(declared)
-        source, target = (
-            self.base.find_changes(each.entries.get(key), declared=declared, tables=tables)
-            for each in (self.source, self.target)
-        )
-        return Sides(source, target)
-
-    def reconcile(
-        self,
-        declared: NodeType | EdgeType,
-        decisions: Decisions,
-        *,
-        granularity: Granularity,
-        tables: DeltaSource,
-    ) -> Reconciled:
-        """What the target has to do to the rows of a type."""
-        sides = self.find_sides(declared, tables)
-        return reconcile(
-            declared,
-            source=sides.source,
-            target=sides.target,
-            granularity=granularity,
-            decisions=decisions,
-        )
 
 
 def _list_types(catalog: Catalog) -> list[NodeType | EdgeType]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from omnigraph.spark.algorithms.network import FrameNetwork, either_way, keep, link
+from omnigraph.spark.algorithms.network import FrameNetwork, either_way, held, keep, link
 
 
 def count_degrees(network: FrameNetwork) -> DataFrame:
@@ -52,27 +52,11 @@ def find_cores(network: FrameNetwork) -> DataFrame:
     Begins with how many neighbours there are, and lowers a number to the most neighbours that have
     at least as much, until nothing is lowered. Only those are looked at of whom a neighbour was.
     """
-    pairs = keep(either_way(link(network), "high", "low"))
-    start = pairs.groupBy("node").agg(f.count("*").alias("core"))
-    cores = keep(start.withColumn("is_lowered", f.col("core") >= 0))
-    while not cores.where("is_lowered").isEmpty():
-        lowered = cores.where("is_lowered").select(f.col("node").alias("other"))
-        touched = pairs.join(lowered, "other", "left_semi").select("node").distinct()
-        of_others = cores.select(f.col("node").alias("other"), f.col("core").alias("their"))
-        falling = f.sort_array(f.collect_list("their"), asc=False)
-        supported = f.size(f.filter(falling, lambda core, place: core > place)).cast("long")
-        support = (
-            pairs.join(touched, "node", "left_semi")
-            .join(of_others, "other")
-            .groupBy("node")
-            .agg(supported.alias("supported"))
-        )
-        new = f.least("core", "supported")  # which leaves a null out
-        cores = keep(
-            cores.join(support, "node", "left").select(
-                "node", new.alias("core"), (new < f.col("core")).alias("is_lowered")
-            )
-        )
+    with held(either_way(link(network), "high", "low")) as pairs:
+        start = pairs.groupBy("node").agg(f.count("*").alias("core"))
+        cores = keep(start.withColumn("is_lowered", f.col("core") >= 0))
+        while not cores.where("is_lowered").isEmpty():
+            cores = keep(_lower(cores, pairs))
     return cores.drop("is_lowered")
 
 
@@ -82,27 +66,47 @@ def count_triangles(network: FrameNetwork) -> DataFrame:
     A link leads from the end with fewer neighbours to the one with more, so that no node has many
     that it leads to; what both ends of a link lead to closes a triangle.
     """
-    links = keep(link(network))
+    with held(_turn_upward(network)) as upward:
+        led_to = upward.groupBy("lower").agg(f.collect_list("upper").alias("led_to"))
+        of_upper = led_to.select(f.col("lower").alias("upper"), f.col("led_to").alias("on_to"))
+        closing = f.explode(f.array_intersect("led_to", "on_to")).alias("top")
+        closed = upward.join(led_to, "lower").join(of_upper, "upper")
+        triangles = closed.select("lower", "upper", closing)
+        corners = triangles.select(f.explode(f.array("lower", "upper", "top")).alias("node"))
+        return keep(corners.groupBy("node").agg(f.count("*").alias("triangles")))
+
+
+def _lower(cores: DataFrame, pairs: DataFrame) -> DataFrame:
+    """One round: what the neighbours of those that were lowered support now."""
+    lowered = cores.where("is_lowered").select(f.col("node").alias("other"))
+    touched = pairs.join(lowered, "other", "left_semi").select("node").distinct()
+    of_others = cores.select(f.col("node").alias("other"), f.col("core").alias("their"))
+    falling = f.sort_array(f.collect_list("their"), asc=False)
+    supported = f.size(f.filter(falling, lambda core, place: core > place)).cast("long")
+    support = (
+        pairs.join(touched, "node", "left_semi")
+        .join(of_others, "other")
+        .groupBy("node")
+        .agg(supported.alias("supported"))
+    )
+    new = f.least("core", "supported")  # which leaves a null out
+    return cores.join(support, "node", "left").select(
+        "node", new.alias("core"), (new < f.col("core")).alias("is_lowered")
+    )
+
+
+def _turn_upward(network: FrameNetwork) -> DataFrame:
+    """Links by the place of their ends among all, by neighbours first: (`lower`, `upper`)."""
+    links = link(network)
     degrees = either_way(links, "high", "low").groupBy("node").agg(f.count("*").alias("degree"))
-    place = f.struct("degree", "node")
-    places = keep(degrees.select("node", place.alias("place")))
+    places = degrees.select("node", f.struct("degree", "node").alias("place"))
     of_high = places.select(f.col("node").alias("high"), f.col("place").alias("high_place"))
     of_low = places.select(f.col("node").alias("low"), f.col("place").alias("low_place"))
     placed = links.join(of_high, "high").join(of_low, "low")
-    upward = keep(
-        placed.select(
-            f.least("high_place", "low_place")["node"].alias("lower"),
-            f.greatest("high_place", "low_place")["node"].alias("upper"),
-        )
+    return placed.select(
+        f.least("high_place", "low_place")["node"].alias("lower"),
+        f.greatest("high_place", "low_place")["node"].alias("upper"),
     )
-    led_to = keep(upward.groupBy("lower").agg(f.collect_list("upper").alias("led_to")))
-    of_upper = led_to.select(f.col("lower").alias("upper"), f.col("led_to").alias("on_to"))
-    closing = f.explode(f.array_intersect("led_to", "on_to")).alias("top")
-    triangles = (
-        upward.join(led_to, "lower").join(of_upper, "upper").select("lower", "upper", closing)
-    )
-    corners = triangles.select(f.explode(f.array("lower", "upper", "top")).alias("node"))
-    return corners.groupBy("node").agg(f.count("*").alias("triangles"))
 
 
 def _hang_upper(links: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from omnigraph.engine.analysis.requests import Progression
-from omnigraph.spark.algorithms.network import FrameNetwork, either_way, keep, link
+from omnigraph.spark.algorithms.network import FrameNetwork, either_way, held, keep, link
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,52 +26,58 @@ def rank_nodes(
     network: FrameNetwork, *, damping: float, tolerance: float, iterations_max: int
 ) -> Spread:
     """PageRank, as it is defined for networks in memory: `rank`."""
-    count = network.nodes.count()
-    shares = keep(_share_out(network))
-    leaving = shares.select(f.col("source").alias("node")).distinct()
-    alive = leaving.withColumn("leads_on", f.lit(1))
-    start = network.nodes.select("node").join(alive, "node", "left")
-    ranks = keep(start.select("node", "leads_on", f.lit(1.0 / max(count, 1)).alias("rank")))
-    _, stranded = _sum_up(ranks, was=None)
-    for iteration in range(1, iterations_max + 1):
-        arrived = (
-            shares.join(ranks.select(f.col("node").alias("source"), "rank"), "source")
-            .groupBy(f.col("target").alias("node"))
-            .agg(f.sum(f.col("rank") * f.col("share")).alias("arrived"))
+    count = max(network.nodes.count(), 1)
+    with held(_share_out(network)) as shares:
+        leading_on = shares.select(f.col("source").alias("node")).distinct()
+        start = network.nodes.select("node").join(
+            leading_on.withColumn("leads_on", f.lit(1)), "node", "left"
         )
-        given = f.coalesce("arrived", f.lit(0.0)) + stranded / max(count, 1)
-        new = f.lit(damping) * given + (1.0 - damping) / max(count, 1)
-        found = keep(
-            ranks.join(arrived, "node", "left").select(
-                "node", "leads_on", new.alias("rank"), f.col("rank").alias("was")
+        ranks = keep(start.withColumn("rank", f.lit(1.0 / count)))
+        _, stranded = _sum_up(ranks, was=None)
+        for iteration in range(1, iterations_max + 1):
+            given = f.coalesce("arrived", f.lit(0.0)) + stranded / count
+            new = f.lit(damping) * given + (1.0 - damping) / count
+            found = keep(
+                ranks.join(_send(ranks, shares), "node", "left").select(
+                    "node", "leads_on", new.alias("rank"), f.col("rank").alias("was")
+                )
             )
-        )
-        change, stranded = _sum_up(found, was="was")
-        ranks = found.drop("was")
-        if change <= tolerance:
-            return Spread(ranks.drop("leads_on"), Progression(iteration, has_converged=True))
+            change, stranded = _sum_up(found, was="was")
+            ranks = found.drop("was")
+            if change <= tolerance:
+                return Spread(ranks.drop("leads_on"), Progression(iteration, has_converged=True))
     return Spread(ranks.drop("leads_on"), Progression(iterations_max, has_converged=False))
 
 
 def spread_labels(network: FrameNetwork, *, iterations_max: int) -> Spread:
     """Label propagation, as it is defined for networks in memory: `label`."""
     own = network.nodes.select("node", f.col("node").alias("other"))
-    votes = keep(either_way(link(network), "high", "low").union(own))
     labels = network.nodes.select("node", f.col("node").alias("label"))
-    for iteration in range(1, iterations_max + 1):
-        of_others = labels.select(f.col("node").alias("other"), "label")
-        counted = (
-            votes.join(of_others, "other").groupBy("node", "label").agg(f.count("*").alias("votes"))
-        )
-        # The greatest of these has the most votes and, of several, the smallest label.
-        best = f.max(f.struct("votes", (-f.col("label")).alias("minus_label")))
-        chosen = counted.groupBy("node").agg((-best["minus_label"]).alias("chosen"))
-        found = keep(labels.join(chosen, "node"))
-        is_same = found.where(f.col("chosen") != f.col("label")).isEmpty()
-        labels = found.select("node", f.col("chosen").alias("label"))
-        if is_same:
-            return Spread(labels, Progression(iteration, has_converged=True))
+    with held(either_way(link(network), "high", "low").union(own)) as voters:
+        for iteration in range(1, iterations_max + 1):
+            found = keep(labels.join(_elect(labels, voters), "node"))
+            is_same = found.where(f.col("chosen") != f.col("label")).isEmpty()
+            labels = found.select("node", f.col("chosen").alias("label"))
+            if is_same:
+                return Spread(labels, Progression(iteration, has_converged=True))
     return Spread(labels, Progression(iterations_max, has_converged=False))
+
+
+def _send(ranks: DataFrame, shares: DataFrame) -> DataFrame:
+    """What arrives at a node when every node sends its rank on."""
+    sent = shares.join(ranks.select(f.col("node").alias("source"), "rank"), "source")
+    amount = f.sum(f.col("rank") * f.col("share"))
+    return sent.groupBy(f.col("target").alias("node")).agg(amount.alias("arrived"))
+
+
+def _elect(labels: DataFrame, voters: DataFrame) -> DataFrame:
+    """The label with the most votes at a node: `chosen`."""
+    of_others = labels.select(f.col("node").alias("other"), "label")
+    voted = voters.join(of_others, "other")
+    counted = voted.groupBy("node", "label").agg(f.count("*").alias("votes"))
+    # The greatest of these has the most votes and, of several, the smallest label.
+    best = f.max(f.struct("votes", (-f.col("label")).alias("minus_label")))
+    return counted.groupBy("node").agg((-best["minus_label"]).alias("chosen"))
 
 
 def _share_out(network: FrameNetwork) -> DataFrame:

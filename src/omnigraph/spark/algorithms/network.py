@@ -9,6 +9,7 @@ that would be worked out again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -44,6 +45,19 @@ def keep(frame: DataFrame) -> DataFrame:
     The parts of it live as long as the frame does, and no longer than their executors.
     """
     return frame.localCheckpoint(eager=True)
+
+
+@contextmanager
+def held(frame: DataFrame) -> Iterator[DataFrame]:
+    """A frame that is worked out once for the block, and takes far less memory than one kept.
+
+    What is made of it has to be kept before the block ends.
+    """
+    held_frame = frame.persist()
+    try:
+        yield held_frame
+    finally:
+        held_frame.unpersist()
 
 
 def read_network(

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from omnigraph.engine.analysis.requests import PathsRequest
 from omnigraph.engine.analysis.solving import refuse_source
-from omnigraph.spark.algorithms.network import FrameNetwork, keep, orient
+from omnigraph.spark.algorithms.network import FrameNetwork, held, keep, orient
 
 _LEVELS_KEPT_APART = 8
 """After so many hops what was reached is put together: rows move seldom, plans stay short."""
@@ -24,16 +24,16 @@ def find_paths(network: FrameNetwork, request: PathsRequest) -> DataFrame:
     frontier = keep(_select(start.select("node"), request, hops=0, path=f.array("node")))
     if frontier.isEmpty():
         raise refuse_source(request.source)
-    steps = keep(orient(network, request.direction))
     reached, hops = frontier, 0
-    while hops != request.hops_max:
-        hops += 1
-        frontier = keep(_step(frontier, steps, reached, request, hops=hops))
-        if frontier.isEmpty():
-            break
-        reached = reached.union(frontier)
-        if hops % _LEVELS_KEPT_APART == 0:
-            reached = keep(reached)
+    with held(orient(network, request.direction)) as steps:
+        while hops != request.hops_max:
+            hops += 1
+            frontier = keep(_step(frontier, steps, reached, request, hops=hops))
+            if frontier.isEmpty():
+                break
+            reached = reached.union(frontier)
+            if hops % _LEVELS_KEPT_APART == 0:
+                reached = keep(reached)
     return _name_ways(reached, network) if request.with_paths else reached
 
 
