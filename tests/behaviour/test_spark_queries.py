@@ -35,7 +35,7 @@ READS = (
     "match { $a: Person  $a knows $b  $b knows $a } return { $a.name, $b.name } limit 20",
     "match { $a: Person { age: 11 }  not { $a knows $b  $b.age > 50 } } return { $a.name }",
     "match { $a: Person { age: 12 }  optional { $a joined $c } } return { $a.name, $c.name }",
-    "match { $a: Person  $a knows <$e> $b  $e.since < 3 } return { count($e) as n }",
+    "match { $a: Person  $a $e: knows $b  $e.since < 3 } return { count($e) as n }",
     'match { $a: Person  search($a.bio, "tall") } '
     'return { $a.name, bm25($a.bio, "tall sailor") as score } '
     'order { bm25($a.bio, "tall sailor") } limit 7',

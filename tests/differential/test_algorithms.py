@@ -142,7 +142,7 @@ def ask_everything(found: Algorithms, source: tuple[str, str]) -> list[Analysis]
         found.triangles(),
         found.degrees(),
         found.core_numbers(),
-        found.label_propagation(iterations_max=3),
+        found.label_propagation(iterations_max=2),
         found.shortest_paths(source),
         found.shortest_paths(source, direction="both", hops_max=2, with_paths=False),
     ]
@@ -164,10 +164,10 @@ def test_spark_says_what_is_said_in_memory(tmp_path: Path, spark: SparkSession) 
     spread = graph.algorithms(list(BOTH), engine="spark", spark=spark)
 
     require_same(ask_everything(spread, source), ask_everything(inline, source))
-    theirs, mine = (each.pagerank(iterations_max=4) for each in (inline, spread))
+    theirs, mine = (each.pagerank(iterations_max=3) for each in (inline, spread))
     expected = [row["rank"] for row in theirs]
     assert [row["rank"] for row in mine] == pytest.approx(expected, abs=1e-9)
-    assert (mine.iterations, mine.has_converged) == (4, False)
+    assert (mine.iterations, mine.has_converged) == (3, False)
 
 
 def test_a_long_line_is_one_component_after_few_rounds(tmp_path: Path, spark: SparkSession) -> None:

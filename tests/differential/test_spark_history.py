@@ -277,7 +277,7 @@ def test_a_merge_on_spark_whose_publishing_fails_is_undone_or_finished(
     graph.mutate('query q() { update Person set { age: 1 } where name = "a" }', branch="side")
     graph.mutate('query q() { delete Person where name = "b" }', branch="side")
     before, after = contents(graph), contents(graph, "side")
-    place, failpoints = Failpoint.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT, Failpoints()
+    place, failpoints = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER, Failpoints()
     plain = make_settings(str(tmp_path), storage_options=None, durability="relaxed")
     failing = open_graph(
         replace(plain, spark_package="omnigraph.spark", failpoints=failpoints),
