@@ -9,8 +9,8 @@ from tests.support.source_tree import ROOT
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
-# It uses the session that the tests have: a process has one, and starting one takes seconds.
-SPARK_GUIDE = "spark.md"
+# They use the session that the tests have: a process has one, and starting one takes seconds.
+SPARK_GUIDES = {"algorithms.md", "pipelines.md", "spark.md"}
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
@@ -18,7 +18,7 @@ def test_a_guide_runs_from_top_to_bottom(
     guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     blocks = PYTHON.findall(guide.read_text(encoding="utf-8"))
-    if guide.name == SPARK_GUIDE:
+    if guide.name in SPARK_GUIDES:
         request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
 

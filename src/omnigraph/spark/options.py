@@ -23,7 +23,7 @@ _QUERY_ONLY = ("name", "params")
 _READ = (*_PLACE, "type", "query", "branch", "commit", "readOnly", *_TYPE_ONLY, *_QUERY_ONLY)
 _WRITE = (*_PLACE, "type", "branch", "mode", "actor", "queryId")
 # What Spark itself reads of the options of a stream, and hands on.
-_STREAM = ("checkpointLocation",)
+_STREAM = ("checkpointLocation", "queryName")
 _TRUTH_BY_WORD = {"true": True, "false": False}
 
 

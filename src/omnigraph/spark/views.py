@@ -2,20 +2,21 @@
 
 The views read what the data source reads when it is told a commit: they stay as they are whatever
 is written later, and tasks claim what they read. A temporary view of the same name is replaced,
-which is how views are moved on; a stored table is never hidden behind one. Writes nothing.
+which is how views are moved on. Asks no catalog of stored tables: Spark would make its folder for
+them where the caller happens to be. Writes nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.errors import AlreadyExistsError, InvalidNameError, InvalidValueError
+from omnigraph.model.errors import InvalidNameError, InvalidValueError
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.source import FORMAT
 from omnigraph.spark.spark_errors import spark_errors
@@ -27,6 +28,7 @@ def make_views(
     opened: OpenGraph, *, spark: object, branch: str | None, commit: str | None, prefix: str
 ) -> dict[str, DataFrame]:
     """Make each type of a branch, `main` if none is named, or of a commit a view; by its name."""
+    require_text(prefix, subject="prefix")
     if not _PREFIX.fullmatch(prefix):
         rule = "a prefix is made of letters, digits and underscores, and begins with no digit"
         raise InvalidNameError(kind="view", name=prefix, rule=rule)
@@ -35,7 +37,6 @@ def make_views(
     options = _options_of(opened, commit_id=basis.head.id)
     session = find_session(spark)
     with spark_errors(action="make views of the graph"):
-        _require_free(type_by_view, session)
         frame_by_view = {
             view: session.read.format(FORMAT).options(**options, type=table_key_of(declared)).load()
             for view, declared in type_by_view.items()
@@ -73,11 +74,3 @@ def _options_of(opened: OpenGraph, *, commit_id: str) -> dict[str, str]:
         "readOnly": str(opened.is_read_only),
         **{f"storage.{name}": value for name, value in location.storage_options.items()},
     }
-
-
-def _require_free(views: Iterable[str], session: SparkSession) -> None:
-    """Raise if a view would hide a table that the session's catalog stores."""
-    for view in views:
-        if session.catalog.tableExists(view) and not session.catalog.getTable(view).isTemporary:
-            advice = "nothing was made; give the views a prefix, such as `graph_`"
-            raise AlreadyExistsError(kind="table", name=view, advice=advice)
