@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -74,12 +75,10 @@ def frames_of(
     *,
     branch: str | None = None,
     commit: str | None = None,
-    embedder: Embedder | None = None,
 ) -> TypeFrames:
     """How a query on Spark reads the types of a state."""
     opened = _open(graph)
-    basis = opened.at(branch, commit)
-    return TypeFrames(spark, opened, basis, _seeker(basis, embedder))
+    return TypeFrames(spark, opened, opened.at(branch, commit))
 
 
 def read(
@@ -89,10 +88,13 @@ def read(
     condition: BoundCondition = ALWAYS,
     searches: Mapping[Search, str] | None = None,
     type_name: str = "Note",
+    embedder: Embedder | None = None,
 ) -> DataFrame:
     """Rows of a node type."""
     declared = frames.basis.catalog.nodes[type_name]
-    return frames.rows(declared, columns=columns, condition=condition, searches=searches or {})
+    seeker, count = _seeker(frames.basis, embedder), partial(frames.count_words, declared)
+    measures = {name: seeker.bind(each, count) for each, name in (searches or {}).items()}
+    return frames.rows(declared, columns=columns, condition=condition, measures=measures)
 
 
 def whole(frames: TypeFrames, type_name: str = "Note") -> pa.Table:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+_NUMBER_BYTES = 8
 
-def make_tasks(session: SparkSession, count: int, *, rows: int) -> DataFrame:
-    """The numbers from 0 up to a count, each in a partition of its own.
 
-    `rows` is about how many rows the tasks will make of them, all together.
+def make_tasks(session: SparkSession, count: int, *, size: int) -> DataFrame:
+    """The numbers from 0 up to a count, at least one, each in a partition of its own.
+
+    `size` is about how many bytes of rows the tasks will make of them, all together.
     """
-    share = max(1, -(-rows // max(count, 1)))
-    every = session.range(0, count * share, 1, numPartitions=max(count, 1))
-    # Spark does not guess what a condition leaves out, and sizes what follows by what came in.
+    share = max(1, -(-size // (_NUMBER_BYTES * count)))
+    every = session.range(0, count * share, 1, numPartitions=count)
+    # Spark takes a condition to leave out nothing, and tasks to make no more than they are given.
     first = every.where(f.col("id") % share == 0)
     return first.select(f.expr(f"id div {share}").alias("id"))

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
 
 from omnigraph.compiler.ir import Direction
 from omnigraph.engine.analysis.selection import Selection
@@ -24,11 +22,7 @@ from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.read.conditions import ALWAYS
 from omnigraph.engine.state.authority import Basis
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.spark.reading import PinnedType, pin_rows, read_part, split_rows
-from omnigraph.spark.spark_errors import carried_errors
-from omnigraph.storage.table_parts import TablePart
-
-_IDENTITY = ("id", "src", "dst")
+from omnigraph.spark.query.tables import TypeFrames
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +73,10 @@ def read_rows(
     opened: OpenGraph,
     basis: Basis,
 ) -> DataFrame:
-    """Some columns of all rows of a type; tasks keep what they read from being cleaned up."""
-    pinned = pin_rows(declared, ALWAYS, graph=opened, basis=basis)
-    # A property that must have a value has none in rows that are older than it.
-    schema = StructType(
-        [StructField(name, pinned.schema[name].dataType, name not in _IDENTITY) for name in columns]
-    )
-    parts = split_rows(pinned, columns, tables=opened.stores.tables)
-    if not parts:
-        return session.createDataFrame([], schema)
-    tasks = session.range(0, len(parts), 1, len(parts))
-    return tasks.mapInArrow(partial(_read, pinned, parts, schema), schema)
+    """Some columns of all rows of a type."""
+    frames = TypeFrames(session, opened, basis)
+    named = {name: name for name in columns}
+    return frames.rows(declared, columns=named, condition=ALWAYS, measures={})
 
 
 def link(network: FrameNetwork) -> DataFrame:
@@ -164,16 +151,3 @@ def _read_edges(
 def _named(nodes: DataFrame, type_name: str, *, number: str, id: str) -> DataFrame:
     own = nodes.where(f.col("type") == type_name)
     return own.select(f.col("node").alias(number), f.col("id").alias(id))
-
-
-def _read(
-    pinned: PinnedType,
-    parts: Sequence[TablePart],
-    schema: StructType,
-    numbers: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    """What a task does that is told the numbers of its parts."""
-    with carried_errors():
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from read_part(pinned, parts[number], schema)

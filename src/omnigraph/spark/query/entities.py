@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from omnigraph.compiler.ir import ANONYMOUS, Condition, Direction, Expand, NodeScan
-from omnigraph.engine.read.conditions import BoundCondition, Every, bind
+from omnigraph.engine.read.conditions import ALWAYS, BoundCondition, Every, bind
 from omnigraph.engine.read.explain import share_of_all
 from omnigraph.engine.read.matching import can_push_down
 from omnigraph.engine.read.plan import ExpandStep
@@ -22,6 +23,7 @@ from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.looks import NOTHING, Looks, Search
 from omnigraph.spark.query.names import id_column, property_column
 from omnigraph.spark.query.parts import Part
+from omnigraph.spark.query.search import Seeker
 from omnigraph.spark.query.tables import TypeFrames
 
 NEAR, FAR = "near", "far"
@@ -36,6 +38,7 @@ class Entities:
     catalog: Catalog
     looks: Mapping[str, Looks]
     searches: Mapping[Search, str]
+    seeker: Seeker
     expressions: Expressions
 
     def scan(self, scan: NodeScan) -> Part:
@@ -92,7 +95,7 @@ class Entities:
         """The ends of a type's edges, once for each way to follow them."""
         declared = self.catalog.edges[expand.edge_type]
         ends = self.frames.rows(
-            declared, columns={"src": NEAR, "dst": FAR}, condition=Every(()), searches={}
+            declared, columns={"src": NEAR, "dst": FAR}, condition=ALWAYS, measures={}
         )
         return _orient(ends, expand.direction)
 
@@ -142,11 +145,12 @@ class Entities:
         properties = {
             each.property: property_column(variable, each.property) for each in looks.properties
         }
+        measure = partial(self.seeker.bind, statistics=partial(self.frames.count_words, declared))
         frame = self.frames.rows(
             declared,
             columns={"id": id_column(variable), **ends, **properties},
             condition=self._bind(each for each in filters if can_push_down(each)),
-            searches={each: self.searches[each] for each in looks.searches},
+            measures={self.searches[each]: measure(each) for each in looks.searches},
         )
         for condition in self.unpushed(filters):
             frame = frame.where(self.expressions.condition(condition))

@@ -100,10 +100,11 @@ def _make_query(call: QueryCall, basis: Basis, opened: OpenGraph, spark: object)
     session = find_session(spark)
     vectors = QueryVectors(inputs, opened.settings.embedder, basis.catalog, plan.type_by_variable)
     entities = Entities(
-        frames=TypeFrames(session, opened, basis, Seeker(inputs, vectors)),
+        frames=TypeFrames(session, opened, basis),
         catalog=basis.catalog,
         looks=looks,
         searches=searches,
+        seeker=Seeker(inputs, vectors),
         expressions=Expressions(inputs, lambda condition: f.col(searches[condition])),
     )
     output = Output(plan.ir, plan.ordering_variables, window, entities)

@@ -26,9 +26,7 @@ from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import SPARK_LOCAL_BYTES_MAX, SPARK_LOCAL_ROWS_MAX
-from omnigraph.spark.query.looks import Search
 from omnigraph.spark.query.measures import Measure, measure_rows, measure_type
-from omnigraph.spark.query.search import Seeker
 from omnigraph.spark.query.word_counts import count_words, gather_words
 from omnigraph.spark.reading import PinnedType, pin_rows, row_bytes, scan_pinned, split_rows
 from omnigraph.spark.spark_errors import carried_errors
@@ -41,12 +39,11 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class TypeFrames:
-    """Reads the types of one state through one session, for one read and its searches."""
+    """Reads the types of one state through one session."""
 
     session: SparkSession
     opened: OpenGraph
     basis: Basis
-    seeker: Seeker
 
     def count(self, declared: NodeType | EdgeType) -> int:
         """How many rows a type has."""
@@ -59,17 +56,14 @@ class TypeFrames:
         *,
         columns: Mapping[str, str],
         condition: BoundCondition,
-        searches: Mapping[Search, str],
+        measures: Mapping[str, Measure],
     ) -> DataFrame:
         """The rows of a type that a condition holds for.
 
-        `columns` leads from stored columns to names in the frame, `searches` to the names of the
-        columns with their answers; of both together there is at least one. Statistics of texts are
-        gathered now, and a text is embedded now.
+        `columns` leads from stored columns to names in the frame, `measures` from such names to
+        what tasks say of each row; of both together there is at least one.
         """
         pinned = pin_rows(declared, condition, graph=self.opened, basis=self.basis)
-        find = partial(self._statistics, declared)
-        measures = {name: self.seeker.bind(each, find) for each, name in searches.items()}
         shape = _Shape(
             columns=tuple(columns.items()),
             measures=tuple(measures.items()),
@@ -80,23 +74,27 @@ class TypeFrames:
             batches = list(_read(pinned, parts, shape))
             return self._local(pa.Table.from_batches(batches, shape.arrow), shape.schema)
         read = partial(_read_numbered, pinned, parts, shape)
-        tasks = make_tasks(self.session, len(parts), rows=self.count(declared))
+        size = self._measure(pinned, shape.stored)
+        tasks = make_tasks(self.session, len(parts), size=size)
         return tasks.mapInArrow(read, shape.schema)
 
     def _is_small(self, pinned: PinnedType, columns: Iterable[str]) -> bool:
+        if pinned.entry is not None and pinned.entry.row_count > SPARK_LOCAL_ROWS_MAX:
+            return False
+        return self._measure(pinned, columns) <= SPARK_LOCAL_BYTES_MAX
+
+    def _measure(self, pinned: PinnedType, columns: Iterable[str]) -> int:
+        """About how many bytes some columns of all rows have."""
         entry = pinned.entry
         if entry is None:
-            return True
-        if entry.row_count > SPARK_LOCAL_ROWS_MAX:
-            return False
-        wide = row_bytes(entry, columns, tables=self.opened.stores.tables)
-        return entry.row_count * wide <= SPARK_LOCAL_BYTES_MAX
+            return 0
+        return entry.row_count * row_bytes(entry, columns, tables=self.opened.stores.tables)
 
     def _local(self, rows: pa.Table, schema: StructType) -> DataFrame:
         # An empty table has no batch from which Spark could tell anything.
         return self.session.createDataFrame(rows if rows.num_rows else [], schema)
 
-    def _statistics(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
+    def count_words(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
         """What the scores of a query take from all texts of a type."""
         pinned = pin_rows(declared, ALWAYS, graph=self.opened, basis=self.basis)
         if pinned.entry is None or column not in pinned.stored:

@@ -7,12 +7,12 @@ changes stay on executors unless somebody wants them here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from omnigraph.engine.changes import (
@@ -85,8 +85,7 @@ class SparkChanges:
     def count(self) -> ChangeStats:
         """The changes, counted where they are."""
         counts = [f.sum(name).alias(name) for name in ("inserts", "updates", "deletes")]
-        frame = self._changed(self._spark).groupBy("meeting").agg(*counts)
-        rows = run_silently(self._spark, frame.collect, stage="diff")
+        rows = self._run(lambda changed: changed.groupBy("meeting").agg(*counts))
         return ChangeStats(
             inserts=sum(row["inserts"] for row in rows),
             updates=sum(row["updates"] for row in rows),
@@ -96,8 +95,7 @@ class SparkChanges:
 
     def collect(self) -> Sequence[ChangedRows]:
         """All of them, by type."""
-        frame = self._changed(self._spark).select("meeting", "part", "rows")
-        rows = run_silently(self._spark, frame.collect, stage="diff")
+        rows = self._run(lambda changed: changed.select("meeting", "part", "rows"))
         rows.sort(key=lambda row: (row["meeting"], row["part"]))
         tables: list[list[pa.Table]] = [[] for _ in self._types]
         for row in rows:
@@ -117,6 +115,13 @@ class SparkChanges:
     def send(self, spark: SparkSession) -> DataFrame:
         """The rows that have to meet: all that is shuffled."""
         return send_pieces(spark, self._meetings, self._ranges)
+
+    def _run(self, select: Callable[[DataFrame], DataFrame]) -> list[Row]:
+        if not any(each.readings for each in self._meetings):
+            # By the look of versions both states are the same.
+            return []
+        frame = select(self._changed(self._spark))
+        return run_silently(self._spark, frame.collect, stage="diff")
 
     def _changed(self, spark: SparkSession) -> DataFrame:
         compare = partial(_compare, self._types, self._ops)
