@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -19,14 +20,16 @@ from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.opening import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import (
+    IntegrityError,
     InvalidValueError,
+    KeyConflictError,
     MergeConflictError,
     NotFoundError,
     RecoveryRequiredError,
 )
 from omnigraph.spark.upkeep.diff import SparkChanges
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
-from tests.differential.test_diff import write_history
+from tests.differential.test_diff import BRANCHES, Step, write, write_history
 from tests.support.generated_rows import EVERYTHING, Row, thing_table, things
 from tests.support.generated_writes import FIRST, SCHEMA
 from tests.support.graphs import build_graph, contents, edge, ndjson, node, sidecars
@@ -69,6 +72,14 @@ def twins(graph: Graph, folder: Path) -> tuple[Graph, Graph]:
         omnigraph.open(str(each), durability="relaxed") for each in (root, folder / "other")
     )
     return one, other
+
+
+def part_ways(graph: Graph, data: DataObject) -> None:
+    """Let both branches do something that the other has not."""
+    steps: tuple[Step, ...] = ("load", "change", "remove")
+    for branch, step in product(BRANCHES, steps):
+        with suppress(IntegrityError, KeyConflictError):
+            write(graph, branch, step, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +213,7 @@ def test_a_merge_on_spark_is_the_one_in_process(
     folder = tmp_path_factory.mktemp("graph")
     graph = build_graph(folder / "one", SCHEMA, *FIRST)
     write_history(graph, data)
+    part_ways(graph, data)
     source, into = data.draw(st.permutations(["main", "feature"]))
     granularity = data.draw(st.sampled_from(["row", "property"]))
     there, here = twins(graph, folder)
