@@ -103,6 +103,17 @@ def test_a_frame_shows_the_commit_of_its_query_however_late_it_runs(
     assert past.rows == [{"name": "chess"}]
 
 
+def test_rows_are_found_behind_files_without_any(tmp_path: Path, spark: SparkSession) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA, durability="relaxed")
+    for age, name in ((1, "a"), (2, "b"), (1, "c")):
+        graph.mutate(query(f'insert Person {{ name: "{name}", age: {age} }}'))
+    text = query("match { $p: Person { age: 1 } } return { $p.name as name }")
+
+    found = graph.query(text, engine="spark", spark=spark)
+
+    assert [row["name"] for row in found] == ["a", "c"]
+
+
 def test_an_explanation_shows_the_steps_and_what_spark_makes_of_them(
     crowd: Graph, spark: SparkSession
 ) -> None:

@@ -1,11 +1,11 @@
-"""Rows of this process as a frame of Spark."""
+"""Rows of this process as frames of Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -21,4 +21,11 @@ def make_frame(
     schema = StructType([StructField(name, spark_type(type)) for name, type in columns])
     batches = [to_spark(each, schema) for each in rows.to_batches()]
     table = pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC"))
-    return find_session(given).createDataFrame(table, schema)
+    return hand_over(find_session(given), table, schema)
+
+
+def hand_over(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Rows in Spark's form as a frame, which has all of them from now on."""
+    # PySpark ends at the first chunk without rows, and makes nothing of a table without chunks.
+    whole = rows.combine_chunks()
+    return session.createDataFrame(whole if whole.num_rows else [], schema)

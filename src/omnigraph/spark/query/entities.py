@@ -37,6 +37,9 @@ class Entities:
     frames: TypeFrames
     catalog: Catalog
     looks: Mapping[str, Looks]
+    nameless: frozenset[str]
+    """Variables whose ids nobody asks for."""
+
     searches: Mapping[Search, str]
     seeker: Seeker
     expressions: Expressions
@@ -56,10 +59,11 @@ class Entities:
         )
 
     def columns_of(self, variable: str) -> tuple[str, ...]:
-        """The columns of a variable, its id first."""
+        """The columns of a variable, its id first, unless nobody asks for that."""
         looks = self.looks.get(variable, NOTHING)
+        ids = () if variable in self.nameless else (id_column(variable),)
         properties = (property_column(variable, each.property) for each in looks.properties)
-        return (id_column(variable), *properties, *(self.searches[each] for each in looks.searches))
+        return (*ids, *properties, *(self.searches[each] for each in looks.searches))
 
     def look_at_target(self, expand: Expand, part: Part) -> Part:
         """The rows whose target passes the filters, with what is looked at of it."""
@@ -82,11 +86,10 @@ class Entities:
 
     def read_edges(self, step: ExpandStep) -> DataFrame:
         """The ends of a type's edges, once for each way to follow them, with what is looked at."""
-        expand = step.expand
-        declared = self.catalog.edges[expand.edge_type]
-        binding = expand.edge_binding
-        if binding is None or not self.edge_columns(step):
+        expand, binding = step.expand, find_binding(step)
+        if binding is None:
             return self.read_ends(expand)
+        declared = self.catalog.edges[expand.edge_type]
         wanted = [each for each in step.edge_filters if can_push_down(each)]
         edges = self._read(declared, binding, wanted, ends={"src": NEAR, "dst": FAR})
         return _orient(edges, expand.direction)
@@ -98,15 +101,6 @@ class Entities:
             declared, columns={"src": NEAR, "dst": FAR}, condition=ALWAYS, measures={}
         )
         return _orient(ends, expand.direction)
-
-    def edge_columns(self, step: ExpandStep) -> tuple[str, ...]:
-        """The columns of an expansion's edges; none if nobody asks for them."""
-        binding = step.expand.edge_binding
-        if binding is None or binding == ANONYMOUS:
-            return ()
-        if binding not in step.live and not step.edge_filters:
-            return ()
-        return self.columns_of(binding)
 
     def unpushed(self, conditions: Iterable[Condition]) -> list[Condition]:
         """The conditions that Lance cannot evaluate."""
@@ -145,10 +139,11 @@ class Entities:
         properties = {
             each.property: property_column(variable, each.property) for each in looks.properties
         }
+        ids = {} if variable in self.nameless else {"id": id_column(variable)}
         measure = partial(self.seeker.bind, statistics=partial(self.frames.count_words, declared))
         frame = self.frames.rows(
             declared,
-            columns={"id": id_column(variable), **ends, **properties},
+            columns={**ids, **ends, **properties},
             condition=self._bind(each for each in filters if can_push_down(each)),
             measures={self.searches[each]: measure(each) for each in looks.searches},
         )
@@ -164,6 +159,14 @@ class Entities:
                 for each in conditions
             )
         )
+
+
+def find_binding(step: ExpandStep) -> str | None:
+    """The variable of an expansion's edges, None if nobody asks for them."""
+    binding = step.expand.edge_binding
+    if binding == ANONYMOUS or not (binding in step.live or step.edge_filters):
+        return None
+    return binding
 
 
 def _orient(edges: DataFrame, direction: Direction) -> DataFrame:

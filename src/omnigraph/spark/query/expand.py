@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from omnigraph.compiler.ir import Expand
 from omnigraph.engine.read.plan import ExpandStep, cap_hops
-from omnigraph.spark.query.entities import FAR, NEAR, Entities
+from omnigraph.spark.query.entities import FAR, NEAR, Entities, find_binding
 from omnigraph.spark.query.names import id_column
 from omnigraph.spark.query.parts import WEIGHT, Part
 from omnigraph.spark.query.reach import find_reach
@@ -47,7 +47,7 @@ class Expander:
         """One row for each neighbour of each row; clean edges are not parallel, or all count."""
         expand = step.expand
         target_id = id_column(expand.target)
-        edge_columns = self.entities.edge_columns(step)
+        binding = find_binding(step)
         is_joined_first = part.is_distinct and self._is_small(expand, part)
         if not is_clean and not is_joined_first:
             edges = _sort_out(edges, by=FAR if part.whole == expand.source else NEAR)
@@ -57,9 +57,10 @@ class Expander:
             frame = frame.dropDuplicates([*ids, FAR])
         frame = frame.withColumnRenamed(FAR, target_id)
         columns = {**part.columns, expand.target: (target_id,)}
-        if edge_columns and expand.edge_binding is not None:
-            columns[expand.edge_binding] = edge_columns
-        is_distinct = part.is_distinct and (expand.edge_binding is None or bool(edge_columns))
+        if binding is not None:
+            columns[binding] = self.entities.columns_of(binding)
+        tells_edges_apart = binding is not None and binding not in self.entities.nameless
+        is_distinct = part.is_distinct and (expand.edge_binding is None or tells_edges_apart)
         found = replace(
             part,
             frame=frame,

@@ -32,7 +32,7 @@ from omnigraph.compiler.ir import (
     TextMatch,
 )
 from omnigraph.engine.read.matching import can_push_down
-from omnigraph.engine.read.mentions import counts_rows
+from omnigraph.engine.read.mentions import counts_rows, mentions_of
 from omnigraph.engine.read.plan import (
     AntiStep,
     ExpandStep,
@@ -67,6 +67,46 @@ def find_looks(plan: Plan) -> Mapping[str, Looks]:
         variable = look.variable if isinstance(look, PropertyValue) else look.field.variable
         found.setdefault(variable, {})[look] = None
     return {variable: _as_looks(list(looks)) for variable, looks in found.items()}
+
+
+def find_nameless(plan: Plan) -> frozenset[str]:
+    """The edge variable that is known by its properties alone, if there is one: nobody asks for its
+    id, and no later step could need it to tell rows apart."""
+    binding = _last_edge(plan.steps)
+    if binding is None or plan.ordering_variables:
+        return frozenset()
+    conditions = [each.condition for each in plan.steps if isinstance(each, FilterStep)]
+    mentions = [mention for each in conditions for mention in mentions_of(each)]
+    mentions += [mention for each in plan.ir.columns for mention in _entities_of(each)]
+    is_asked_for = any(
+        mention == binding or (isinstance(mention, EntityId) and mention.variable == binding)
+        for mention in mentions
+    )
+    return frozenset() if is_asked_for else frozenset({binding})
+
+
+def _last_edge(steps: Sequence[Step]) -> str | None:
+    """The edge that is bound by the last step which binds anything."""
+    for step in reversed(steps):
+        match step:
+            case FilterStep():
+                continue
+            case ExpandStep(expand):
+                return expand.edge_binding
+            case ScanStep() | AntiStep() | OptionalStep():
+                return None
+    return None
+
+
+def _entities_of(column: Column) -> Iterator[EntityId]:
+    match column.expression:
+        case EntityId() as entity:
+            yield entity
+        case Aggregate(argument=EntityId() as entity) as aggregate:
+            if not counts_rows(aggregate):
+                yield entity
+        case _:
+            return
 
 
 def _as_looks(looks: Sequence[Look]) -> Looks:

@@ -22,6 +22,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from omnigraph.engine.read.ordering import order_keys
 from omnigraph.engine.read.search.fusion import fuse_places
 from omnigraph.model.limits import SPARK_FUSED_MAX
+from omnigraph.spark.frames import hand_over
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.progress_bar import SilentProgress
 
@@ -152,8 +153,7 @@ class _Fusion:
                 _SCORE: pa.array(scores[: self.wanted]),
             }
         )
-        session = entities.sparkSession
-        return f.broadcast(session.createDataFrame(best if best.num_rows else [], _RANKING))
+        return f.broadcast(hand_over(entities.sparkSession, best, _RANKING))
 
     def _place(self, arm: ByDistance | ByRelevance) -> Column:
         """The place of an entity in one of the rankings, from 1; null if it has none."""

@@ -29,7 +29,7 @@ from omnigraph.spark.query.answers import to_local
 from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expand import Expander
 from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.looks import find_looks
+from omnigraph.spark.query.looks import find_looks, find_nameless
 from omnigraph.spark.query.output import Output
 from omnigraph.spark.query.pipeline import Pipeline
 from omnigraph.spark.query.search import Seeker
@@ -103,6 +103,7 @@ def _make_query(call: QueryCall, basis: Basis, opened: OpenGraph, spark: object)
         frames=TypeFrames(session, opened, basis),
         catalog=basis.catalog,
         looks=looks,
+        nameless=find_nameless(plan),
         searches=searches,
         seeker=Seeker(inputs, vectors),
         expressions=Expressions(inputs, lambda condition: f.col(searches[condition])),

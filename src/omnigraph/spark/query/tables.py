@@ -26,6 +26,7 @@ from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import SPARK_LOCAL_BYTES_MAX, SPARK_LOCAL_ROWS_MAX
+from omnigraph.spark.frames import hand_over
 from omnigraph.spark.query.measures import Measure, measure_rows, measure_type
 from omnigraph.spark.query.word_counts import count_words, gather_words
 from omnigraph.spark.reading import PinnedType, pin_rows, row_bytes, scan_pinned, split_rows
@@ -72,7 +73,8 @@ class TypeFrames:
         parts = split_rows(pinned, shape.stored, tables=self.opened.stores.tables)
         if self._is_small(pinned, shape.stored):
             batches = list(_read(pinned, parts, shape))
-            return self._local(pa.Table.from_batches(batches, shape.arrow), shape.schema)
+            rows = pa.Table.from_batches(batches, shape.arrow)
+            return hand_over(self.session, rows, shape.schema)
         read = partial(_read_numbered, pinned, parts, shape)
         size = self._measure(pinned, shape.stored)
         tasks = make_tasks(self.session, len(parts), size=size)
@@ -89,10 +91,6 @@ class TypeFrames:
         if entry is None:
             return 0
         return entry.row_count * row_bytes(entry, columns, tables=self.opened.stores.tables)
-
-    def _local(self, rows: pa.Table, schema: StructType) -> DataFrame:
-        # An empty table has no batch from which Spark could tell anything.
-        return self.session.createDataFrame(rows if rows.num_rows else [], schema)
 
     def count_words(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
         """What the scores of a query take from all texts of a type."""

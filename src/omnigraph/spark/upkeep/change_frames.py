@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from omnigraph.engine.changes import ChangedRows, as_stream
 from omnigraph.engine.read.spaces import one_chunk
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.spark.frames import hand_over
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.types import spark_schema, to_spark
 
@@ -29,10 +30,10 @@ def make_frame(parts: Sequence[ChangedRows], *, is_typed: bool, session: object)
     spark = find_session(session)
     if not is_typed:
         nothing = to_arrow_schema(STREAM_SCHEMA, timezone="UTC").empty_table()
-        rows = pa.concat_tables([nothing, *map(write_images, parts)]).combine_chunks()
-        return spark.createDataFrame(rows, STREAM_SCHEMA)
+        rows = pa.concat_tables([nothing, *map(write_images, parts)])
+        return hand_over(spark, rows, STREAM_SCHEMA)
     (part,) = parts
-    return spark.createDataFrame(type_images(part), typed_schema(part.declared))
+    return hand_over(spark, type_images(part), typed_schema(part.declared))
 
 
 def write_images(part: ChangedRows) -> pa.Table:
