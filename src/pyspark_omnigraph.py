@@ -1,5 +1,5 @@
 """The format `omnigraph` for every Spark session: PySpark looks for it in modules like this."""
 
-from omnigraph.spark.source import OmniGraphSource as DefaultSource
+from omnigraph.spark.format.source import OmniGraphSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -16,7 +16,7 @@ from omnigraph.errors import (
     NotFoundError,
 )
 from omnigraph.spark.algorithms import writing
-from omnigraph.spark.load import load
+from omnigraph.spark.loading.load import load
 from tests.support.graphs import build_graph, edge, footprint, ndjson, node, unchanged, values
 
 SCHEMA = """

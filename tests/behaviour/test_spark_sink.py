@@ -17,9 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from omnigraph import Graph
 from omnigraph.engine.state.history import StreamBatch
 from omnigraph.errors import GraphError, InvalidValueError, SchemaChangedError
-from omnigraph.spark.options import parse_write_options
-from omnigraph.spark.sink import BatchSink, StagedMessage
-from omnigraph.spark.sinking import WriteJob, commit_rows, open_job, stage_rows
+from omnigraph.spark.format.options import parse_write_options
+from omnigraph.spark.format.sink import BatchSink, StagedMessage
+from omnigraph.spark.format.sinking import WriteJob, commit_rows, open_job, stage_rows
 from tests.support.graphs import build_graph, contents, edge, node, rows, table_paths, unchanged
 from tests.support.queries import query
 from tests.support.spark_servers import printed_by, run_script, started_script

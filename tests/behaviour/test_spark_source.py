@@ -14,8 +14,8 @@ from omnigraph import Graph
 from omnigraph.engine.state.readers import READERS_PREFIX
 from omnigraph.errors import NotFoundError, RequestError
 from omnigraph.model.limits import SPARK_BATCH_BYTES_MAX
-from omnigraph.spark.options import parse_read_options
-from omnigraph.spark.reading import PinnedType, pin_read, read_part, split_type
+from omnigraph.spark.format.options import parse_read_options
+from omnigraph.spark.format.reading import PinnedType, pin_read, read_part, split_type
 from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, root_of, social_graph
 from tests.support.queries import query
 from tests.support.s3_server import S3Server

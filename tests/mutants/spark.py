@@ -3,10 +3,10 @@
 from tests.mutants.planting import Edit, Mutant
 
 FORKS = "engine/commit/forks.py"
-JOB_STAGING = "spark/job_staging.py"
-LOAD = "spark/load.py"
+JOB_STAGING = "spark/loading/job_staging.py"
+LOAD = "spark/loading/load.py"
 PARTS = "storage/lance_parts.py"
-SIFTING = "spark/sifting.py"
+SIFTING = "spark/loading/sifting.py"
 
 FAULTS = "tests/faults/test_spark_faults.py"
 FILES = "tests/faults/test_staged_files.py"

@@ -253,7 +253,7 @@ def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult
 
 def _find_loader(opened: OpenGraph) -> BulkLoader:
     """The engine for bulk loads that the graph was opened with."""
-    part = find_part("load", settings=opened.settings, action="load")
+    part = find_part("loading.load", settings=opened.settings, action="load")
     found: BulkLoader = part.load
     return found
 

@@ -17,8 +17,8 @@ from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidNameError, InvalidValueError
+from omnigraph.spark.format.source import FORMAT
 from omnigraph.spark.sessions import find_session
-from omnigraph.spark.source import FORMAT
 from omnigraph.spark.spark_errors import spark_errors
 
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?", re.ASCII)

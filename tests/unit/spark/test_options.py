@@ -4,7 +4,7 @@ import pytest
 
 from omnigraph.engine.ops.load import LoadMode
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.spark.options import (
+from omnigraph.spark.format.options import (
     Place,
     QueryOptions,
     ReadOptions,

@@ -9,7 +9,7 @@ from omnigraph.engine.read.conditions import ALWAYS, NEVER
 from omnigraph.engine.read.predicates import render_predicate
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import CompileError, InvalidValueError, NotFoundError
-from omnigraph.spark.pushdown import (
+from omnigraph.spark.format.pushdown import (
     compile_condition,
     require_readable,
     select_columns,

@@ -22,7 +22,7 @@ from omnigraph.model.errors import PreconditionFailedError
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.types import Scalar
 from omnigraph.spark.algorithms.network import read_rows
-from omnigraph.spark.load import load
+from omnigraph.spark.loading.load import load
 
 
 def write_values(

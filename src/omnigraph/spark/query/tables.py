@@ -26,10 +26,10 @@ from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import SPARK_LOCAL_BYTES_MAX, SPARK_LOCAL_ROWS_MAX
+from omnigraph.spark.format.reading import PinnedType, pin_rows, row_bytes, scan_pinned, split_rows
 from omnigraph.spark.frames import hand_over
 from omnigraph.spark.query.measures import Measure, measure_rows, measure_type
 from omnigraph.spark.query.word_counts import count_words, gather_words
-from omnigraph.spark.reading import PinnedType, pin_rows, row_bytes, scan_pinned, split_rows
 from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.tasks import make_tasks
 from omnigraph.spark.types import to_spark

@@ -16,9 +16,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 from omnigraph.engine.read.search.text_index import NO_TEXTS, TextStatistics, build_text_index
+from omnigraph.spark.format.reading import PinnedType, scan_pinned
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.progress_bar import SilentProgress
-from omnigraph.spark.reading import PinnedType, scan_pinned
 from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.storage.table_parts import TablePart
 

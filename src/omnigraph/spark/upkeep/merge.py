@@ -47,7 +47,7 @@ from omnigraph.engine.state.snapshot import Entry, line_of, table_key_of
 from omnigraph.model.errors import Conflict, GraphError
 from omnigraph.model.limits import MERGE_CONFLICTS_MAX
 from omnigraph.model.names import MAIN, BranchName
-from omnigraph.spark.key_checks import key_columns
+from omnigraph.spark.format.key_checks import key_columns
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.upkeep.asked import Question, Questions, plan_answers
 from omnigraph.spark.upkeep.meetings import list_blobs, measure_blobs

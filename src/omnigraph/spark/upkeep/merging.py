@@ -24,7 +24,7 @@ from omnigraph.engine.ops.reconcile import Decisions, Granularity, Reconciled, r
 from omnigraph.engine.ops.replay import OpenType, ThreeStates
 from omnigraph.model.errors import Conflict
 from omnigraph.model.limits import MERGE_CONFLICTS_MAX
-from omnigraph.spark.key_checks import key_columns
+from omnigraph.spark.format.key_checks import key_columns
 from omnigraph.spark.upkeep.asked import Answers, Question
 from omnigraph.spark.upkeep.ranges import Piece, Range, Ranges
 from omnigraph.storage.lance_delta_parts import ADDRESS

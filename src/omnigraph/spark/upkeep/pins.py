@@ -15,7 +15,7 @@ from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.readers import Readers
 from omnigraph.engine.state.snapshot import Entry, Snapshot
 from omnigraph.model.errors import NotFoundError
-from omnigraph.spark.options import Place
+from omnigraph.spark.format.options import Place
 from omnigraph.storage.ports import TransactionRecord
 
 

@@ -17,8 +17,8 @@ from omnigraph.engine.commit.integrity.violations import Violations
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Unique
 from omnigraph.model.errors import IntegrityError
-from omnigraph.spark.refusals import gather_values
-from omnigraph.spark.staged import StagedPortion
+from omnigraph.spark.loading.refusals import gather_values
+from omnigraph.spark.loading.staged import StagedPortion
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.lance_parts import scan_file
 from omnigraph.storage.table_parts import LineFolder, NewFile

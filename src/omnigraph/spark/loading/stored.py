@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.spark.staged import PortionKey, StagedPortion, StagedRows, parse_position
+from omnigraph.spark.loading.staged import PortionKey, StagedPortion, StagedRows, parse_position
 from omnigraph.storage.lance_parts import scan_file, scan_part, take_rows
 from omnigraph.storage.table_parts import LineFolder, NewFile, TablePart
 

@@ -19,15 +19,15 @@ from omnigraph.engine.state.authority import Basis
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import KeyConflictError
 from omnigraph.model.limits import QUARANTINED_ROWS_MAX, VIOLATIONS_MAX
-from omnigraph.spark.checks import Checks
-from omnigraph.spark.findings import Findings, is_count
-from omnigraph.spark.inputs import FrameInput
-from omnigraph.spark.job_staging import JobStaging, LeftOut, require_few_rejected
 from omnigraph.spark.jobs import run_job
-from omnigraph.spark.judging import JobRows, Judgement, collect_rows, judge_job
-from omnigraph.spark.locating import locate_rows
-from omnigraph.spark.refusals import gather_values, list_shown, refuse
-from omnigraph.spark.staged import Broken, Reason
+from omnigraph.spark.loading.checks import Checks
+from omnigraph.spark.loading.findings import Findings, is_count
+from omnigraph.spark.loading.inputs import FrameInput
+from omnigraph.spark.loading.job_staging import JobStaging, LeftOut, require_few_rejected
+from omnigraph.spark.loading.judging import JobRows, Judgement, collect_rows, judge_job
+from omnigraph.spark.loading.locating import locate_rows
+from omnigraph.spark.loading.refusals import gather_values, list_shown, refuse
+from omnigraph.spark.loading.staged import Broken, Reason
 from omnigraph.storage.ports import TableStore
 
 T = TypeVar("T")

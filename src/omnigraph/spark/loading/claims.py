@@ -20,9 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from omnigraph.model.limits import CLAIMED_ROWS_MAX
-from omnigraph.spark.keys import encode_keys
+from omnigraph.spark.loading.keys import encode_keys
+from omnigraph.spark.loading.stored import StoredRows, read_stored
 from omnigraph.spark.spark_errors import carried_errors
-from omnigraph.spark.stored import StoredRows, read_stored
 
 
 class SpaceKind(StrEnum):

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from omnigraph.spark.keys import encode_keys
+from omnigraph.spark.loading.keys import encode_keys
+from omnigraph.spark.loading.stored import StagedFile, StoredRows, read_positions, read_stored
 from omnigraph.spark.spark_errors import carried_errors
-from omnigraph.spark.stored import StagedFile, StoredRows, read_positions, read_stored
 from omnigraph.storage.table_parts import TablePart
 
 _POSITION = "position long"

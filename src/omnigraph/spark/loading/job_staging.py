@@ -13,11 +13,17 @@ from pyspark.sql import SparkSession
 from omnigraph.engine.loads import Progress
 from omnigraph.model.errors import LimitExceededError, UnavailableError
 from omnigraph.model.limits import QUARANTINED_ROWS_MAX
-from omnigraph.spark.inputs import JobInput
 from omnigraph.spark.jobs import run_job
-from omnigraph.spark.staged import PortionKey, Reason, StagedPortion, StagedRows, parse_position
-from omnigraph.spark.staging import StagingPlan
-from omnigraph.spark.staging_jobs import stage_inputs
+from omnigraph.spark.loading.inputs import JobInput
+from omnigraph.spark.loading.staged import (
+    PortionKey,
+    Reason,
+    StagedPortion,
+    StagedRows,
+    parse_position,
+)
+from omnigraph.spark.loading.staging import StagingPlan
+from omnigraph.spark.loading.staging_jobs import stage_inputs
 from omnigraph.storage.table_parts import NewFile
 
 LeftOut = Mapping[str, Mapping[int, Reason | None]]

@@ -18,8 +18,8 @@ from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import ANY_CARDINALITY, Catalog, EdgeType, NodeType, Unique
 from omnigraph.model.limits import CLAIMED_ROWS_MAX, CLAIMING_ROWS_MAX
-from omnigraph.spark.checks import TypeRows
-from omnigraph.spark.claims import (
+from omnigraph.spark.loading.checks import TypeRows
+from omnigraph.spark.loading.claims import (
     NO_VERDICT,
     Claim,
     Claimants,
@@ -30,8 +30,8 @@ from omnigraph.spark.claims import (
     gather_claims,
     judge,
 )
-from omnigraph.spark.staged import StagedPortion
-from omnigraph.spark.stored import StagedFile, files_of
+from omnigraph.spark.loading.staged import StagedPortion
+from omnigraph.spark.loading.stored import StagedFile, files_of
 from omnigraph.storage.ports import TableStore
 from omnigraph.storage.table_parts import LineFolder, TablePart
 

@@ -35,14 +35,14 @@ from omnigraph.model.limits import (
     SPARK_PART_BYTES_MAX,
     SPARK_PART_ROWS_MAX,
 )
-from omnigraph.spark.options import (
+from omnigraph.spark.format.options import (
     Place,
     QueryOptions,
     ReadOptions,
     TypeOptions,
     refuse_option,
 )
-from omnigraph.spark.pushdown import compile_condition, select_columns, settle
+from omnigraph.spark.format.pushdown import compile_condition, select_columns, settle
 from omnigraph.spark.types import result_schema, spark_schema, to_spark
 from omnigraph.storage.lance_parts import scan_part
 from omnigraph.storage.ports import TableStore, TransactionRecord

@@ -14,9 +14,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from omnigraph.spark.options import parse_read_options, parse_write_options
-from omnigraph.spark.pushdown import require_readable
-from omnigraph.spark.reading import (
+from omnigraph.spark.format.options import parse_read_options, parse_write_options
+from omnigraph.spark.format.pushdown import require_readable
+from omnigraph.spark.format.reading import (
     PinnedQuery,
     PinnedRead,
     PinnedType,
@@ -26,8 +26,8 @@ from omnigraph.spark.reading import (
     read_part,
     split_type,
 )
-from omnigraph.spark.sink import BatchSink, StreamSink
-from omnigraph.spark.sinking import WriteJob, open_job
+from omnigraph.spark.format.sink import BatchSink, StreamSink
+from omnigraph.spark.format.sinking import WriteJob, open_job
 
 FORMAT = "omnigraph"
 

@@ -33,7 +33,7 @@ from omnigraph.engine.read.conditions import (
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.source import Source
-from omnigraph.spark.options import refuse_option
+from omnigraph.spark.format.options import refuse_option
 
 
 def compile_condition(

@@ -26,11 +26,11 @@ from omnigraph.engine.ops.load import LoadMode
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import Violation
-from omnigraph.spark.checks import Checks
-from omnigraph.spark.claims import SpaceKind
-from omnigraph.spark.judging import JobRows, Judgement
-from omnigraph.spark.staged import Broken
-from omnigraph.spark.stored import take_positions
+from omnigraph.spark.loading.checks import Checks
+from omnigraph.spark.loading.claims import SpaceKind
+from omnigraph.spark.loading.judging import JobRows, Judgement
+from omnigraph.spark.loading.staged import Broken
+from omnigraph.spark.loading.stored import take_positions
 
 # Where a rule stands among those of a type, behind the rules about values.
 _UNIQUE, _ID, _END, _UNTOUCHED, _COUNT = 1000, 2000, 3000, 4000, 5000

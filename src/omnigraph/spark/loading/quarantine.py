@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from omnigraph.spark.refusals import PlacedRow
+from omnigraph.spark.loading.refusals import PlacedRow
 from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore

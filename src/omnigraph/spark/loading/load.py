@@ -32,18 +32,23 @@ from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import GraphError
 from omnigraph.model.load_report import NOTHING_WRONG
 from omnigraph.model.names import MAIN
-from omnigraph.spark.claims import select_met
-from omnigraph.spark.inputs import parse_inputs
-from omnigraph.spark.job_staging import JobStaging
 from omnigraph.spark.jobs import run_job
-from omnigraph.spark.judging import JobRows, Judgement
-from omnigraph.spark.quarantine import Quarantine, open_quarantine
-from omnigraph.spark.refusals import PlacedRow, place_rejected, report_rejected, require_read
-from omnigraph.spark.replacing import strike_rows
+from omnigraph.spark.loading.claims import select_met
+from omnigraph.spark.loading.inputs import parse_inputs
+from omnigraph.spark.loading.job_staging import JobStaging
+from omnigraph.spark.loading.judging import JobRows, Judgement
+from omnigraph.spark.loading.quarantine import Quarantine, open_quarantine
+from omnigraph.spark.loading.refusals import (
+    PlacedRow,
+    place_rejected,
+    report_rejected,
+    require_read,
+)
+from omnigraph.spark.loading.replacing import strike_rows
+from omnigraph.spark.loading.sifting import Sifting
+from omnigraph.spark.loading.staged import POSITION_BITS
+from omnigraph.spark.loading.staging import StagingPlan
 from omnigraph.spark.sessions import find_session, is_connect
-from omnigraph.spark.sifting import Sifting
-from omnigraph.spark.staged import POSITION_BITS
-from omnigraph.spark.staging import StagingPlan
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.ports import TableRef
 from omnigraph.storage.table_parts import NewFile, StruckFragment

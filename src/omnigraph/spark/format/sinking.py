@@ -41,12 +41,12 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import CLAIMED_ROWS_MAX, PORTIONS_MAX
 from omnigraph.model.names import BranchName, parse_branch_name
-from omnigraph.spark.inputs import LocalInput
-from omnigraph.spark.key_checks import read_keys, require_rules
-from omnigraph.spark.options import WriteOptions
-from omnigraph.spark.refusals import require_read
-from omnigraph.spark.staged import POSITION_BITS, PortionKey, StagedPortion
-from omnigraph.spark.staging import StagingPlan, stage_batches
+from omnigraph.spark.format.key_checks import read_keys, require_rules
+from omnigraph.spark.format.options import WriteOptions
+from omnigraph.spark.loading.inputs import LocalInput
+from omnigraph.spark.loading.refusals import require_read
+from omnigraph.spark.loading.staged import POSITION_BITS, PortionKey, StagedPortion
+from omnigraph.spark.loading.staging import StagingPlan, stage_batches
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.lance_parts import scan_part, strike
 from omnigraph.storage.ports import TableRef

@@ -18,9 +18,9 @@ from pyspark.sql.datasource import (
 )
 
 from omnigraph.engine.state.history import StreamBatch
-from omnigraph.spark.options import refuse_option
-from omnigraph.spark.sinking import WriteJob, commit_rows, discard_rows, stage_rows
-from omnigraph.spark.staged import StagedPortion
+from omnigraph.spark.format.options import refuse_option
+from omnigraph.spark.format.sinking import WriteJob, commit_rows, discard_rows, stage_rows
+from omnigraph.spark.loading.staged import StagedPortion
 
 Messages = list[WriterCommitMessage | None]
 

@@ -16,7 +16,7 @@ from omnigraph.engine.ops.reading.type_names import get_type
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.errors import LimitExceededError
 from omnigraph.model.limits import PORTION_BYTES_MAX, PORTION_BYTES_MIN, PORTIONS_MAX
-from omnigraph.spark.staged import INPUTS_MAX
+from omnigraph.spark.loading.staged import INPUTS_MAX
 
 _TASKS_PER_CORE = 3
 

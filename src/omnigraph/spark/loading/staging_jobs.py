@@ -13,10 +13,10 @@ from omnigraph.engine.ops.reading.splits import Split
 from omnigraph.model.errors import LimitExceededError
 from omnigraph.model.limits import PORTIONS_MAX
 from omnigraph.spark.exchange import decode, encode
-from omnigraph.spark.inputs import FileInput, FrameInput, JobInput, LocalInput
+from omnigraph.spark.loading.inputs import FileInput, FrameInput, JobInput, LocalInput
+from omnigraph.spark.loading.staged import PortionKey, StagedPortion
+from omnigraph.spark.loading.staging import StagingPlan, stage_batches, stage_pieces, stage_splits
 from omnigraph.spark.spark_errors import carried_errors
-from omnigraph.spark.staged import PortionKey, StagedPortion
-from omnigraph.spark.staging import StagingPlan, stage_batches, stage_pieces, stage_splits
 
 _RESULT = "staged string"
 

@@ -30,7 +30,7 @@ from omnigraph.model.errors import RequestError, Violation
 from omnigraph.model.limits import FRAGMENT_ROWS_MAX, STAGED_BYTES_MAX, VIOLATIONS_MAX
 from omnigraph.model.runtime import encode_ids
 from omnigraph.model.source import Source
-from omnigraph.spark.staged import (
+from omnigraph.spark.loading.staged import (
     Broken,
     PortionKey,
     Reason,

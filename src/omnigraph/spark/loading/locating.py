@@ -13,11 +13,11 @@ from omnigraph.engine.ops.reading.pieces import Counted, Piece, Tally
 from omnigraph.engine.ops.reading.split_rows import read_split
 from omnigraph.engine.ops.reading.splits import Split
 from omnigraph.engine.state.snapshot import table_key_of
-from omnigraph.spark.inputs import FileInput, FrameInput, JobInput, LocalInput
-from omnigraph.spark.refusals import count_before, count_rows_before
+from omnigraph.spark.loading.inputs import FileInput, FrameInput, JobInput, LocalInput
+from omnigraph.spark.loading.refusals import count_before, count_rows_before
+from omnigraph.spark.loading.staged import PortionKey, StagedPortion, parse_position
+from omnigraph.spark.loading.staging import StagingPlan
 from omnigraph.spark.spark_errors import carried_errors
-from omnigraph.spark.staged import PortionKey, StagedPortion, parse_position
-from omnigraph.spark.staging import StagingPlan
 
 _PLACES = "table_key string, position long, place string"
 

@@ -11,8 +11,8 @@ from omnigraph.engine.ops.reading.split_rows import read_split
 from omnigraph.model.errors import IntegrityError, InvalidValueError, UnavailableError
 from omnigraph.model.limits import PLACES_SHOWN_MAX, VIOLATIONS_MAX
 from omnigraph.model.load_report import LoadReport, PlacedMessage, RuleReport
-from omnigraph.spark.inputs import FileInput, FrameInput, JobInput
-from omnigraph.spark.staged import Broken, PortionKey, Reason, StagedPortion
+from omnigraph.spark.loading.inputs import FileInput, FrameInput, JobInput
+from omnigraph.spark.loading.staged import Broken, PortionKey, Reason, StagedPortion
 
 
 def require_read(
