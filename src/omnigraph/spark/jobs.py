@@ -74,6 +74,15 @@ def run_job(spark: SparkSession, action: Callable[[], T], *, stage: str, progres
     return outcome
 
 
+def run_silently(spark: SparkSession, action: Callable[[], T], *, stage: str) -> T:
+    """Run a Spark action and return what it returns, without a word while it runs."""
+    return run_job(spark, action, stage=stage, progress=_say_nothing)
+
+
+def _say_nothing(stage: str, done: int, total: int | None) -> None:
+    """Report no progress."""
+
+
 def _report(
     running: Future[T], count: Callable[[], TaskCount], *, stage: str, progress: Progress
 ) -> None:

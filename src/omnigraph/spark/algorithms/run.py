@@ -6,7 +6,6 @@ stay with the executors until somebody asks for them. Says the same as its twin 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,7 +44,7 @@ from omnigraph.spark.algorithms.flows import Spread, rank_nodes, spread_labels
 from omnigraph.spark.algorithms.network import FrameNetwork, read_network
 from omnigraph.spark.algorithms.paths import find_paths
 from omnigraph.spark.algorithms.writing import write_values
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.sessions import find_session
 from omnigraph.storage.arrow_schema import arrow_type
 
@@ -71,7 +70,7 @@ class SparkRunner:
 
     def answer(self, request: Request) -> SparkAnswer:
         """Run an algorithm to its end."""
-        spread = _run(
+        spread = run_silently(
             self._session,
             lambda: _solve(request, self._read_network()),
             stage=shape_of(request).title,
@@ -110,7 +109,7 @@ class SparkAnswer:
     def result(self) -> Result:
         """All rows in this process, in order."""
         ordered = self.spread.values.orderBy("node").drop("node")
-        rows: pa.Table = _run(self.session, ordered.toArrow, stage="fetch")
+        rows: pa.Table = run_silently(self.session, ordered.toArrow, stage="fetch")
         shape = shape_of(self.request)
         types = {"type": STRING, "id": STRING, **shape.values}
         columns = {name: rows[name].cast(arrow_type(type)) for name, type in types.items()}
@@ -174,11 +173,3 @@ def _name_value(network: FrameNetwork, values: DataFrame, column: str) -> Spread
         f.col("id").alias(column),
     )
     return _exact(values.join(names, "named").drop("named"))
-
-
-def _run(session: SparkSession, action: Callable[[], T], *, stage: str) -> T:
-    return run_job(session, action, stage=stage, progress=_say_nothing)
-
-
-def _say_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report no progress."""

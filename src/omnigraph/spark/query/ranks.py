@@ -23,8 +23,7 @@ from omnigraph.engine.read.ordering import order_keys
 from omnigraph.engine.read.search.fusion import fuse_places
 from omnigraph.model.limits import SPARK_FUSED_MAX
 from omnigraph.spark.frames import hand_over
-from omnigraph.spark.jobs import run_job
-from omnigraph.spark.progress_bar import SilentProgress
+from omnigraph.spark.jobs import run_silently
 
 Batches = Iterator[pa.RecordBatch]
 Places = npt.NDArray[np.float64]
@@ -272,4 +271,4 @@ def _count_in_batch(
 
 
 def _collect(frame: DataFrame) -> pa.Table:
-    return run_job(frame.sparkSession, frame.toArrow, stage="rank", progress=SilentProgress())
+    return run_silently(frame.sparkSession, frame.toArrow, stage="rank")

@@ -24,7 +24,7 @@ from omnigraph.engine.read.ranking_inputs import QueryVectors
 from omnigraph.engine.results import Result, ResultColumn
 from omnigraph.engine.state.authority import Basis
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.query.answers import to_local
 from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expand import Expander
@@ -74,7 +74,7 @@ class SparkQuery:
     def collect(self) -> pa.Table:
         """The rows, here."""
         collect = self.numbered.toArrow
-        rows = run_job(self.session, collect, stage="query", progress=_say_nothing)
+        rows = run_silently(self.session, collect, stage="query")
         return to_local(rows, [each.type for each in self.columns])
 
     def frame(self, session: object) -> DataFrame:
@@ -112,7 +112,3 @@ def _make_query(call: QueryCall, basis: Basis, opened: OpenGraph, spark: object)
     with spark_errors(action="plan the query"):
         matched = Pipeline(entities, Expander(entities)).run(plan.steps)
         return SparkQuery(session, output.frame(matched), plan.ir.columns)
-
-
-def _say_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report no progress."""

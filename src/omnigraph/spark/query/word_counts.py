@@ -17,8 +17,7 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 
 from omnigraph.engine.read.search.text_index import NO_TEXTS, TextStatistics, build_text_index
 from omnigraph.spark.format.reading import PinnedType, scan_pinned
-from omnigraph.spark.jobs import run_job
-from omnigraph.spark.progress_bar import SilentProgress
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.storage.table_parts import TablePart
 
@@ -61,7 +60,7 @@ def gather_words(
     """The same, counted by one task for each part."""
     tasks = session.range(len(parts), numPartitions=len(parts))
     counted = tasks.mapInArrow(partial(_count, pinned, parts, column, query), _SCHEMA)
-    rows = run_job(session, counted.toArrow, stage="count words", progress=SilentProgress())
+    rows = run_silently(session, counted.toArrow, stage="count words")
     return reduce(TextStatistics.plus, map(_decode, rows.to_pylist()), NO_TEXTS)
 
 

@@ -29,6 +29,7 @@ from omnigraph.engine.ops.type_pairs import TypePair
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import Entry
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.spark_errors import carried_errors
 from omnigraph.spark.upkeep.change_frames import (
@@ -51,7 +52,6 @@ from omnigraph.spark.upkeep.ranges import (
     find_ranges,
     send_pieces,
 )
-from omnigraph.spark.upkeep.running import run_silently
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.delta_parts import DeltaPart
 

@@ -23,6 +23,7 @@ from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import UnavailableError
 from omnigraph.model.limits import SCAN_BATCH_BYTES, SORTED_BYTES_MAX, SPARK_PART_ROWS_MAX
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.upkeep.meetings import list_blobs, measure_blobs
 from omnigraph.spark.upkeep.ranges import (
@@ -34,7 +35,6 @@ from omnigraph.spark.upkeep.ranges import (
     find_ranges,
     send_pieces,
 )
-from omnigraph.spark.upkeep.running import run_silently
 from omnigraph.storage.durability import flush_path
 from omnigraph.storage.ports import TableStore
 from omnigraph.storage.row_files import FileFormat, new_file, new_folder

@@ -48,6 +48,7 @@ from omnigraph.model.errors import Conflict, GraphError
 from omnigraph.model.limits import MERGE_CONFLICTS_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.spark.format.key_checks import key_columns
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.upkeep.asked import Question, Questions, plan_answers
 from omnigraph.spark.upkeep.meetings import list_blobs, measure_blobs
@@ -67,7 +68,6 @@ from omnigraph.spark.upkeep.ranges import (
     find_ranges,
     send_pieces,
 )
-from omnigraph.spark.upkeep.running import run_silently
 from omnigraph.spark.upkeep.workers import open_workers
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.lance_delta_parts import find_shared

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.model.limits import SPARK_PART_ROWS_MAX
-from omnigraph.spark.jobs import run_job
+from omnigraph.spark.jobs import run_silently
 from omnigraph.spark.sessions import find_session, is_connect
 from omnigraph.spark.spark_errors import carried_errors
 
@@ -47,7 +47,7 @@ class SparkWorkers:
             return ()
         numbers = self._spark.range(0, len(tasks), 1, len(tasks))
         frame = numbers.mapInArrow(partial(_work_on, work, tuple(tasks)), _OUTCOME)
-        rows = run_job(self._spark, frame.collect, stage=stage, progress=_say_nothing)
+        rows = run_silently(self._spark, frame.collect, stage=stage)
         outcomes = {row["number"]: row["outcome"] for row in rows}
         return tuple(pickle.loads(outcomes[number]) for number in range(len(tasks)))
 
@@ -69,7 +69,3 @@ def _work_on(
             for number in batch.column("id").to_pylist():
                 outcome = pickle.dumps(work(tasks[number]))
                 yield pa.record_batch({"number": [number], "outcome": [outcome]})
-
-
-def _say_nothing(stage: str, done: int, total: int | None) -> None:
-    """Report no progress."""
