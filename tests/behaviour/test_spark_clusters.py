@@ -1,4 +1,4 @@
-"""A load on a cluster, or through a Spark Connect server, is the load of this machine."""
+"""What runs on a cluster, or through a Spark Connect server, does what it does on this machine."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from tests.support.graphs import SOCIAL, build_graph, contents, edge, node
 from tests.support.spark_loads import write_lines
 from tests.support.spark_servers import connect_server, run_on_cluster, run_script
 
-# Each line that it prints is what became of one load.
-JOURNEY = """
+# Each line that it prints is what became of one load, or whether another answer is that of here.
+JOURNEY = '''
 import json, sys
 import omnigraph, omnigraph.spark.loading.inputs
 from omnigraph.errors import GraphError
@@ -39,8 +39,20 @@ load("unreadable", "append")
 load("broken", "append", on_error="quarantine")
 frame = spark.createDataFrame([("p3", 3), ("new", 4)], "name string, age int")
 tell(lambda: graph.load({"Person": frame}, mode="merge", branch="side", base="main"))
+
+text = """query q() {
+  match { $a: Person  $a knows $b  not { $b knows $c  $c.age > 90 } }
+  return { $b.name as name, count($a) as n, avg($a.age) as mean } order { n desc } }"""
+on_spark = {"engine": "spark", "spark": spark}
+print(json.dumps(graph.query(text, **on_spark).rows == graph.query(text).rows))
+print(json.dumps("Physical Plan" in graph.explain(text, **on_spark)))
+here, there = (graph.algorithms("Knows", **kind).connected_components() for kind in ({}, on_spark))
+print(json.dumps(here.rows == there.rows))
+before = graph.commits()[1].id
+here, there = (graph.diff(before, "main", **kind) for kind in ({}, on_spark))
+print(json.dumps(list(here) == list(there)))
 spark.stop()
-"""
+'''
 
 
 def written_inputs(folder: Path) -> None:
@@ -69,12 +81,12 @@ def told(graph: Graph, path: Path) -> list[object]:
 
 
 def require_journey(folder: Path, printed: str) -> None:
-    """Fail unless the loads of the script were those of a load in process."""
+    """Fail unless loads and answers of the script were those of this process."""
     graph = omnigraph.open(str(folder / "graph"))
     inline = build_graph(folder / "inline", SOCIAL)
     names = ("first", "broken", "unreadable")
     expected = [told(inline, folder / f"{name}.jsonl") for name in names]
-    expected += [[{"Person": 30}, {}, 11], [{"Person": 2}, {}, 0]]
+    expected += [[{"Person": 30}, {}, 11], [{"Person": 2}, {}, 0], True, True, True, True]
     assert [json.loads(line) for line in printed.splitlines()] == expected
     people = {f"q{number}": {"name": f"q{number}", "age": None} for number in range(30)}
     loaded = contents(inline)

@@ -58,6 +58,18 @@ class Entities:
             estimate=self.frames.count(declared) * share_of_all(scan.filters),
         )
 
+    def list_all(self, declared: NodeType, variable: str) -> Part:
+        """Every node of a type, known by its id alone."""
+        name = id_column(variable)
+        return Part(
+            frame=self.frames.rows(declared, columns={"id": name}, condition=ALWAYS, measures={}),
+            columns={variable: (name,)},
+            is_weighted=False,
+            is_distinct=True,
+            whole=variable,
+            estimate=self.frames.count(declared),
+        )
+
     def columns_of(self, variable: str) -> tuple[str, ...]:
         """The columns of a variable, its id first, unless nobody asks for that."""
         looks = self.looks.get(variable, NOTHING)
@@ -116,14 +128,19 @@ class Entities:
             for each in declared.constraints
         )
 
+    def near_type(self, expand: Expand) -> NodeType:
+        """The type of the nodes that an expansion starts from."""
+        declared = self.catalog.edges[expand.edge_type]
+        is_reversed = expand.direction is Direction.IN
+        return self.catalog.nodes[declared.target if is_reversed else declared.source]
+
     def count_edges(self, expand: Expand) -> int:
         """How many edges of the type there are."""
         return self.frames.count(self.catalog.edges[expand.edge_type])
 
     def degree(self, expand: Expand) -> float:
         """About how many neighbours an entity has."""
-        declared = self.catalog.edges[expand.edge_type]
-        sources = self.frames.count(self.catalog.nodes[declared.source])
+        sources = self.frames.count(self.near_type(expand))
         each_hop = self.count_edges(expand) / max(sources, 1)
         return float(sum(each_hop**hop for hop in range(expand.hops_min, expand.hops_max + 1)))
 

@@ -85,6 +85,28 @@ def find_nameless(plan: Plan) -> frozenset[str]:
     return frozenset() if is_asked_for else frozenset({binding})
 
 
+def looks_at(steps: Iterable[Step], variable: str) -> bool:
+    """Whether conditions, also those of blocks, ask more of a variable than which node it is."""
+    return any(
+        not isinstance(mention, str) and mention.variable == variable
+        for condition in _conditions_of(steps)
+        for mention in mentions_of(condition)
+    )
+
+
+def _conditions_of(steps: Iterable[Step]) -> Iterator[Condition]:
+    for step in steps:
+        match step:
+            case ScanStep(scan):
+                yield from scan.filters
+            case ExpandStep(expand, edge_filters):
+                yield from (*expand.filters, *edge_filters)
+            case FilterStep(condition):
+                yield condition
+            case AntiStep(inner=inner) | OptionalStep(inner=inner):
+                yield from _conditions_of(inner)
+
+
 def _last_edge(steps: Sequence[Step]) -> str | None:
     """The edge that is bound by the last step which binds anything."""
     for step in reversed(steps):

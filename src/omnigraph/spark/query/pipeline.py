@@ -26,9 +26,13 @@ from omnigraph.engine.read.plan import (
 )
 from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expand import Expander
+from omnigraph.spark.query.looks import looks_at
 from omnigraph.spark.query.parts import WEIGHT, Part, equal_ids, join_parts, make_unit
 
 Parts = tuple[Part, ...]
+
+_FEW = 4
+"""A block starts from what is bound if that is so many times less than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +117,25 @@ class Pipeline:
         """What a block finds from each distinct combination of what it looks at."""
         if not step.outer:
             return self._join_all(self._run(step.inner, ()))
-        columns = {name: part.columns[name] for name in step.outer}
-        names = [column for each in columns.values() for column in each]
-        starts = Part(
-            frame=part.frame.select(*names).dropDuplicates(part.ids(step.outer)),
-            columns=columns,
-            is_weighted=False,
-            is_distinct=True,
-            whole=None,
-            estimate=part.estimate,
-        )
+        starts = self._start_anywhere(step, part) or _start_from(step.outer, part)
         return self._join_all(self._run(step.inner, (starts,)))
+
+    def _start_anywhere(self, step: AntiStep | OptionalStep, part: Part) -> Part | None:
+        """All nodes that a block could start from, where that asks less of Spark than to find out
+        first from which it does: what starts elsewhere is left out when it is joined back."""
+        if len(step.outer) != 1:
+            return None
+        (variable,) = step.outer
+        sources = [
+            self.entities.near_type(each.expand)
+            for each in step.inner
+            if isinstance(each, ExpandStep) and each.expand.source == variable
+        ]
+        if not sources or looks_at(step.inner, variable):
+            return None
+        if part.estimate * _FEW < self.entities.frames.count(sources[0]):
+            return None
+        return self.entities.list_all(sources[0], variable)
 
     # Parts
 
@@ -138,6 +150,20 @@ class Pipeline:
         if not parts:
             return make_unit(self.entities.frames.session)
         return reduce(lambda left, right: join_parts(left, right, None), parts)
+
+
+def _start_from(variables: Sequence[str], part: Part) -> Part:
+    """Each combination of some variables of a part once."""
+    columns = {name: part.columns[name] for name in variables}
+    names = [column for each in columns.values() for column in each]
+    return Part(
+        frame=part.frame.select(*names).dropDuplicates(part.ids(variables)),
+        columns=columns,
+        is_weighted=False,
+        is_distinct=True,
+        whole=None,
+        estimate=part.estimate,
+    )
 
 
 def _id_columns(part: Part, variables: Sequence[str]) -> tuple[list[str], list[str]]:

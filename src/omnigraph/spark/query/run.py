@@ -19,7 +19,7 @@ from omnigraph.compiler.ir import Aggregate, Column
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.query import QueryCall
 from omnigraph.engine.read.matching import Inputs
-from omnigraph.engine.read.output import find_window
+from omnigraph.engine.read.output import Window, find_window
 from omnigraph.engine.read.ranking_inputs import QueryVectors
 from omnigraph.engine.results import Result, ResultColumn
 from omnigraph.engine.state.authority import Basis
@@ -89,9 +89,18 @@ class SparkQuery:
         return self.numbered.toDF(*(each.name for each in self.columns))
 
 
+_ROWS_MAX = 2**63 - 1
+"""More rows than there can be, and the largest number that Spark counts with."""
+
+
+def _bounded(window: Window) -> Window:
+    stop = None if window.stop is None else min(window.stop, _ROWS_MAX)
+    return Window(min(window.start, _ROWS_MAX), stop)
+
+
 def _make_query(call: QueryCall, basis: Basis, opened: OpenGraph, spark: object) -> SparkQuery:
     plan, inputs = call.plan, Inputs(call.values, call.now)
-    window = find_window(plan.ir, inputs)
+    window = _bounded(find_window(plan.ir, inputs))
     looks = find_looks(plan)
     searches = {
         each: f"search__{number}"
