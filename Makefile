@@ -21,7 +21,7 @@ help: ## List the targets
 setup: .venv/.ready ## Create .venv with the locked versions, make sure of Java 17+
 	@:
 
-.venv/.ready: requirements.lock pyproject.toml hatch_build.py scripts/create-venv scripts/ensure-java $(GRAMMARS)
+.venv/.ready: requirements.lock pyproject.toml hatch_build.py src/pyspark_omnigraph.py scripts/create-venv scripts/ensure-java $(GRAMMARS)
 	@scripts/create-venv
 	@scripts/ensure-java
 	@$(UV_PIP) sync $(INTO_VENV) --quiet --compile-bytecode --require-hashes requirements.lock
