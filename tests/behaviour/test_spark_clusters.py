@@ -85,7 +85,7 @@ def require_journey(folder: Path, printed: str) -> None:
     graph = omnigraph.open(str(folder / "graph"))
     inline = build_graph(folder / "inline", SOCIAL)
     names = ("first", "broken", "unreadable")
-    expected = [told(inline, folder / f"{name}.jsonl") for name in names]
+    expected: list[object] = [told(inline, folder / f"{name}.jsonl") for name in names]
     expected += [[{"Person": 30}, {}, 11], [{"Person": 2}, {}, 0], True, True, True, True]
     assert [json.loads(line) for line in printed.splitlines()] == expected
     people = {f"q{number}": {"name": f"q{number}", "age": None} for number in range(30)}
