@@ -194,10 +194,11 @@ class Matcher:
 
     def _repeat(self, given: Given, count: int) -> pa.Array:
         value = self.inputs.value_of(given)
-        return repeat_value(value, _type_of(given), count=count, subject="a value of the query")
+        return repeat_value(value, type_of(given), count=count, subject="a value of the query")
 
 
-def _type_of(given: Given) -> PropertyType:
+def type_of(given: Given) -> PropertyType:
+    """The type of a value that does not depend on a row."""
     match given:
         case ParameterValue(type=type):
             return type

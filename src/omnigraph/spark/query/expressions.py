@@ -42,10 +42,10 @@ from omnigraph.engine.read.conditions import (
     Some,
     bind,
 )
-from omnigraph.engine.read.matching import Inputs
+from omnigraph.engine.read.matching import Inputs, type_of
 from omnigraph.engine.read.values import column_of
 from omnigraph.model.catalog import TypeKind
-from omnigraph.model.types import DATETIME, STRING, PropertyType
+from omnigraph.model.types import STRING, PropertyType
 from omnigraph.spark.query.comparisons import Typed, compare
 from omnigraph.spark.query.literals import SUBJECT, is_one_of, literal
 from omnigraph.spark.query.names import id_column, property_column
@@ -86,7 +86,7 @@ class Expressions:
             case EntityId(variable):
                 return Typed(f.col(id_column(variable)), STRING)
             case ParameterValue() | Constant() | Now():
-                type = _type_of(operand)
+                type = type_of(operand)
                 return Typed(literal(self.inputs.value_of(operand), type), type)
 
     def _null_test(self, operand: Operand, *, is_negated: bool) -> Column:
@@ -124,19 +124,8 @@ class Expressions:
             if value is None or value == ():
                 # An empty list holds nothing, whatever the type of its elements might be.
                 return False
-            sides.append(column_of((value,), _type_of(side), subject=SUBJECT))
+            sides.append(column_of((value,), type_of(side), subject=SUBJECT))
         return bool(compare_values(sides[0], comparison.comparator, sides[1])[0])
-
-
-def _type_of(given: Given) -> PropertyType:
-    match given:
-        case ParameterValue(type=type):
-            return type
-        case Constant(type=type):
-            # The type of `null` is unknown, and any will do.
-            return STRING if type is None else type
-        case Now():
-            return DATETIME
 
 
 def _bound(bound: BoundCondition, name: str) -> Column:
