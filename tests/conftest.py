@@ -1,6 +1,7 @@
 """How much generated input a test gets, and what a run tells at its end.
 
-Generated input is little by default and much under `make fuzz`.
+Generated input is little by default, and the same in every run, so that a failure is a change's own;
+`make fuzz` generates much of it and `--hypothesis-profile=fresh` some that nobody has seen.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # No deadlines: on a shared core a slow example says more about the neighbours than about the code.
-settings.register_profile("short", max_examples=100, deadline=None, print_blob=True)
+settings.register_profile("short", max_examples=100, deadline=None, derandomize=True)
+settings.register_profile("fresh", max_examples=100, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=10_000, deadline=None, print_blob=True)
 settings.load_profile("short")
 

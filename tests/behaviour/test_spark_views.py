@@ -143,8 +143,8 @@ def test_a_clean_up_spares_what_a_query_of_a_view_is_reading(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = build_graph(tmp_path / "graph", "node Note { name: String @key  text: String }")
-    # More than the pipes between Spark's processes take at a time.
-    count, text = 20_000, "long" * 500
+    # More than Linux lets wait in the sockets between Spark's processes: up to 36 MiB in each.
+    count, text = 20_000, "long" * 2_500
     names = pa.array(range(count)).cast(pa.string())
     graph.load({"Note": pa.table({"name": names, "text": [text] * count})}, mode="append")
     read_version = graph.tables()["node:Note"].version

@@ -56,6 +56,7 @@ class Entities:
             is_distinct=True,
             whole=scan.variable if is_whole else None,
             estimate=self.frames.count(declared) * share_of_all(scan.filters),
+            leaves=1,
         )
 
     def list_all(self, declared: NodeType, variable: str) -> Part:
@@ -68,6 +69,7 @@ class Entities:
             is_distinct=True,
             whole=variable,
             estimate=self.frames.count(declared),
+            leaves=1,
         )
 
     def columns_of(self, variable: str) -> tuple[str, ...]:
@@ -92,6 +94,7 @@ class Entities:
             frame=frame,
             columns={**part.columns, expand.target: columns},
             estimate=part.estimate * share_of_all(expand.filters),
+            leaves=part.leaves + 1,
         )
 
     # Edges

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from omnigraph.compiler.ir import Expand
+from omnigraph.compiler.ir import Direction, Expand
 from omnigraph.engine.read.plan import ExpandStep, cap_hops
 from omnigraph.spark.query.entities import FAR, NEAR, Entities, find_binding
 from omnigraph.spark.query.names import id_column
 from omnigraph.spark.query.parts import WEIGHT, Part
-from omnigraph.spark.query.reach import find_reach
+from omnigraph.spark.query.reach import PLANNED_HOPS_MAX, find_reach
 
 _FEW = 4
 """Edges are sorted out after a join if it finds so many times fewer than there are."""
@@ -68,6 +68,7 @@ class Expander:
             is_distinct=is_distinct,
             whole=None,
             estimate=part.estimate * self.entities.degree(expand),
+            leaves=_count_leaves(expand, part),
         )
         found = self.entities.look_at_target(expand, found)
         for condition in self.entities.unpushed(step.edge_filters):
@@ -86,7 +87,13 @@ class Expander:
         degrees = pairs.groupBy(NEAR).agg(f.count(f.lit(1)).alias(times))
         joined = self._join(part, expand, degrees)
         weight = (part.weight * f.col(times)).alias(WEIGHT)
-        return replace(part, frame=joined.select(*part.names, weight), is_weighted=True, whole=None)
+        return replace(
+            part,
+            frame=joined.select(*part.names, weight),
+            is_weighted=True,
+            whole=None,
+            leaves=_count_leaves(expand, part),
+        )
 
     def _join(self, part: Part, expand: Expand, edges: DataFrame) -> DataFrame:
         (source_id,) = part.ids([expand.source])
@@ -111,6 +118,17 @@ class Expander:
     def _is_small(self, expand: Expand, part: Part) -> bool:
         found = part.estimate * self.entities.degree(expand)
         return found * _FEW < self.entities.count_edges(expand)
+
+
+def _count_leaves(expand: Expand, part: Part) -> int:
+    """How many scans the plan of an expansion has."""
+    hops, sides = expand.hops_max, 2 if expand.direction is Direction.BOTH else 1
+    if hops == 1:
+        return part.leaves + sides
+    if hops > PLANNED_HOPS_MAX:
+        return 2 * part.leaves + sides + hops
+    # Each hop starts with all hops before it.
+    return (hops + 2) * part.leaves + sides * hops * (hops + 1) // 2
 
 
 def _is_counted(step: ExpandStep) -> bool:

@@ -2,7 +2,7 @@
 
 A bound variable is a column of ids, null where nothing is bound, beside a column for everything
 that is looked at of its entities. A weight says how often a row counts; without the column every
-row counts once. Frames are never worked out here.
+row counts once. A frame is worked out only where its plan is to stay small.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.spark.spark_errors import spark_errors
+
 WEIGHT = "weight"
 
 
@@ -22,6 +24,8 @@ class Part:
 
     `whole` is the variable that is bound to every entity of its type, if that is all there is.
     `estimate` is about how many rows there are: only the choice between equal ways hangs on it.
+    `leaves` is about how many scans the plan of the frame has, each counted as often as it stands
+    there.
     """
 
     frame: DataFrame
@@ -32,6 +36,7 @@ class Part:
 
     whole: str | None
     estimate: float
+    leaves: int
 
     @property
     def variables(self) -> frozenset[str]:
@@ -56,6 +61,11 @@ class Part:
         """The rows for which a condition holds."""
         return replace(self, frame=self.frame.where(condition), whole=None)
 
+    def settle(self) -> Part:
+        """The same rows, worked out now and kept where they are: a plan of one leaf."""
+        with spark_errors(action="work out a part of the query"):
+            return replace(self, frame=self.frame.localCheckpoint(), leaves=1)
+
     def keep(self, live: Collection[str], *, folds: bool) -> Part:
         """The rows with only some variables left, which may become equal.
 
@@ -67,7 +77,7 @@ class Part:
         if not left:
             # No rows at all are not a row that counts for nothing.
             total = self.frame.agg(f.sum(self.weight).alias(WEIGHT))
-            return _weighted(total.where(f.col(WEIGHT) > 0), left, 1)
+            return _weighted(total.where(f.col(WEIGHT) > 0), left, 1, leaves=self.leaves)
         names = [column for columns in left.values() for column in columns]
         if not folds:
             weights = [WEIGHT] if self.is_weighted else []
@@ -76,13 +86,13 @@ class Part:
         ids = self.ids(left)
         others = [f.first(name).alias(name) for name in names if name not in ids]
         grouped = self.frame.groupBy(*ids).agg(*others, f.sum(self.weight).alias(WEIGHT))
-        return _weighted(grouped, left, self.estimate)
+        return _weighted(grouped, left, self.estimate, leaves=self.leaves)
 
 
 def make_unit(session: SparkSession) -> Part:
     """One row that binds nothing."""
     one = f.lit(1).cast("bigint").alias(WEIGHT)
-    return _weighted(session.range(1, numPartitions=1).select(one), {}, 1)
+    return _weighted(session.range(1, numPartitions=1).select(one), {}, 1, leaves=1)
 
 
 def join_parts(left: Part, right: Part, condition: Column | None) -> Part:
@@ -106,6 +116,7 @@ def join_parts(left: Part, right: Part, condition: Column | None) -> Part:
         is_distinct=left.is_distinct and right.is_distinct,
         whole=None,
         estimate=estimate,
+        leaves=left.leaves + right.leaves,
     )
 
 
@@ -117,7 +128,9 @@ def equal_ids(left: Sequence[str], right: Sequence[str]) -> Column:
     return equal
 
 
-def _weighted(frame: DataFrame, columns: Mapping[str, tuple[str, ...]], estimate: float) -> Part:
+def _weighted(
+    frame: DataFrame, columns: Mapping[str, tuple[str, ...]], estimate: float, *, leaves: int
+) -> Part:
     return Part(
         frame=frame,
         columns=columns,
@@ -125,4 +138,5 @@ def _weighted(frame: DataFrame, columns: Mapping[str, tuple[str, ...]], estimate
         is_distinct=True,
         whole=None,
         estimate=estimate,
+        leaves=leaves,
     )

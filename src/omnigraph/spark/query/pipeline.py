@@ -2,7 +2,8 @@
 
 The same steps that the engine in process runs, in the same order. Parts of the pattern that nothing
 connects are kept apart until a condition looks at two of them. Blocks run once for all distinct
-combinations of what they look at, and are joined back.
+combinations of what they look at, and are joined back. What has become a large plan by then is
+worked out before it is looked at several times.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ Parts = tuple[Part, ...]
 _FEW = 4
 """A block starts from what is bound if that is so many times less than there is."""
 
+_LEAVES_MAX = 16
+"""Most scans of a plan that is repeated in another one; a few blocks and walks one after the other
+would make tens of thousands of them, which Spark plans for minutes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
@@ -60,6 +65,8 @@ class Pipeline:
                 return (*parts, self.entities.scan(scan))
             case ExpandStep(expand):
                 part, rest = self._split(parts, {expand.source})
+                if expand.hops_max > 1:
+                    part = _settle_large(part)
                 return (*rest, self.expander.expand(step, part))
             case FilterStep(condition):
                 return self._filter(condition, parts)
@@ -85,14 +92,17 @@ class Pipeline:
 
     def _negate(self, step: AntiStep, parts: Parts) -> Parts:
         part, rest = self._split(parts, step.outer)
+        part = _settle_large(part)
         found = self._find(step, part)
         ids, found_ids = _id_columns(part, step.outer)
         starts = found.frame.select(*_renamed(ids, found_ids))
         frame = part.frame.join(starts, equal_ids(ids, found_ids), "left_anti")
-        return (*rest, replace(part, frame=frame, whole=None))
+        leaves = part.leaves + found.leaves
+        return (*rest, replace(part, frame=frame, whole=None, leaves=leaves))
 
     def _attach(self, step: OptionalStep, parts: Parts) -> Parts:
         part, rest = self._split(parts, step.outer)
+        part = _settle_large(part)
         found = self._find(step, part)
         introduced = {name: found.columns[name] for name in step.introduced if name in step.live}
         news = [column for columns in introduced.values() for column in columns]
@@ -110,6 +120,7 @@ class Pipeline:
             is_weighted=is_weighted,
             is_distinct=part.is_distinct and found.is_distinct,
             whole=None,
+            leaves=part.leaves + found.leaves,
         )
         return (*rest, attached)
 
@@ -163,7 +174,13 @@ def _start_from(variables: Sequence[str], part: Part) -> Part:
         is_distinct=True,
         whole=None,
         estimate=part.estimate,
+        leaves=part.leaves,
     )
+
+
+def _settle_large(part: Part) -> Part:
+    """The part as a plan that can stand in several places of another one."""
+    return part.settle() if part.leaves > _LEAVES_MAX else part
 
 
 def _id_columns(part: Part, variables: Sequence[str]) -> tuple[list[str], list[str]]:

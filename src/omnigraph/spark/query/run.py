@@ -1,8 +1,9 @@
 """Queries on Spark: the plan of a read as one frame over the pinned versions of its types.
 
 The same plan, the same snapshot and the same answer as in process. Whatever is wrong with a call is
-told at once; rows are worked out when somebody asks for them. A ranking, words that are scored and
-walks of many hops need Spark's answers to make the frame: those are asked for at that moment.
+told at once; rows are worked out when somebody asks for them. A ranking, words that are scored,
+walks of many hops and blocks behind large patterns need Spark's answers to make the frame: those
+are asked for at that moment.
 """
 
 from __future__ import annotations
