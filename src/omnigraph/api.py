@@ -8,17 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from omnigraph.embed.mock import MockEmbedder
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.opening import init_graph, open_graph
 from omnigraph.engine.ops.reading.csv_files import CsvFile
 from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.policy import Gate
 from omnigraph.storage.external_blobs import parse_external_blobs
 
-__all__ = ["CsvFile", "Graph", "init", "open"]
+if TYPE_CHECKING:
+    from omnigraph.policy.bundle import Bundle
+
+__all__ = ["CallLimits", "CsvFile", "Graph", "init", "open"]
 
 
 def init(
@@ -47,14 +54,25 @@ def open(
     storage_options: Mapping[str, str] | None = None,
     durability: str = "full",
     external_blobs: Iterable[str] = (),
+    policy: str | os.PathLike[str] | Bundle | None = None,
 ) -> Graph:
     """Open a graph; `actor` is who its commits are by unless a call says otherwise.
 
     `external_blobs` are the places, `file:///folder` or `s3://bucket/prefix`, below which blobs
-    may be given as references; what they name is then read and stored.
+    may be given as references; what they name is then read and stored. `policy`, a YAML or `.cedar`
+    file, says what `actor` may do, who then is the only one to call.
     """
     settings = _make_settings(uri, storage_options, durability, external_blobs)
+    if policy is not None:
+        settings = replace(settings, gate=_open_gate(policy))
     return open_graph(settings, actor=actor, is_read_only=read_only)
+
+
+def _open_gate(policy: str | os.PathLike[str] | Bundle) -> Gate:
+    # By its name, because Cedar and YAML take a while to import and most calls do without.
+    part = import_module("omnigraph.policy.gate")
+    gate: Gate = part.open_graph_gate(policy, graph_id="default")
+    return gate
 
 
 def _make_settings(

@@ -487,7 +487,7 @@ class Repeating:
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-        self.find, self.list = objects.find, objects.list
+        self.find, self.list, self.tokens = objects.find, objects.list, objects.tokens
         self.put, self.delete = objects.put, objects.delete
         self.put_if_absent, self.delete_prefix = objects.put_if_absent, objects.delete_prefix
 

@@ -54,6 +54,7 @@ def open_write_path(root: Path) -> WritePath:
         free_locks=locks,
         runtime=settings.runtime,
         failpoints=settings.failpoints,
+        observer=settings.observer,
     )
     return WritePath(
         authority=authority,
@@ -62,6 +63,7 @@ def open_write_path(root: Path) -> WritePath:
         locks=locks,
         runtime=settings.runtime,
         failpoints=settings.failpoints,
+        observer=settings.observer,
     )
 
 

@@ -44,6 +44,7 @@ class MeddlingObjects:
         self._meddle = meddle
         self._has_meddled = False
         self.list = objects.list
+        self.tokens = objects.tokens
         self.put = objects.put
         self.put_if_absent = objects.put_if_absent
         self.put_if_match = objects.put_if_match

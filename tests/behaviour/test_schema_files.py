@@ -138,11 +138,11 @@ def test_a_contract_is_as_listed_until_a_file_of_it_is_written(tmp_path: Path) -
     objects = local_objects(tmp_path)
     promote(keep(ONE, objects), objects)
     contract = read_contract(objects, uri="x")
-    assert contract.is_as_listed(objects.list(""))
+    assert contract.is_as_listed(objects.tokens(""))
 
     promote(keep(TWO, objects), objects)
 
-    assert not contract.is_as_listed(objects.list(""))
+    assert not contract.is_as_listed(objects.tokens(""))
     archived = find_archived(hash_of(ONE), objects=objects)
     assert archived is not None
-    assert not archived.is_as_listed(objects.list("")), "it was not read from those files"
+    assert not archived.is_as_listed(objects.tokens("")), "it was not read from those files"

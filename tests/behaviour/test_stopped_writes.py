@@ -4,7 +4,7 @@ Each dies because its storage failed at one durable effect, as a full disk or a 
 so what it leaves behind is what a writer leaves and nothing edited by hand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,6 +257,9 @@ class RetoldObjects:
 
     def list(self, prefix: str) -> Listing:
         return self._tell(prefix, self._objects.list(prefix))
+
+    def tokens(self, prefix: str) -> Mapping[str, str]:
+        return self.list(prefix).token_by_name
 
 
 def open_retold(root: Path, tell: Callable[[str, Listing], Listing]) -> Graph:

@@ -20,7 +20,7 @@ from tests.support.corpus import (
     read_corpus_file,
     require_expected,
 )
-from tests.support.schema_text import write_schema
+from omnigraph.compiler.schema.written import write_schema
 
 
 @pytest.mark.parametrize("path", corpus_paths("schema/*/*.pg"), ids=corpus_id)

@@ -4,7 +4,7 @@ What a diff says is what differs between the two exports, and its images are wha
 at either commit. A feed, replayed, goes through the same states.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +16,10 @@ from hypothesis.strategies import DataObject
 
 from omnigraph import Graph
 from omnigraph.errors import IntegrityError, KeyConflictError, MergeConflictError
+from omnigraph.model.policy import TypeView
 from tests.support.generated_writes import FIRST, SCHEMA, changes, records, removals, write_mutation
 from tests.support.graphs import Contents, build_graph, contents, ndjson
+from tests.support.views import TypeViews, see_as_reader
 
 # An example costs as much as some hundred generated texts.
 EXAMPLES_MAX = max(settings().max_examples // 10, 1)
@@ -78,6 +80,68 @@ def compare(old: Contents, new: Contents) -> list[tuple[str, str, str]]:
     return found
 
 
+def _is_young(row: Mapping[str, object]) -> bool:
+    return isinstance(row["age"], int) and row["age"] < 41
+
+
+VIEWS: tuple[tuple[TypeViews, Mapping[str, Callable[[Mapping[str, object]], bool]]], ...] = (
+    (
+        {"Person": TypeView(("age < 41", "name = $actor"), frozenset({"email", "role"}))},
+        {"Person": _is_young},
+    ),
+    (
+        {
+            "Note": TypeView(("rank is null",), frozenset()),
+            "Knows": TypeView(('kind = "work"',), frozenset({"since"})),
+        },
+        {
+            "Note": lambda row: row["rank"] is None,
+            "Knows": lambda row: row["kind"] == "work",
+        },
+    ),
+    (
+        {"Place": TypeView((), frozenset()), "Person": TypeView(('name != "a"',), frozenset())},
+        {"Place": lambda _: False, "Person": lambda row: row["name"] != "a"},
+    ),
+)
+"""What somebody sees, and the same in Python."""
+
+ENDS = {
+    "Knows": ("Person", "Person"),
+    "Sits": ("Person", "Place"),
+    "Owns": ("Person", "Note"),
+    "Cites": ("Note", "Note"),
+}
+
+
+def cut(state: Contents, number: int) -> Contents:
+    """The part of a state that is seen in one of the views."""
+    types, tests = VIEWS[number]
+    seen = {
+        type_name: {
+            id: row for id, row in rows.items() if type_name not in tests or tests[type_name](row)
+        }
+        for type_name, rows in state.items()
+    }
+    for type_name, (source, target) in ENDS.items():
+        seen[type_name] = {
+            id: row
+            for id, row in seen.get(type_name, {}).items()
+            if row["from"] in seen.get(source, {}) and row["to"] in seen.get(target, {})
+        }
+    return {
+        type_name: {
+            id: {name: row[name] for name in row if not _is_hidden(type_name, name, types)}
+            for id, row in rows.items()
+        }
+        for type_name, rows in seen.items()
+    }
+
+
+def _is_hidden(type_name: str, name: str, types: TypeViews) -> bool:
+    return type_name in types and name in types[type_name].hidden
+
+
 def name_of(type_name: str) -> str:
     """A type as `entity` takes it."""
     return f"{'edge' if type_name in EDGES else 'node'}:{type_name}"
@@ -118,3 +182,49 @@ def test_a_feed_goes_through_every_state_of_its_branch(data: DataObject) -> None
                 assert told == compare(states[old], states[each.commit.id])
                 old = each.commit.id
             assert old == graph.head(branch)
+
+
+@given(data=st.data(), number=st.sampled_from(range(len(VIEWS))))
+@settings(max_examples=EXAMPLES_MAX)
+def test_a_diff_of_a_view_is_what_differs_between_two_permitted_parts(
+    data: DataObject, number: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        graph = build_graph(Path(folder), SCHEMA, *FIRST)
+        states = write_history(graph, data)
+        limited = see_as_reader(graph, VIEWS[number][0])
+
+        pairs = st.lists(st.sampled_from(list(product(states, states))), max_size=PAIRS_MAX)
+        for old, new in [*product(list(states)[-2:], repeat=2), *data.draw(pairs)]:
+            found = list(limited.diff(old, new))
+
+            assert [(each.type, each.id, each.op) for each in found] == compare(
+                cut(states[old], number), cut(states[new], number)
+            )
+            for each in found:
+                entity = name_of(each.type), each.id
+                assert each.before == limited.entity(*entity, commit=old)
+                assert each.after == limited.entity(*entity, commit=new)
+
+
+@given(data=st.data(), number=st.sampled_from(range(len(VIEWS))))
+@settings(max_examples=EXAMPLES_MAX)
+def test_a_feed_of_a_view_goes_through_every_permitted_part(data: DataObject, number: int) -> None:
+    with TemporaryDirectory() as folder:
+        graph = build_graph(Path(folder), SCHEMA, *FIRST)
+        first, states = graph.head(), write_history(graph, data)
+        limited = see_as_reader(graph, VIEWS[number][0])
+
+        for branch in BRANCHES:
+            assert contents(limited, branch) == {
+                type_name: rows
+                for type_name, rows in cut(states[graph.head(branch)], number).items()
+                if rows
+            }
+            old = first
+            for each in limited.changes(f"after:{first}", branch):
+                told = [(change.type, change.id, change.op) for change in each.changes]
+                parts = [cut(states[id], number) for id in (old, each.commit.id)]
+                assert told == compare(*parts)
+                old = each.commit.id
+            assert old == limited.head(branch)

@@ -11,16 +11,19 @@ from pyspark.sql import SparkSession
 from tests.behaviour.test_read_cases import Stored, stored
 from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
+from tests.support.generated_views import views
 from tests.support.read_cases import CASES, ReadCase, number_of
 from tests.support.read_corpus import parse_case, render_case
-from tests.support.read_graphs import store
+from tests.support.read_graphs import PlainGraph, store
 from tests.support.read_referee import GENERATING
 from tests.support.spark_reads import ask_both, planned_for_few_rows
+from tests.support.views import part_of, see_as_reader
 
 __all__ = ["stored"]
 
 GRAPHS, READS_PER_GRAPH = 11, 28
 READS_MIN = 250
+VIEWS, READS_PER_VIEW = 5, 16
 
 
 @pytest.mark.parametrize("case", CASES, ids=number_of)
@@ -62,6 +65,29 @@ def _compare(asked: st.DataObject, spark: SparkSession) -> int:
             case = render_case(graph, read.text, read.params)
             assert there == here, f"in process: {here}\non Spark: {there}\n\n{case}"
     return READS_PER_GRAPH
+
+
+def test_both_executors_answer_alike_through_a_view(spark: SparkSession) -> None:
+    @settings(GENERATING, max_examples=VIEWS, database=None)
+    @given(st.data())
+    def agree(asked: st.DataObject) -> None:
+        graph = asked.draw(graphs())
+        types = asked.draw(views(graph))
+        seen = part_of(graph, types)
+        strategy = reads(PlainGraph(seen.schema, seen.catalog, graph.rows_by_type))
+        with TemporaryDirectory(prefix="omnigraph-reads-") as folder:
+            limited = see_as_reader(store(Path(folder) / "g", graph), types)
+            for _ in range(READS_PER_VIEW):
+                read = asked.draw(strategy)
+                here, there = ask_both(limited, read, spark)
+                case = render_case(graph, read.text, read.params)
+                assert there == here, f"in process: {here}\non Spark: {there}\n\n{types}\n{case}"
+            for name in graph.catalog.edges:
+                found = limited.algorithms(name, engine="spark", spark=spark).degrees()
+                assert found.rows == limited.algorithms(name).degrees().rows
+
+    with planned_for_few_rows(spark):
+        agree()
 
 
 @pytest.mark.parametrize("path", corpus_paths("reads/*.gq"), ids=corpus_id)

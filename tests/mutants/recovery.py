@@ -53,8 +53,8 @@ RECOVERY_MUTANTS = (
         (
             Edit(
                 "engine/opening.py",
-                "    if is_read_only:\n        graph.head()\n",
-                "    if is_read_only:\n        graph._open.writes.heal()\n",
+                "        graph._open.pin(MAIN)  # noqa: SLF001\n",
+                "        graph._open.writes.heal()\n",
             ),
         ),
         (RECOVERY,),

@@ -6,6 +6,7 @@ PROTOCOL = "engine/commit/protocol.py"
 PUBLISH = "engine/commit/publish.py"
 ATTEMPTS = "engine/ops/attempts.py"
 MUTATE = "engine/ops/mutate.py"
+REQUESTS = "engine/commit/requests.py"
 PLACES = "storage/lance_places.py"
 PLACES_TESTS = "tests/behaviour/test_table_store_places.py"
 
@@ -14,6 +15,7 @@ OVERTAKEN = "tests/behaviour/test_overtaken_writes.py"
 PLANTED = "tests/behaviour/test_planted_bugs.py"
 PUBLISHER = "tests/behaviour/test_publisher.py"
 PUBLISHING = "tests/behaviour/test_publishing.py"
+REQUESTS_TESTS = "tests/behaviour/test_idempotency.py"
 
 WRITE_PATH_MUTANTS = (
     # The order of a write
@@ -41,7 +43,7 @@ WRITE_PATH_MUTANTS = (
         (
             Edit(
                 PROTOCOL,
-                "        arm(sidecar, objects=self.stores.objects)\n        try:\n",
+                "        self._arm(sidecar)\n        try:\n",
                 "        try:\n",
             ),
             Edit(
@@ -60,7 +62,7 @@ WRITE_PATH_MUTANTS = (
                 PROTOCOL,
                 "            landed = self._apply_all(staged, sidecar, write)\n",
                 "            landed = self._apply_all(staged, sidecar, write)\n"
-                "            self._disarm(sidecar)\n",
+                "            disarm(sidecar.operation_id, objects=self.stores.objects)\n",
             ),
         ),
         ("tests/behaviour/test_recovery.py",),
@@ -152,6 +154,59 @@ WRITE_PATH_MUTANTS = (
         "try a lost publish again onto the state that lost",
         (Edit(PUBLISH, "state = authority.state(onto.branch)", "state = onto"),),
         (PUBLISHER,),
+    ),
+    # Requests with a key
+    Mutant(
+        "look for a key only in the state that the write was prepared on",
+        (
+            Edit(
+                PROTOCOL,
+                "        if authorship.request is not None:\n            require_unanswered(",
+                "        if not write:\n            require_unanswered(",
+            ),
+        ),
+        (REQUESTS_TESTS,),
+    ),
+    Mutant(
+        "publish what was answered meanwhile",
+        (Edit(PUBLISH, "        _require_first(intent, state, tables)\n", ""),),
+        (REQUESTS_TESTS,),
+    ),
+    Mutant(
+        "forget the request of a write that stopped",
+        (Edit("engine/commit/recover.py", "            notes=sidecar.notes,\n", ""),),
+        (REQUESTS_TESTS,),
+    ),
+    Mutant(
+        "take what was asked of the base for what was asked of the branch",
+        (
+            Edit(
+                REQUESTS,
+                "(commit.branch, commit.actor) == (state.branch, actor)",
+                "commit.actor == actor",
+            ),
+        ),
+        (REQUESTS_TESTS,),
+    ),
+    Mutant(
+        "answer by a key whatever was asked for",
+        (Edit(REQUESTS, "kept.digest != request.digest", "not kept"),),
+        (REQUESTS_TESTS,),
+    ),
+    Mutant(
+        "look at the head before the key",
+        (
+            Edit(
+                ATTEMPTS,
+                "            if known is not None:\n                return known\n"
+                "            looked_at = basis.state.at.version\n"
+                "            path.require_head(authorship.expected_head, basis.state)\n",
+                "            path.require_head(authorship.expected_head, basis.state)\n"
+                "            if known is not None:\n                return known\n"
+                "            looked_at = basis.state.at.version\n",
+            ),
+        ),
+        (REQUESTS_TESTS,),
     ),
     # Meaning
     Mutant(

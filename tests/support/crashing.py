@@ -104,6 +104,7 @@ class CrashingObjects:
     def __init__(self, objects: ObjectStore, fault: Fault) -> None:
         self.find = fault.harmless(objects.find)
         self.list = fault.harmless(objects.list)
+        self.tokens = fault.harmless(objects.tokens)
 
         self.put = fault.effect(objects.put)
         self.put_if_absent = fault.effect(objects.put_if_absent)

@@ -251,10 +251,10 @@ def _pool_of(graph: PlainGraph) -> Pool:
 
 
 def _literals_of(values: Sequence[Value]) -> list[str]:
-    return [text for text in map(_write_literal, values) if text is not None]
+    return [text for text in map(write_literal, values) if text is not None]
 
 
-def _write_literal(value: Value) -> str | None:
+def write_literal(value: Value) -> str | None:
     """A value as a query writes it, unless it cannot."""
     match value:
         case bool():

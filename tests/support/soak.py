@@ -6,7 +6,7 @@ their place. The ledgers alone say what the graph must hold in the end.
 
 What is killed when depends on the machine, so a seed makes a run similar, never the same. Run as a
 program this repeats the story, on a new graph each time, for as long as one likes; bulk loads and
-their processes are killed in turn with it.
+their processes are killed in turn with it. Servers under many clients are a story of their own.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import cycle
 from pathlib import Path
 
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import DriftError, GraphError, MovedError
 from tests.support.graphs import Record, build_graph, contents, edge, ndjson, node, sidecars
+from tests.support.server_stories import run_story as run_server_story
 from tests.support.soak_ledger import (
     SEATED,
     Deed,
@@ -78,6 +80,7 @@ LOOK_S_MIN = 0.02
 ROUND_S = 20.0
 BULK_ROUND_S = 100.0
 BULK_S_MIN = 120.0
+SERVER_ROUND_S = 60.0
 
 
 # The writer
@@ -366,8 +369,10 @@ def main() -> None:
             read_until_told(root, folder, seed)
         case ["soak", seconds]:
             soak(float(seconds))
+        case ["server", seconds]:
+            soak_servers(float(seconds))
         case _:
-            raise SystemExit("soak SECONDS")
+            raise SystemExit("soak SECONDS, or server SECONDS")
 
 
 def soak(seconds: float) -> None:
@@ -393,6 +398,28 @@ def soak(seconds: float) -> None:
         seed += 1
     if bulk:
         sys.stdout.write(f"bulk loads in all: {sum_up_kills(bulk)}\n")
+
+
+def soak_servers(seconds: float) -> None:
+    """Many clients of one server and of two, in peace and with kills, until a flaw is found."""
+    end = time.monotonic() + seconds
+    seed = random.randrange(1_000_000)
+    rounds = cycle(((1, 0), (1, 4), (2, 0), (2, 4)))
+    while time.monotonic() < end:
+        servers, kills = next(rounds)
+        with kept_if_flawed(seed) as folder:
+            report = run_server_story(
+                folder,
+                seed=seed,
+                servers=servers,
+                kills=kills,
+                requests=None,
+                seconds=min(SERVER_ROUND_S, seconds),
+            )
+            sys.stdout.write(f"{report}\n")
+            if report.flaws:
+                raise SystemExit("\n".join(report.flaws))
+        seed += 1
 
 
 @contextmanager

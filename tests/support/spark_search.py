@@ -20,6 +20,7 @@ from omnigraph.engine.read.ranking_inputs import QueryVectors
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.authority import Basis
 from omnigraph.model.embedding import Embedder
+from omnigraph.model.policy import Action
 from omnigraph.model.types import STRING, PropertyType, Vector
 from omnigraph.spark.query.looks import Search
 from omnigraph.spark.query.search import Seeker
@@ -78,7 +79,7 @@ def frames_of(
 ) -> TypeFrames:
     """How a query on Spark reads the types of a state."""
     opened = _open(graph)
-    return TypeFrames(spark, opened, opened.at(branch, commit))
+    return TypeFrames(spark, opened, opened.at(branch, commit, action=Action.READ))
 
 
 def read(

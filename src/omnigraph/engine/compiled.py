@@ -12,6 +12,7 @@ from omnigraph.compiler.ir import MutationIR, ReadIR
 from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.state.contract import Contract
 from omnigraph.model.limits import COMPILED_QUERIES_MAX
+from omnigraph.model.observer import Event, Observer
 from omnigraph.model.source import Source
 
 Q = TypeVar("Q")
@@ -23,9 +24,9 @@ _Key = tuple[str, str | None, str]
 class CompiledQueries:
     """The queries compiled last, up to a bound; safe to share between threads."""
 
-    def __init__(self) -> None:
-        self._mutations: _Kept[MutationIR] = _Kept()
-        self._reads: _Kept[Plan] = _Kept()
+    def __init__(self, observer: Observer) -> None:
+        self._mutations: _Kept[MutationIR] = _Kept(observer)
+        self._reads: _Kept[Plan] = _Kept(observer)
 
     def mutation(self, text: str, *, name: str | None, contract: Contract) -> MutationIR:
         """A mutation's IR; `CompileError` says everything that is wrong with it."""
@@ -49,15 +50,19 @@ class CompiledQueries:
 
 
 class _Kept(Generic[Q]):
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
         self._lock = Lock()
         self._by_key: OrderedDict[_Key, Q] = OrderedDict()
 
     def get(self, key: _Key, compile: Callable[[], Q]) -> Q:
         with self._lock:
-            if key in self._by_key:
+            found = self._by_key.get(key)
+            if found is not None:
                 self._by_key.move_to_end(key)
-                return self._by_key[key]
+        self._observer.count(Event.COMPILED_MISS if found is None else Event.COMPILED_HIT)
+        if found is not None:
+            return found
         compiled = compile()
         with self._lock:
             self._by_key[key] = compiled

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -21,21 +23,32 @@ from omnigraph.engine.engines import Engine, choose_engine, find_part, parse_eng
 from omnigraph.engine.graph_analysis import GraphAnalysis
 from omnigraph.engine.graph_history import GraphHistory
 from omnigraph.engine.graph_upkeep import GraphUpkeep
-from omnigraph.engine.loads import BulkJob, Progress, load, parse_call
+from omnigraph.engine.loads import BulkJob, Progress, load, parse_call, require_appending
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.attempts import write_once
 from omnigraph.engine.ops.blobs import parse_range, read_blob
 from omnigraph.engine.ops.entity import find_entity
 from omnigraph.engine.ops.export import export, export_batches
 from omnigraph.engine.ops.export_files import export_files, is_large_export
-from omnigraph.engine.ops.mutate import MutationCall, PreparedMutation, prepare_mutation
+from omnigraph.engine.ops.limited_callers import require_inserts, require_new_rows
+from omnigraph.engine.ops.mutate import (
+    MutationCall,
+    PreparedMutation,
+    prepare_mutation,
+    tell_mutation,
+)
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
+from omnigraph.engine.ops.requests import make_request, parse_key
+from omnigraph.engine.ops.told import mutation_result
 from omnigraph.engine.ops.transaction import Transaction, transact
+from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Basis
 from omnigraph.model.names import MAIN, parse_branch_name
+from omnigraph.model.observer import Phase
+from omnigraph.model.policy import Action
 from omnigraph.storage.ports import Stores
 from omnigraph.storage.row_files import parse_format, parse_target
 
@@ -71,6 +84,15 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         """Let go of the graph; further calls are refused, closing again is fine."""
         self._open.close()
 
+    def for_actor(self, actor: str) -> Graph:
+        """The same open graph, for somebody else: what it remembers is shared.
+
+        It takes no time to make. Closing it closes nothing else; it is closed with this one.
+        """
+        made: Graph = copy(self)
+        made._open = self._open.for_actor(actor)
+        return made
+
     @property
     def uri(self) -> str:
         """Where the graph is."""
@@ -78,8 +100,10 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
 
     @property
     def schema_source(self) -> str:
-        """The text of the accepted schema."""
-        return self._open.pin(MAIN).contract.source
+        """The text of the accepted schema; for whom a policy hides properties from, of the rest."""
+        self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
+        present = self._open.pin(MAIN)
+        return self._open.seen(present, Action.READ, branch=MAIN, present=present).contract.source
 
     # Data
 
@@ -93,19 +117,30 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         commit: str | None = None,
         engine: str = "local",
         spark: object = None,
+        limits: CallLimits | None = None,
     ) -> Result:
-        """Run the read of a `.gq` text on a branch, `main` if none is named, or at a commit."""
+        """Run the read of a `.gq` text on a branch, `main` if none is named, or at a commit.
+
+        `limits` make what the query may cost less than the graph allows, and let it be stopped;
+        Spark has limits of its own.
+        """
         require_text(source, subject="source")
         chosen = parse_engine(engine, spark=spark)
-        basis = self._open.at(branch, commit)
-        plan = self._open.compiled.read(source, name=name, contract=basis.contract)
-        values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
+        observer = self._open.settings.observer
+        with observer.phase(Phase.PIN):
+            basis = self._open.at(branch, commit, action=Action.READ)
+        with observer.phase(Phase.COMPILE):
+            plan = self._open.compiled.read(source, name=name, contract=basis.contract)
+            values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         call = QueryCall(plan, values, self._open.settings.runtime.now())
-        if chosen is Engine.LOCAL:
-            return run_query(call, basis=basis, path=self._open.reads)
-        part = find_part("query.run", settings=self._open.settings, action="run a query")
-        answered: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
-        return answered
+        with observer.phase(Phase.RUN):
+            if chosen is Engine.LOCAL:
+                reads = self._open.reads
+                allowance = reads.allowance.within(limits)
+                return run_query(call, basis=basis, path=replace(reads, allowance=allowance))
+            part = find_part("query.run", settings=self._open.settings, action="run a query")
+            answered: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
+            return answered
 
     def explain(
         self,
@@ -123,7 +158,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         """
         require_text(source, subject="source")
         chosen = parse_engine(engine, spark=spark)
-        basis = self._open.pin(parse_branch_name(branch))
+        basis = self._open.at(parse_branch_name(branch), None, action=Action.READ)
         plan = self._open.compiled.read(source, name=name, contract=basis.contract)
         steps = explain_query(plan, basis=basis, path=self._open.reads)
         if chosen is Engine.LOCAL and params is None:
@@ -131,6 +166,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         if chosen is Engine.LOCAL:
             return steps
+        self._open.require_seen_whole(basis, "see how Spark runs a query")
         call = QueryCall(plan, values, self._open.settings.runtime.now())
         part = find_part("query.run", settings=self._open.settings, action="explain a query")
         return f"{steps}\n\n{part.explain_query(call, basis=basis, opened=self._open, spark=spark)}"
@@ -144,35 +180,48 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         branch: str = "main",
         actor: str | None = None,
         if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MutationResult:
         """Run the mutation of a `.gq` text as one commit, or change nothing.
 
-        `if_commit` names the commit that the branch must be at.
+        `if_commit` names the commit that the branch must be at. What is asked again with the same
+        `idempotency_key` is done once, and answered alike.
         """
         self._open.require_writable("mutate")
+        target = parse_branch_name(branch)
+        self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         require_text(source, subject="source")
         now = self._open.settings.runtime.now()
         to_the_millisecond = now.replace(microsecond=now.microsecond // 1000 * 1000)
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
-            ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
+            seen = self._open.seen_by_writer(basis, branch=target)
+            ir = self._open.compiled.mutation(source, name=name, contract=seen.contract)
+            if seen.limited is not None:
+                require_inserts(ir, actor=self._open.actor_of(None))
+                ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
             values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
-            return prepare_mutation(
+            prepared = prepare_mutation(
                 MutationCall(ir, values, to_the_millisecond, self._open.settings.external_blobs),
                 catalog=basis.catalog,
                 committed=committed,
                 runtime=self._open.settings.runtime,
             )
+            if seen.limited is not None:
+                require_new_rows(prepared.write.changes, committed=committed)
+            return prepared
 
-        done, commit = write_on(
-            parse_branch_name(branch),
-            prepare=prepare,
-            authorship=self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit),
-            path=self._open.writes,
-        )
-        return MutationResult(
-            done.affected_nodes, done.affected_edges, commit.id if commit else None
-        )
+        author = self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit)
+        request = make_request(idempotency_key, "mutate", source, name, params or {})
+        with self._open.telling_no_rows(target):
+            told = write_once(
+                target,
+                prepare=prepare,
+                tell=tell_mutation,
+                authorship=author.answering(request),
+                path=self._open.writes,
+            )
+        return mutation_result(told)
 
     def load(
         self,
@@ -187,13 +236,17 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         spark: object = None,
         on_error: str = "raise",
         quarantine: str | os.PathLike[str] | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> LoadResult:
         """Load rows of any number of types as one commit, or change nothing.
 
         With `base` a branch that does not exist is started from that one first. `engine` says where
         the rows are read and checked: `inline`, here; `spark`; or `auto`, which takes Spark for
         what this process should not hold. With `on_error="quarantine"` rows that cannot be loaded
-        are written to `quarantine` and left out, which Spark does.
+        are written to `quarantine` and left out, which Spark does. `if_commit` names the commit
+        that the branch, or the base of a new one, must be at. What is asked again with the same
+        `idempotency_key` is done once, and answered alike.
         """
         self._open.require_writable("load")
         call = parse_call(
@@ -206,6 +259,9 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             on_error=on_error,
             quarantine=quarantine,
         )
+        self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
+        require_appending(call, self._open)
+        call = replace(call, expected_head=if_commit, key=parse_key(idempotency_key))
         return load(data, call, engine=engine, opened=self._open)
 
     def bulk(
@@ -219,6 +275,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         progress: Progress | None = None,
         on_error: str = "raise",
         quarantine: str | os.PathLike[str] | None = None,
+        if_commit: str | None = None,
     ) -> BulkJob:
         """A block that collects rows of any number of types and loads them on Spark at its end.
 
@@ -235,7 +292,9 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             on_error=on_error,
             quarantine=quarantine,
         )
-        return BulkJob(call, self._open)
+        self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
+        require_appending(call, self._open)
+        return BulkJob(replace(call, expected_head=if_commit), self._open)
 
     def spark_views(
         self,
@@ -263,13 +322,13 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         not there."""
         require_text(type, subject="type")
         require_text(id, subject="id")
-        basis = self._open.at(branch, commit)
+        basis = self._open.at(branch, commit, action=Action.READ)
         return find_entity(
             type,
             id,
             snapshot=basis.snapshot,
             catalog=basis.catalog,
-            tables=self._open.stores.tables,
+            tables=basis.reader(self._open.stores.tables),
         )
 
     def read_blob(
@@ -288,7 +347,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         for subject, given in (("type", type), ("id", id), ("property", property)):
             require_text(given, subject=subject)
         asked = parse_range(start, length)
-        basis = self._open.at(branch, commit)
+        basis = self._open.at(branch, commit, action=Action.READ)
         return read_blob(
             type,
             id,
@@ -296,7 +355,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             asked=asked,
             snapshot=basis.snapshot,
             catalog=basis.catalog,
-            tables=self._open.stores.tables,
+            tables=basis.reader(self._open.stores.tables),
         )
 
     def export(
@@ -307,10 +366,9 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         types: Sequence[str] | None = None,
     ) -> Iterator[str]:
         """The rows of a branch or commit as NDJSON lines that `load` reads back."""
-        basis = self._open.at(branch, commit)
-        lines = export(
-            basis.snapshot, catalog=basis.catalog, tables=self._open.stores.tables, types=types
-        )
+        basis = self._open.at(branch, commit, action=Action.EXPORT)
+        tables = basis.reader(self._open.stores.tables)
+        lines = export(basis.snapshot, catalog=basis.catalog, tables=tables, types=types)
         return self._while_reading(lines, basis, is_past=commit is not None)
 
     def export_files(
@@ -329,11 +387,12 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         There is one file a type, as `ndjson`, `parquet` or `arrow`; on Spark, one folder of parts.
         """
         chosen, target = parse_format(format), parse_target(folder)
-        basis = self._open.at(branch, commit)
+        basis = self._open.at(branch, commit, action=Action.EXPORT)
         is_large = partial(is_large_export, basis, types)
         runner = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.reading(basis, is_past=commit is not None):
             if runner is Engine.SPARK:
+                self._open.require_seen_whole(basis, "export on Spark")
                 part = find_part("upkeep.export", settings=self._open.settings, action="export")
                 report: ExportReport = part.export_files(
                     target, basis=basis, opened=self._open, format=chosen, types=types, spark=spark
@@ -342,7 +401,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             return export_files(
                 target,
                 basis=basis,
-                tables=self._open.stores.tables,
+                tables=basis.reader(self._open.stores.tables),
                 format=chosen,
                 types=types,
             )
@@ -352,12 +411,12 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
     ) -> pa.RecordBatchReader:
         """The rows of one type of a branch or commit as a stream of Arrow batches."""
         require_text(type, subject="type")
-        basis = self._open.at(branch, commit)
+        basis = self._open.at(branch, commit, action=Action.EXPORT)
         rows = export_batches(
             type,
             snapshot=basis.snapshot,
             catalog=basis.catalog,
-            tables=self._open.stores.tables,
+            tables=basis.reader(self._open.stores.tables),
         )
         kept = self._while_reading(rows, basis, is_past=commit is not None)
         return pa.RecordBatchReader.from_batches(rows.schema, kept)
@@ -369,7 +428,9 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
     ) -> AbstractContextManager[Transaction]:
         """A block whose calls become one commit on a branch at its end, or leave no trace."""
         self._open.require_writable("begin a transaction")
-        return transact(self, parse_branch_name(branch), actor=actor, path=self._open.writes)
+        base = parse_branch_name(branch)
+        self._open.require_allowed(Action.CHANGE, branch=base, target=None, actor=actor)
+        return transact(self, base, actor=actor, path=self._open.writes)
 
     # What the calls above share
 

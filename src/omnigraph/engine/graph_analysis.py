@@ -8,6 +8,7 @@ from omnigraph.engine.analysis.algorithms import Algorithms
 from omnigraph.engine.analysis.selection import parse_selection
 from omnigraph.engine.engines import parse_engine
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.model.policy import Action
 
 
 class GraphAnalysis:
@@ -30,7 +31,7 @@ class GraphAnalysis:
         where they run: `local`, in the memory of this process, or `spark`.
         """
         chosen = parse_engine(engine, spark=spark)
-        basis = self._open.at(branch, commit)
+        basis = self._open.at(branch, commit, action=Action.READ)
         return Algorithms(
             parse_selection(edges, basis.catalog),
             basis=basis,

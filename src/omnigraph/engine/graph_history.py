@@ -9,19 +9,25 @@ from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.engines import Engine, choose_engine, find_part
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.ops.attempts import find_told
 from omnigraph.engine.ops.branch import create_branch, delete_branch
 from omnigraph.engine.ops.change_feed import ChangeFeed, open_feed
-from omnigraph.engine.ops.diff import diff, is_large_diff, list_pairs, parse_selection
+from omnigraph.engine.ops.diff import Selection, diff, is_large_diff, list_pairs, parse_selection
 from omnigraph.engine.ops.merge import merge_branch, replay_here
+from omnigraph.engine.ops.requests import make_request
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
 from omnigraph.engine.ops.terms import parse_terms
+from omnigraph.engine.ops.told import merge_result
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.ops.type_pairs import pair_types
 from omnigraph.engine.ops.undo import cherry_pick_commit, revert_commit
-from omnigraph.engine.results import MergeResult, TableState
+from omnigraph.engine.results import MergeResult, SnapshotState, TableState
+from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.history import Commit
-from omnigraph.model.names import BranchName, parse_branch_name, parse_tag_name
+from omnigraph.model.names import BranchName, PrivateBranchName, parse_branch_name, parse_tag_name
+from omnigraph.model.policy import Action
+from omnigraph.storage.ports import TableStore
 
 
 class GraphHistory:
@@ -32,26 +38,44 @@ class GraphHistory:
     def branches(self) -> list[str]:
         """The branches, `main` first, then by name."""
         self._open.require_open()
+        self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         return list(self._open.authority.branches())
 
-    def create_branch(self, name: str, *, base: str = "main", actor: str | None = None) -> None:
-        """Start a branch at the head of another; no rows are copied."""
-        del actor  # recorded once branches have an audit of their own
-        self._open.require_writable("create a branch")
-        create_branch(parse_branch_name(name), base=parse_branch_name(base), path=self._open.writes)
+    def create_branch(
+        self,
+        name: str,
+        *,
+        base: str = "main",
+        actor: str | None = None,
+        if_commit: str | None = None,
+    ) -> None:
+        """Start a branch at the head of another; no rows are copied.
 
-    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
-        """Delete a branch and the commits that only it had."""
-        del actor  # recorded once branches have an audit of their own
+        `if_commit` names the commit that the other must be at.
+        """
+        self._open.require_writable("create a branch")
+        branch, start = parse_branch_name(name), parse_branch_name(base)
+        self._open.require_allowed(Action.BRANCH_CREATE, branch=start, target=branch, actor=actor)
+        create_branch(branch, base=start, if_head=if_commit, path=self._open.writes)
+
+    def delete_branch(
+        self, name: str, *, actor: str | None = None, if_commit: str | None = None
+    ) -> None:
+        """Delete a branch and the commits that only it had.
+
+        `if_commit` names the commit that it must be at.
+        """
         self._open.require_writable("delete a branch")
         branch, path = parse_branch_name(name), self._open.writes
+        self._open.require_allowed(Action.BRANCH_DELETE, branch=None, target=branch, actor=actor)
         # A transaction that died keeps the branch that it began on, until it is swept away.
         sweep_transactions(path.heal(), path=path)
-        delete_branch(branch, path=path)
+        delete_branch(branch, if_head=if_commit, path=path)
 
     def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
         """Name a commit, for good; it stays readable as long as the tag is there."""
         self._open.require_writable("tag a commit")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=actor)
         create_tag(
             parse_tag_name(name),
             self._open.state_of(commit),
@@ -63,11 +87,13 @@ class GraphHistory:
     def tags(self) -> dict[str, str]:
         """The tags by name, each with the id of its commit."""
         self._open.require_open()
+        self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         return {tag.name: tag.commit_id for tag in list_tags(self._open.stores.objects)}
 
     def delete_tag(self, name: str) -> None:
         """Take a tag away; its commit stays."""
         self._open.require_writable("delete a tag")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         delete_tag(parse_tag_name(name), path=self._open.writes)
 
     def merge(
@@ -81,28 +107,43 @@ class GraphHistory:
         resolve: Mapping[tuple[str, str], object] | None = None,
         engine: str = "auto",
         spark: object = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MergeResult:
         """Merge a branch into another as one commit, or change nothing.
 
         Conflicts are a `MergeConflictError`, or part of the result of a dry run; `resolve` decides
-        them: `"source"`, `"target"` or a row for each (type, id).
+        them: `"source"`, `"target"` or a row for each (type, id). `if_commit` names the commit that
+        the other branch must be at. What is asked again with the same `idempotency_key` is done
+        once, and answered alike.
         """
         terms = parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
         if not dry_run:
             self._open.require_writable("merge")
         self._open.require_open()
         branch, target = parse_branch_name(source), parse_branch_name(into)
-        authorship = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None)
+        self._open.require_allowed(Action.BRANCH_MERGE, branch=branch, target=target, actor=actor)
+        if not isinstance(branch, PrivateBranchName):
+            for each in (branch, target):
+                self._open.require_whole("merge", branch=each)
+        author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
+        asked = ("merge", branch, terms.granularity, terms.resolve)
+        authorship = author.answering(make_request(idempotency_key, *asked))
+        # The source may have been deleted once it was merged.
+        told = None if dry_run else find_told(target, authorship=authorship, path=self._open.writes)
+        if told is not None:
+            return merge_result(told)
         is_large = partial(self._is_large_merge, branch, target)
         if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
-            return merge_branch(
-                branch,
-                into=target,
-                terms=terms,
-                replayer=replay_here(self._open.writes),
-                authorship=authorship,
-                path=self._open.writes,
-            )
+            with self._open.telling_no_rows(branch):
+                return merge_branch(
+                    branch,
+                    into=target,
+                    terms=terms,
+                    replayer=replay_here(self._open.writes),
+                    authorship=authorship,
+                    path=self._open.writes,
+                )
         part = find_part("upkeep.merge", settings=self._open.settings, action="merge")
         merged: MergeResult = part.merge(
             branch, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
@@ -114,36 +155,87 @@ class GraphHistory:
         pairs = pair_types(self._open.pin(target), self._open.pin(source))
         return is_large_diff(pairs, self._open.stores.tables)
 
-    def revert(self, commit: str, *, branch: str = "main", actor: str | None = None) -> MergeResult:
-        """Undo one commit of a branch's history by a new one; later commits stay."""
+    def revert(
+        self,
+        commit: str,
+        *,
+        branch: str = "main",
+        actor: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> MergeResult:
+        """Undo one commit of a branch's history by a new one; later commits stay.
+
+        `if_commit` and `idempotency_key` are those of `merge`.
+        """
         self._open.require_writable("revert")
+        target = parse_branch_name(branch)
+        self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
+        self._open.require_whole("revert", branch=target)
+        author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
+        authorship = author.answering(make_request(idempotency_key, "revert", commit))
+        told = find_told(target, authorship=authorship, path=self._open.writes)
+        if told is not None:
+            return merge_result(told)
+        found = self._open.at(None, commit, action=Action.READ)
+        self._open.require_seen_whole(found, "revert")
         return revert_commit(
-            self._open.at(None, commit),
-            branch=parse_branch_name(branch),
-            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            found,
+            branch=target,
+            authorship=authorship,
             path=self._open.writes,
         )
 
     def cherry_pick(
-        self, commit: str, *, onto: str = "main", actor: str | None = None
+        self,
+        commit: str,
+        *,
+        onto: str = "main",
+        actor: str | None = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Do on a branch what one commit did elsewhere."""
+        """Do on a branch what one commit did elsewhere.
+
+        `if_commit` and `idempotency_key` are those of `merge`.
+        """
         self._open.require_writable("cherry-pick")
+        target = parse_branch_name(onto)
+        self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
+        self._open.require_whole("cherry-pick", branch=target)
+        author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
+        authorship = author.answering(make_request(idempotency_key, "cherry_pick", commit))
+        # The branch that it is on may have been deleted since.
+        told = find_told(target, authorship=authorship, path=self._open.writes)
+        if told is not None:
+            return merge_result(told)
+        found = self._open.at(None, commit, action=Action.READ)
+        self._open.require_seen_whole(found, "cherry-pick")
         return cherry_pick_commit(
-            self._open.at(None, commit),
-            onto=parse_branch_name(onto),
-            authorship=self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=None),
+            found,
+            onto=target,
+            authorship=authorship,
             path=self._open.writes,
         )
 
     def commits(self, branch: str = "main") -> list[Commit]:
         """The commits of a branch, oldest first."""
         self._open.require_open()
-        return list(self._open.authority.commits(parse_branch_name(branch)))
+        name = parse_branch_name(branch)
+        self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
+        return self._open.tell(self._open.authority.commits(name), branch=name)
+
+    def commit(self, id: str) -> Commit:
+        """The commit of an id, or the one that a tag names."""
+        self._open.require_open()
+        self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
+        state = self._open.state_of(id)
+        (told,) = self._open.tell([state.head], branch=state.branch)
+        return told
 
     def head(self, branch: str = "main") -> str:
         """The id of the commit that a branch is at."""
-        return self._open.pin(parse_branch_name(branch)).head.id
+        return self._open.at(parse_branch_name(branch), None, action=Action.READ).head.id
 
     def diff(
         self,
@@ -166,9 +258,11 @@ class GraphHistory:
         again = "compare again, with what is there now"
         with standing(authority=self._open.authority, otherwise=again) as noted:
             noted += [before.state, after.state]
-            is_large = partial(is_large_diff, list_pairs(before, after, selection), tables)
+            is_large = partial(_is_large, before, after, selection, tables)
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
                 return diff(before, after, selection=selection, tables=tables)
+            for each in (before, after):
+                self._open.require_seen_whole(each, "compare on Spark")
             part = find_part("upkeep.diff", settings=self._open.settings, action="compare")
             found: ChangeSet = part.diff(
                 before, after, selection=selection, opened=self._open, spark=spark
@@ -177,17 +271,33 @@ class GraphHistory:
 
     def changes(self, start: str, branch: str = "main") -> ChangeFeed:
         """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""
-        return open_feed(start, branch=parse_branch_name(branch), path=self._open.feeds)
+        name = parse_branch_name(branch)
+        self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
+        return open_feed(start, branch=name, path=self._open.feeds)
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
         """The snapshot of a branch, for those who read it with other Lance tools."""
+        return dict(self.snapshot(branch).tables)
+
+    def snapshot(self, branch: str = "main") -> SnapshotState:
+        """The commit that a branch is at, and its types as they are there."""
+        basis = self._open.at(parse_branch_name(branch), None, action=Action.READ)
         root = self._open.settings.location.root
-        return {
+        tables = {
             entry.table_key: TableState(
                 version=entry.version,
                 branch=entry.branch,
-                row_count=entry.row_count,
+                row_count=basis.snapshot.get(entry.table_key).row_count,
                 path=f"{root}/{entry.path}" + (f"/tree/{entry.branch}" if entry.branch else ""),
             )
-            for entry in self._open.pin(parse_branch_name(branch)).snapshot
+            for entry in basis.state.snapshot
         }
+        return SnapshotState(basis.head, tables)
+
+
+def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableStore) -> bool:
+    """Whether two states differ in more rows than one process should compare."""
+    if before.limited is not None or after.limited is not None:
+        # Spark would have to be told which rows are seen.
+        return False
+    return is_large_diff(list_pairs(before, after, selection), tables)

@@ -20,6 +20,7 @@ from omnigraph.engine.ops.embed import EmbedResult, count_embedded, embed, parse
 from omnigraph.engine.ops.indexes import count_unindexed, ensure_indexes
 from omnigraph.engine.ops.optimize import count_moved, optimize
 from omnigraph.engine.ops.repair import RepairReport, parse_consent, repair
+from omnigraph.engine.ops.requests import make_request
 from omnigraph.engine.ops.schema_apply import apply_schema, plan_schema
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.ops.wear import is_worn
@@ -36,6 +37,7 @@ from omnigraph.model.limits import (
     UPKEEP_ROWS_MAX,
 )
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.policy import Action
 from omnigraph.model.source import Source
 from omnigraph.storage.table_layout import Workers
 
@@ -57,6 +59,8 @@ class GraphUpkeep:
     def plan_schema(self, source: str, *, allow_data_loss: bool = False) -> MigrationPlan:
         """The steps from the accepted schema to another one; nothing is changed."""
         require_text(source, subject="source")
+        self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
+        self._open.require_whole("plan a schema", branch=MAIN)
         accepted = self._open.pin(MAIN).catalog
         return plan_schema(
             Source("<schema>", source), accepted=accepted, allow_data_loss=allow_data_loss
@@ -70,15 +74,20 @@ class GraphUpkeep:
         actor: str | None = None,
         engine: str = "auto",
         spark: object = None,
+        if_commit: str | None = None,
+        idempotency_key: str | None = None,
     ) -> SchemaApplyResult:
         """Make a schema the graph's as one commit, or change nothing.
 
         What is dropped stays readable in earlier commits, unless `allow_data_loss` takes it from
         those too: then its type is written anew, and `engine` says where: `local`, `spark`, or
         `auto`, which takes Spark for more than a gigabyte, and with a session. Most changes write
-        no row and need neither.
+        no row and need neither. `if_commit` names the commit that main must be at. What is asked
+        again with the same `idempotency_key` is done once, and answered alike.
         """
         self._open.require_writable("apply a schema")
+        self._open.require_allowed(Action.SCHEMA_APPLY, branch=None, target=MAIN, actor=actor)
+        self._open.require_whole("apply a schema", branch=MAIN)
         require_text(source, subject="source")
         choose_engine(engine, spark=spark, is_large=lambda: False)
 
@@ -89,11 +98,13 @@ class GraphUpkeep:
                 return None
             return self._find_workers(spark, action="apply a schema")
 
+        author = self._open.author(actor, WriterKind.SCHEMA_APPLY, expected_head=if_commit)
+        asked = ("apply_schema", source, allow_data_loss)
         return apply_schema(
             Source("<schema>", source),
             allow_data_loss=allow_data_loss,
             find_workers=find_workers,
-            authorship=self._open.author(actor, WriterKind.SCHEMA_APPLY, expected_head=None),
+            authorship=author.answering(make_request(idempotency_key, *asked)),
             readers=self._open.readers,
             path=self._open.writes,
         )
@@ -112,7 +123,9 @@ class GraphUpkeep:
         types of more than ten million rows, and when a session is given.
         """
         self._open.require_writable("build indexes")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=actor)
         name = parse_branch_name(branch)
+        self._open.require_whole("build indexes", branch=name)
         authorship = self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None)
         tables = self._open.stores.tables
         chosen = self._choose(
@@ -135,7 +148,9 @@ class GraphUpkeep:
         more than ten million rows are to be written or indexed, and when a session is given.
         """
         self._open.require_writable("optimize")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=actor)
         name = parse_branch_name(branch)
+        self._open.require_whole("optimize", branch=name)
         authorship = self._open.author(actor, WriterKind.OPTIMIZE, expected_head=None)
         chosen = self._choose(
             engine, spark, name, measure=lambda basis: count_moved(basis, path=self._open.writes)
@@ -162,6 +177,8 @@ class GraphUpkeep:
         """
         self._open.require_writable("embed")
         name = parse_branch_name(branch)
+        self._open.require_allowed(Action.CHANGE, branch=name, target=None, actor=actor)
+        self._open.require_whole("embed", branch=name)
         basis = self._open.pin(name)
         call = parse_call(
             type,
@@ -200,6 +217,7 @@ class GraphUpkeep:
         time or seconds. What a branch, a tag or a reader needs stays. A preview deletes nothing.
         """
         self._open.require_writable("clean up")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         reports = cleanup(
             parse_policy(keep, older_than),
             is_preview=preview,
@@ -218,12 +236,14 @@ class GraphUpkeep:
         `confirm` adopts what only laid a type out anew, `force` with it whatever there is.
         """
         self._open.require_writable("repair")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         consent = parse_consent(confirm=confirm, force=force)
         return list(repair(consent, path=self._open.writes))
 
     def recoveries(self) -> list[Recovery]:
         """What was found half-way done and how it was ended, oldest first."""
         self._open.require_open()
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         return list(list_recoveries(self._open.stores.tables))
 
     def doctor(self, *, deep: bool = True) -> DoctorReport:
@@ -232,6 +252,8 @@ class GraphUpkeep:
         Writes nothing and heals nothing. `deep=False` leaves out the rows.
         """
         self._open.require_open()
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
+        self._open.require_whole_graph("examine it")
         settings = self._open.settings
         # Of its own: what an open graph remembers need not be what is stored.
         stores = open_stores(settings)
@@ -260,6 +282,7 @@ class GraphUpkeep:
         It stops when it is told to, when the graph is closed, and with the program.
         """
         self._open.require_writable("keep up a graph")
+        self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         pause_s = parse_interval(interval_s)
         has_policy = keep is not None or older_than is not None
         if has_policy:

@@ -7,22 +7,34 @@ one commit, or nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
+from omnigraph.engine.commit.protocol import Authorship
+from omnigraph.engine.commit.requests import Request
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.engines import find_part
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.attempts import find_told, write_once
 from omnigraph.engine.ops.branch import ensure_branch
-from omnigraph.engine.ops.load import LoadMode, PreparedLoad, parse_mode, prepare_load
+from omnigraph.engine.ops.load import (
+    LoadMode,
+    PreparedLoad,
+    parse_mode,
+    prepare_load,
+    tell_load,
+)
 from omnigraph.engine.ops.reading.packing import split_suffix
-from omnigraph.engine.ops.reading.sources import is_spark_frame, receive
+from omnigraph.engine.ops.reading.pieces import Piece
+from omnigraph.engine.ops.reading.received import ReceivedRows, gather
+from omnigraph.engine.ops.reading.sources import is_spark_frame, read_given
 from omnigraph.engine.ops.reading.splits import Split, is_named, plan_splits
 from omnigraph.engine.ops.reading.type_names import get_type
+from omnigraph.engine.ops.requests import RowsDigest, make_request
+from omnigraph.engine.ops.told import load_result
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import LoadResult
 from omnigraph.engine.state.authority import Basis
@@ -31,9 +43,13 @@ from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, UnavailableError
 from omnigraph.model.limits import INLINE_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.policy import Action
 
 Progress = Callable[[str, int, int | None], None]
-"""Takes the name of a stage, how much of it is done, and of how much if that is known."""
+"""Takes the name of a stage, how much of it is done, and of how much if that is known.
+
+What it raises ends the load, and nothing was written.
+"""
 
 # Compressed NDJSON grows about so much.
 _UNPACKED_PER_BYTE = 8
@@ -59,7 +75,8 @@ class LoadCall:
     """How rows are to be loaded, and where to.
 
     Rejected rows are written to `quarantine`. With `base` a branch that is missing is started from
-    that one. `expected_head` is the commit that the branch must be at, if the rows hang on it.
+    that one. `expected_head` is the commit that the branch, or the base of a new one, must be at,
+    if the rows hang on it. `key` is the caller's for the request, and `request` what it was for.
     """
 
     mode: LoadMode
@@ -71,6 +88,8 @@ class LoadCall:
     on_error: OnError
     quarantine: str | None
     expected_head: str | None
+    key: str | None
+    request: Request | None
 
 
 class BulkLoader(Protocol):
@@ -111,14 +130,41 @@ def parse_call(
         on_error=rejecting,
         quarantine=None if quarantine is None else os.fspath(quarantine),
         expected_head=None,
+        key=None,
+        request=None,
     )
 
 
 def load(given: object, call: LoadCall, *, engine: str, opened: OpenGraph) -> LoadResult:
     """Load rows as one commit, or change nothing, by the engine that a caller names."""
-    if _needs_spark(engine, given, call, opened):
-        return _find_loader(opened)([Input(None, given)], call, opened)
-    return _load_inline(given, call, opened)
+    with opened.telling_no_rows(_start_of(call, opened)):
+        if _needs_spark(engine, given, call, opened):
+            return _load_on_spark(given, call, opened)
+        return _load_inline(given, call, opened)
+
+
+def author_of(call: LoadCall, opened: OpenGraph) -> Authorship:
+    """Who a load is by, and on which terms."""
+    author = opened.author(call.actor, WriterKind.LOAD, expected_head=call.expected_head)
+    return author.answering(call.request)
+
+
+def require_appending(call: LoadCall, opened: OpenGraph) -> None:
+    """Raise if a load may replace rows of a branch that the caller does not see all of, or writes
+    down which of them reject others."""
+    if opened.settings.gate is None:
+        return
+    if call.on_error is OnError.QUARANTINE:
+        opened.require_whole("load with a quarantine", branch=_start_of(call, opened))
+    if call.mode is not LoadMode.APPEND:
+        opened.require_whole(f'load with mode "{call.mode}"', branch=_start_of(call, opened))
+
+
+def _start_of(call: LoadCall, opened: OpenGraph) -> BranchName:
+    """The branch whose rows a load meets: the one that it starts from, if it makes its own."""
+    if call.base is None or call.target in opened.authority.branches():
+        return call.target
+    return call.base
 
 
 class BulkJob:
@@ -140,7 +186,8 @@ class BulkJob:
     ) -> None:
         if error is None:
             load_all = _find_loader(self._opened)
-            self._result = load_all(self._inputs, self._call, self._opened)
+            with self._opened.telling_no_rows(_start_of(self._call, self._opened)):
+                self._result = load_all(self._inputs, self._call, self._opened)
 
     @property
     def result(self) -> LoadResult:
@@ -216,11 +263,33 @@ def _expansion(split: Split) -> int:
     return _UNPACKED_PER_BYTE if split_suffix(split.path)[1] is not None else 1
 
 
+def _load_on_spark(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult:
+    # Rows that Spark reads are many, so the request is known by where they are.
+    request = make_request(call.key, "load", call.mode, call.base, _name_inputs(given))
+    call = replace(call, request=request)
+    if request is not None and opened.authority.has_branch(call.target):
+        told = find_told(call.target, authorship=author_of(call, opened), path=opened.writes)
+        if told is not None:
+            return load_result(told, branch=call.target)
+    return _find_loader(opened)([Input(None, given)], call, opened)
+
+
+def _name_inputs(given: object) -> object:
+    if isinstance(given, Mapping):
+        return {str(name): _name_inputs(source) for name, source in given.items()}
+    if isinstance(given, list | tuple):
+        return [_name_inputs(each) for each in given]
+    return str(given) if is_named(given) else type(given).__name__
+
+
 def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult:
     target, source = call.target, call.base
     is_missing = source is not None and target not in opened.authority.branches()
+    if is_missing:
+        opened.require_allowed(Action.BRANCH_CREATE, branch=source, target=target, actor=None)
     start = opened.authority.capture(source if is_missing and source else target)
-    received = receive(given, means=opened.means_of(start), runtime=opened.settings.runtime)
+    received, digest = _receive(given, call, start, opened)
+    call = replace(call, request=make_request(call.key, "load", call.mode, source, digest))
     row_count = sum(each.rows.num_rows for each in received.values())
     call.progress("read", row_count, row_count)
     is_new = False
@@ -228,27 +297,45 @@ def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult
         # What is refused on the base would be refused on the branch: better before it exists.
         committed = opened.rows_of(start)
         prepare_load(received, mode=call.mode, catalog=start.catalog, committed=committed)
-        is_new = ensure_branch(target, base=source, path=opened.writes)
+        call.progress("commit", 0, row_count)
+        is_new = ensure_branch(target, base=source, if_head=call.expected_head, path=opened.writes)
 
     def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:
-        return prepare_load(received, mode=call.mode, catalog=basis.catalog, committed=committed)
+        done = prepare_load(received, mode=call.mode, catalog=basis.catalog, committed=committed)
+        if not is_new:
+            # For the last time, because from here on something is written.
+            call.progress("commit", 0, row_count)
+        return done
 
-    done, commit = write_on(
+    told = write_once(
         target,
         prepare=prepare,
-        authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=call.expected_head),
+        tell=lambda done: tell_load(
+            done, base=source, is_new_branch=is_new, engine="inline", rejected_count=0
+        ),
+        authorship=author_of(call, opened),
         path=opened.writes,
     )
-    call.progress("commit", row_count, row_count)
-    return LoadResult(
-        nodes_loaded=done.nodes_loaded,
-        edges_loaded=done.edges_loaded,
-        commit_id=commit.id if commit else None,
-        branch=target,
-        base_branch=source,
-        branch_created=is_new,
-        engine="inline",
-    )
+    return load_result(told, branch=target)
+
+
+def _receive(
+    given: object, call: LoadCall, basis: Basis, opened: OpenGraph
+) -> tuple[dict[str, ReceivedRows], str]:
+    """The rows that were given, and their digest if the request has a key."""
+    noted = None if call.key is None else RowsDigest()
+
+    def reading() -> Iterator[Piece]:
+        row_count = 0
+        for piece in read_given(given, means=opened.means_of(basis), report=None):
+            if noted is not None:
+                noted.note(piece)
+            row_count += piece.rows.num_rows
+            call.progress("read", row_count, None)
+            yield piece
+
+    received = gather(reading(), runtime=opened.settings.runtime)
+    return received, "" if noted is None else noted.digest(received)
 
 
 def _find_loader(opened: OpenGraph) -> BulkLoader:

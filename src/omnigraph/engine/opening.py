@@ -8,6 +8,7 @@ from omnigraph.engine.ops.create import create_graph, delete_graph, has_history,
 from omnigraph.engine.settings import Settings, open_stores, require_text
 from omnigraph.engine.state.contract import SOURCE_FILE
 from omnigraph.model.errors import CorruptError
+from omnigraph.model.names import MAIN
 from omnigraph.model.source import Source
 
 
@@ -40,7 +41,8 @@ def open_graph(settings: Settings, *, actor: str | None, is_read_only: bool) -> 
         )
     graph = Graph(settings, stores, actor=actor, is_read_only=is_read_only)
     if is_read_only:
-        graph.head()
+        # Nobody asks for anything yet, so no gate is asked either.
+        graph._open.pin(MAIN)  # noqa: SLF001
     else:
         graph.refresh()
     return graph

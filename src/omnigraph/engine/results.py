@@ -20,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from omnigraph.engine.read.json_rows import column_as_json
+from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import Conflict, InvalidValueError, NotFoundError
 from omnigraph.model.limits import (
     RESULT_ROWS_SHOWN_MAX,
@@ -182,6 +183,14 @@ class TableState(NamedTuple):
     branch: str | None
     row_count: int
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """A branch at one commit: each type by its key, as it is there."""
+
+    commit: Commit
+    tables: Mapping[str, TableState]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from omnigraph.engine.read.budget import Allowance
 from omnigraph.model.embedding import Embedder
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import LEASE_S, QUERY_BYTES_MAX, QUERY_SECONDS_MAX
+from omnigraph.model.observer import NoObserver, Observer
+from omnigraph.model.policy import Gate
 from omnigraph.model.runtime import Runtime, SystemClock, SystemRuntime
 from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS, ExternalBlobs
 from omnigraph.storage.failpoints import Failpoints
@@ -28,7 +30,8 @@ from omnigraph.storage.ports import Stores
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the outside world gives a graph: where it is, its clocks, how reads go about their
-    work, which references to blobs are followed, what runs on Spark, and faults on purpose."""
+    work, which references to blobs are followed, what runs on Spark, who may do what, who watches,
+    and faults on purpose."""
 
     location: Location
     is_durable: bool
@@ -40,6 +43,8 @@ class Settings:
     allowance: Allowance
     external_blobs: ExternalBlobs
     spark_package: str | None
+    gate: Gate | None
+    observer: Observer
 
 
 def make_settings(
@@ -64,6 +69,8 @@ def make_settings(
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
         external_blobs=NO_EXTERNAL_BLOBS,
         spark_package=None,
+        gate=None,
+        observer=NoObserver(),
     )
 
 

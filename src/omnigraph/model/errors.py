@@ -9,6 +9,7 @@
     │   ├── InvalidValueError        .subject .type .value
     │   ├── LimitExceededError       .resource .limit .found
     │   ├── ForbiddenError           .actor .action
+    │   │   └── PolicyDeniedError      .branch .target
     │   ├── NotFoundError            .kind .name
     │   ├── AlreadyExistsError       .kind .name
     │   ├── StillNeededError         .kind .name .needed_by
@@ -155,6 +156,30 @@ class ForbiddenError(RequestError):
     def __init__(self, *, actor: str | None, action: str, reason: str) -> None:
         super().__init__(f"{actor or 'this caller'} may not {action}: {reason}")
         self.actor, self.action = actor, action
+
+
+class PolicyDeniedError(ForbiddenError):
+    """The policy allows the actor nothing of the kind, on the branches that it is about."""
+
+    def __init__(
+        self,
+        *,
+        actor: str | None,
+        action: str,
+        branch: str | None,
+        target: str | None,
+        reason: str,
+    ) -> None:
+        RequestError.__init__(
+            self,
+            f"policy denied action '{action}'"
+            + (f" on branch '{branch}'" if branch is not None else "")
+            + (f" targeting branch '{target}'" if target is not None else "")
+            + (f" for actor '{actor}'" if actor is not None else " for a caller without a name")
+            + (reason and f": {reason}"),
+        )
+        self.actor, self.action = actor, action
+        self.branch, self.target = branch, target
 
 
 class AlreadyExistsError(RequestError):

@@ -78,6 +78,12 @@ PUBLISHER_RETRY_BUDGET = 5
 PREPARE_ATTEMPTS_MAX = 8
 """How often a write that loses no meaning by it is prepared again on a newer state."""
 
+REQUEST_KEY_CHARACTERS_MAX = 255
+"""Longest key of a request: a UUID has 36, and the key is kept in its commit for good."""
+
+REQUEST_LOCKS = 16
+"""How many locks the keys of requests share: each is a file, and two keys seldom come at once."""
+
 AUDIT_ATTEMPTS_MAX = 20
 """How often a recovery is written down anew because others wrote theirs at that moment."""
 
@@ -418,3 +424,9 @@ memory whole."""
 EMBEDDED_ROWS_MAX = 100_000
 """Rows that are embedded in process unless somebody says otherwise: a model that is asked over a
 network takes hours for more, one text after the other."""
+
+POLICY_BYTES_MAX = 4 * 1024 * 1024
+"""Longest file of a policy: fifty thousand actors by name, and rules for them."""
+
+DECISIONS_KEPT_MAX = 16_384
+"""Decisions that a gate remembers: a thousand actors on a handful of branches, in a few MB."""

@@ -86,15 +86,19 @@ class PrivateBranchName(str):
     """The branch of a transaction, which no caller can name.
 
     A text of its own class, so that it goes wherever a branch name goes and is never written by
-    mistake.
+    mistake. It remembers the branch that the transaction began on.
     """
 
-    __slots__ = ()
+    __slots__ = ("base",)
+
+    base: BranchName
 
 
-def make_private_branch_name(id: str) -> PrivateBranchName:
-    """The branch of a transaction that has this id."""
-    return PrivateBranchName(f"{_PRIVATE_PREFIX}{id}")
+def make_private_branch_name(id: str, *, base: BranchName) -> PrivateBranchName:
+    """The branch of a transaction that has this id and began on a branch."""
+    name = PrivateBranchName(f"{_PRIVATE_PREFIX}{id}")
+    name.base = base
+    return name
 
 
 def is_private_branch(name: str) -> bool:

@@ -17,6 +17,7 @@ from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidNameError, InvalidValueError
+from omnigraph.model.policy import Action
 from omnigraph.spark.format.source import FORMAT
 from omnigraph.spark.sessions import find_session
 from omnigraph.spark.spark_errors import spark_errors
@@ -32,7 +33,8 @@ def make_views(
     if not _PREFIX.fullmatch(prefix):
         rule = "a prefix is made of letters, digits and underscores, and begins with no digit"
         raise InvalidNameError(kind="view", name=prefix, rule=rule)
-    basis = opened.at(branch, commit)
+    basis = opened.at(branch, commit, action=Action.READ)
+    opened.require_seen_whole(basis, "make views of types")
     type_by_view = {f"{prefix}{each.name}": each for each in _distinct_types(basis.catalog)}
     options = _options_of(opened, commit_id=basis.head.id)
     session = find_session(spark)

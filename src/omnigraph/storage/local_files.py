@@ -18,7 +18,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedWriter
@@ -74,19 +74,20 @@ class LocalObjects:
 
     def list(self, prefix: str) -> Listing:
         folder = self._target(prefix) if prefix else self._root
-        tokens: dict[str, str] = {}
-        prefixes: set[str] = set()
         locks = str(self._locks)
         with storage_errors(f"list {folder}"):
-            for entry in _entries(folder):
-                if entry.is_dir():
-                    if entry.path != locks and _holds_objects(entry.path):
-                        prefixes.add(entry.name)
-                else:
-                    # It may go away while we look.
-                    with suppress(FileNotFoundError):
-                        tokens[entry.name] = _token(entry.stat())
-        return Listing(tokens, frozenset(prefixes))
+            entries = list(_entries(folder))
+            prefixes = frozenset(
+                entry.name
+                for entry in entries
+                if entry.is_dir() and entry.path != locks and _holds_objects(entry.path)
+            )
+            return Listing(_tokens_of(entries), prefixes)
+
+    def tokens(self, prefix: str) -> Mapping[str, str]:
+        folder = self._target(prefix) if prefix else self._root
+        with storage_errors(f"list {folder}"):
+            return _tokens_of(_entries(folder))
 
     def put(self, path: str, content: bytes) -> str:
         target = self._target(path)
@@ -272,6 +273,16 @@ def _wait_for_lock(descriptor: int, timeout_s: float) -> None:
 def _is_file_before(moment: float, path: Path) -> bool:
     status = path.lstat()
     return stat.S_ISREG(status.st_mode) and status.st_mtime < moment
+
+
+def _tokens_of(entries: Iterable[os.DirEntry[str]]) -> dict[str, str]:
+    tokens: dict[str, str] = {}
+    for entry in entries:
+        if not entry.is_dir():
+            # It may go away while we look.
+            with suppress(FileNotFoundError):
+                tokens[entry.name] = _token(entry.stat())
+    return tokens
 
 
 def _entries(folder: str | Path) -> Iterator[os.DirEntry[str]]:

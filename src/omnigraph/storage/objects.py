@@ -84,6 +84,9 @@ class ObstoreObjects:
             frozenset(_last_part(each) for each in found["common_prefixes"]),
         )
 
+    def tokens(self, prefix: str) -> Mapping[str, str]:
+        return self.list(prefix).token_by_name
+
     def put(self, path: str, content: bytes) -> str:
         require_object_path(path)
         action = self._action("write", path)

@@ -148,6 +148,9 @@ class ObjectStore(Protocol):
     def list(self, prefix: str) -> Listing:
         """One level of names below a prefix; nothing there is an empty listing."""
 
+    def tokens(self, prefix: str) -> Mapping[str, str]:
+        """The objects of that level with their tokens, without a look at what lies deeper."""
+
     def put(self, path: str, content: bytes) -> str:
         """Durable effect: write the object whole, replacing what was there; its new token."""
 
@@ -162,6 +165,47 @@ class ObjectStore(Protocol):
 
     def delete_prefix(self, prefix: str) -> None:
         """Durable effect: remove everything below a prefix; nothing there is fine."""
+
+
+class RowReader(Protocol):
+    """Rows at exact versions, and nothing else: what reads ask of a store.
+
+    A store has all rows; what stands before one for a reader who may not see everything has those
+    that they may. What each question means is said where the store answers it.
+    """
+
+    def schema(self, at: TableVersion) -> pa.Schema:
+        """The columns of a version."""
+
+    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+        """The rows of a version that a predicate holds for."""
+
+    def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
+        """Those of some ids that are there."""
+
+    def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """The rows with some ids."""
+
+    def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows in the order of their ids."""
+
+    def read_blob(
+        self, at: TableVersion, *, id: str, column: str, start: int, length: int | None
+    ) -> StoredBlob | None:
+        """Some bytes of a blob."""
+
+    def find_delta(
+        self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
+    ) -> TableDelta:
+        """The rows in which two versions differ."""
+
+    def take(
+        self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
+    ) -> pa.Table:
+        """The rows at these places of a scan."""
+
+    def stored_bytes(self, at: TableVersion, column: str) -> int:
+        """How much room a column takes."""
 
 
 class TableStore(Protocol):

@@ -88,7 +88,7 @@ def test_a_name_of_our_own_is_refused(name: str) -> None:
 
 
 def test_only_a_transaction_names_its_own_branch() -> None:
-    private = make_private_branch_name("01ABC")
+    private = make_private_branch_name("01ABC", base=MAIN)
 
     assert str(parse_branch_name(private)) == str(private)
     assert is_internal_branch(private)

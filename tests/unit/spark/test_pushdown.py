@@ -7,13 +7,13 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from omnigraph.engine.read.conditions import ALWAYS, NEVER
 from omnigraph.engine.read.predicates import render_predicate
+from omnigraph.engine.read.row_conditions import settle
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import CompileError, InvalidValueError, NotFoundError
 from omnigraph.spark.format.pushdown import (
     compile_condition,
     require_readable,
     select_columns,
-    settle,
 )
 from omnigraph.spark.types import spark_schema
 from tests.support.schemas import compile_text

@@ -37,6 +37,7 @@ from omnigraph.engine.ops.attempts import write_on
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import MutationResult, Result
 from omnigraph.engine.state.authority import Basis
+from omnigraph.model.policy import Action
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -198,6 +199,9 @@ class LocalAnswer:
     def write(self, call: WriteCall) -> MutationResult:
         """Make values a property of their nodes, as one commit or not at all."""
         self._opened.require_writable("write a property")
+        change = Action.CHANGE
+        self._opened.require_allowed(change, branch=call.branch, target=None, actor=call.actor)
+        self._opened.require_whole("write a property", branch=call.branch)
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedValues:
             return prepare_values(

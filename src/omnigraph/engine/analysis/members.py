@@ -62,14 +62,14 @@ class _Reading:
     """One selection, read."""
 
     def __init__(self, selection: Selection, basis: Basis, path: ReadPath) -> None:
-        self._selection, self._basis, self._tables = selection, basis, path.tables
+        self._selection, self._basis, self._tables = selection, basis, basis.reader(path.tables)
         # An id column is larger than what a query may hold before all of it is.
         allowance = replace(path.allowance, bytes_max=ANALYSIS_BYTES_MAX)
         self._kept = path.memory.of(path.tables.generation())
         self._sources = Sources(
             basis.snapshot,
             catalog=basis.catalog,
-            tables=path.tables,
+            tables=self._tables,
             memory=self._kept,
             budget=Budget(allowance),
         )

@@ -20,6 +20,7 @@ from omnigraph.model.errors import (
     UnexpectedBaseError,
 )
 from omnigraph.model.limits import AUDIT_ATTEMPTS_MAX
+from omnigraph.model.observer import Event
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableRef, TableStore, TableVersion
 
@@ -45,6 +46,19 @@ class RecoveryKind(StrEnum):
     ROLLED_BACK = "RolledBack"
     ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
     EMPTY_INTENT_DISCARDED = "EmptyIntentDiscarded"
+
+
+def event_of(kind: RecoveryKind) -> Event:
+    """What an observer is told of a recovery."""
+    match kind:
+        case RecoveryKind.ROLLED_FORWARD:
+            return Event.ROLLED_FORWARD
+        case RecoveryKind.ROLLED_BACK:
+            return Event.ROLLED_BACK
+        case RecoveryKind.ORPHANED_BRANCH_DISCARDED:
+            return Event.ORPHAN_DISCARDED
+        case RecoveryKind.EMPTY_INTENT_DISCARDED:
+            return Event.EMPTY_DISCARDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,15 @@ through here and differ only in the write they prepare.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.forks import fork, needs_fork
+from omnigraph.engine.commit.pins import is_covered, moved, require_head_is_pin
+from omnigraph.engine.commit.plans import plan_sidecar
 from omnigraph.engine.commit.publish import (
     Intent,
     compact_manifest,
@@ -25,13 +27,12 @@ from omnigraph.engine.commit.publish import (
     require_schema,
 )
 from omnigraph.engine.commit.recover import Recoverer
+from omnigraph.engine.commit.requests import Request, request_lock, require_unanswered
 from omnigraph.engine.commit.sidecar import (
-    Pin,
     Sidecar,
     WriterKind,
     arm,
     disarm,
-    list_sidecars,
 )
 from omnigraph.engine.commit.staging import StagedTable, stage
 from omnigraph.engine.state.authority import Authority, Basis, promote_accepted
@@ -41,8 +42,6 @@ from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
 from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import (
-    CorruptError,
-    DriftError,
     ExpectedVersionMismatchError,
     GraphError,
     MovedError,
@@ -52,6 +51,7 @@ from omnigraph.model.errors import (
     UncertainError,
 )
 from omnigraph.model.names import MAIN
+from omnigraph.model.observer import Event, Observer, Phase, during
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
@@ -62,11 +62,17 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Authorship:
-    """Who writes, by which operation, and at which commit the caller wants the branch to be."""
+    """Who writes, by which operation, at which commit the caller wants the branch to be, and the
+    request that must be answered once, if it has a key."""
 
     actor: str | None
     kind: WriterKind
     expected_head: str | None
+    request: Request | None = None
+
+    def answering(self, request: Request | None) -> Authorship:
+        """The same for a request that has a key, if it has one."""
+        return replace(self, request=request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,9 @@ class WritePath:
     locks: WriteLocks
     runtime: Runtime
     failpoints: Failpoints
+    observer: Observer
 
+    @during(Phase.HEAL)
     def heal(self) -> Listing:
         """Recover what died before, and see that the schema's files are the accepted ones.
 
@@ -87,8 +95,13 @@ class WritePath:
         """
         root = self.stores.objects.list("")
         self.recoverer.heal(root)
-        self.authority.require_contract(root)
+        self.authority.require_contract(root.token_by_name)
         return root
+
+    def require_head(self, expected: str | None, state: ManifestState) -> None:
+        """Raise unless a branch is at the commit that a caller named, if one was."""
+        with self._telling_conflicts():
+            require_head(expected, state)
 
     def lock_keys(
         self, write: PreparedWrite, basis: Basis, authorship: Authorship
@@ -98,7 +111,10 @@ class WritePath:
         if authorship.expected_head is not None:
             # Nobody else may publish on the branch between the look at its head and our publish.
             keys |= basis.snapshot.entries.keys()
-        return frozenset(LockKey(key, line_of(basis.branch)) for key in keys)
+        own = frozenset(LockKey(key, line_of(basis.branch)) for key in keys)
+        if authorship.request is None:
+            return own
+        return own | {request_lock(authorship.request.key, basis.branch)}
 
     def commit(
         self, write: PreparedWrite, *, basis: Basis, authorship: Authorship, held: HeldLocks
@@ -107,8 +123,15 @@ class WritePath:
 
         `held` are locks that the caller has had since before the basis, or none. `MovedError`
         means that nothing was written and the write may be prepared again, `UncertainError` that
-        it must be recovered first.
+        it must be recovered first. Who writes for a request with a key has not found it in the
+        basis.
         """
+        with self._telling_conflicts():
+            return self._commit(write, basis, authorship, held)
+
+    def _commit(
+        self, write: PreparedWrite, basis: Basis, authorship: Authorship, held: HeldLocks
+    ) -> Commit:
         entries = {key: basis.snapshot.get(key) for key in write.changes}
         inherited = [each for each in entries.values() if needs_fork(each, basis.branch)]
         # A crash up to *arm* leaves files, and perhaps a line of a table, that nobody refers to.
@@ -134,7 +157,8 @@ class WritePath:
     def has_drifted(self, entry: Entry) -> bool:
         """Whether a table is ahead of what its branch names, and no write explains that."""
         newest = self.stores.tables.find_head(entry.at.ref)
-        return newest is not None and newest > entry.version and not self._is_covered(entry)
+        is_ahead = newest is not None and newest > entry.version
+        return is_ahead and not is_covered(entry, self.stores.objects)
 
     def has_moved(self, write: PreparedWrite, basis: Basis) -> bool:
         """Whether anything that a write relies on is visibly another than in its basis."""
@@ -142,11 +166,19 @@ class WritePath:
         relied_on = _relied_on(write)
         return any(state.version_of(key) != basis.state.version_of(key) for key in relied_on)
 
-    def _locked(
-        self, keys: frozenset[LockKey], held: HeldLocks
-    ) -> AbstractContextManager[HeldLocks]:
+    @contextmanager
+    def _telling_conflicts(self) -> Iterator[None]:
+        try:
+            yield
+        except MovedError:
+            self.observer.count(Event.CONFLICTED)
+            raise
+
+    @contextmanager
+    def _locked(self, keys: frozenset[LockKey], held: HeldLocks) -> Iterator[HeldLocks]:
         if held.covers(keys):
-            return nullcontext(held)
+            yield held
+            return
         if not held.is_empty:
             # Taking more on top could end in a circle of writers who wait for each other.
             missing = min(key.table_key for key in keys if not held.covers([key]))
@@ -155,8 +187,12 @@ class WritePath:
                 expected="the types of the time before",
                 actual=f"also {type_name_of(missing)}",
             )
-        return self.locks.hold(keys)
+        with ExitStack() as stack:
+            with self.observer.phase(Phase.LOCK):
+                locked = stack.enter_context(self.locks.hold(keys))
+            yield locked
 
+    @during(Phase.STAGE)
     def _stage(self, write: PreparedWrite, entries: Mapping[str, Entry]) -> tuple[StagedTable, ...]:
         return stage(write, entries=entries, tables=self.stores.tables, failpoints=self.failpoints)
 
@@ -173,6 +209,14 @@ class WritePath:
     # The look, under the locks, at everything the write relied on
 
     def _require_unmoved(self, write: PreparedWrite, basis: Basis, authorship: Authorship) -> None:
+        if authorship.request is not None:
+            require_unanswered(
+                authorship.request.key,
+                actor=authorship.actor,
+                state=self.authority.state(basis.branch),
+                since=basis.state.at.version,
+                tables=self.stores.tables,
+            )
         relied_on = [basis.snapshot.get(key) for key in sorted(_relied_on(write))]
         is_inherited = any(needs_fork(entry, basis.branch) for entry in relied_on)
         if is_inherited or authorship.expected_head is not None:
@@ -182,38 +226,9 @@ class WritePath:
             require_expected({entry.table_key: entry.version for entry in relied_on}, state)
         for entry in relied_on:
             if not needs_fork(entry, basis.branch):
-                self._require_head_is_pin(entry, write, basis)
-
-    def _require_head_is_pin(self, entry: Entry, write: PreparedWrite, basis: Basis) -> None:
-        newest = self.stores.tables.find_head(entry.at.ref)
-        if newest == entry.version:
-            return
-        if newest is None or newest < entry.version:
-            raise CorruptError(
-                subject=f"the table of {type_name_of(entry.table_key)}",
-                problem=f"history names its version {entry.version}, but it ends at {newest}; "
-                f"restore {entry.path} from a copy",
-            )
-        pin = self.authority.state(basis.branch).version_of(entry.table_key)
-        if pin != entry.version:
-            raise _moved(entry, pin, write)
-        if self._is_covered(entry):
-            raise ReadSetChangedError(
-                member=type_name_of(entry.table_key),
-                expected=f"version {entry.version}",
-                actual=f"version {newest}, of a write that stopped half-way",
-            )
-        raise DriftError(
-            type=type_name_of(entry.table_key),
-            expected=entry.version,
-            actual=newest,
-            advice="`omnigraph repair` shows what it was and adopts or refuses it",
-        )
-
-    def _is_covered(self, entry: Entry) -> bool:
-        """Whether a sidecar explains why a table is ahead."""
-        sidecars = list_sidecars(self.stores.objects)
-        return any(_is_pinned(entry, pin) for sidecar in sidecars for pin in sidecar.pins)
+                require_head_is_pin(
+                    entry, write, branch=basis.branch, authority=self.authority, stores=self.stores
+                )
 
     # The durable part
 
@@ -226,9 +241,16 @@ class WritePath:
         authorship: Authorship,
         held: HeldLocks,
     ) -> Commit:
-        sidecar = self._plan_sidecar(staged, write, basis, authorship)
-        self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_WRITE)
-        arm(sidecar, objects=self.stores.objects)
+        sidecar = plan_sidecar(
+            staged,
+            write,
+            basis,
+            relied_on=_relied_on(write),
+            actor=authorship.actor,
+            kind=authorship.kind,
+            runtime=self.runtime,
+        )
+        self._arm(sidecar)
         try:
             landed = self._apply_all(staged, sidecar, write)
             self._stage_schema(write, sidecar)
@@ -237,6 +259,7 @@ class WritePath:
             self._arm_again(sidecar, held)
             raise
         # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
+        self.observer.count(Event.COMMITTED)
         self._conclude(write, sidecar)
         self._tidy(state)
         try:
@@ -244,6 +267,11 @@ class WritePath:
         except GraphError as error:
             # It is true, and who cannot be told so must not take it for undone.
             raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
+
+    @during(Phase.ARM)
+    def _arm(self, sidecar: Sidecar) -> None:
+        self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_WRITE)
+        arm(sidecar, objects=self.stores.objects)
 
     def _stage_schema(self, write: PreparedWrite, sidecar: Sidecar) -> None:
         if write.schema is None or write.schema.source is None:
@@ -258,6 +286,7 @@ class WritePath:
         except GraphError as error:
             raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
 
+    @during(Phase.PUBLISH)
     def _publish(
         self,
         landed: Mapping[str, tuple[StagedTable, TableVersion]],
@@ -268,7 +297,7 @@ class WritePath:
     ) -> ManifestState:
         try:
             self._pass_before_publish(authorship.kind)
-            intent = self._plan_intent(landed, sidecar, authorship)
+            intent = self._plan_intent(landed, sidecar, basis, authorship)
             # The compare-and-swap decides; taking turns only spares writers lost attempts.
             turn = [LockKey(MANIFEST_PATH, line_of(basis.branch))]
             with self.locks.hold_within(held, turn) as locked:
@@ -304,29 +333,7 @@ class WritePath:
         commits = self.authority.commits(state.branch)
         return next(each for each in commits if each.id == sidecar.commit_id)
 
-    def _plan_sidecar(
-        self,
-        staged: tuple[StagedTable, ...],
-        write: PreparedWrite,
-        basis: Basis,
-        authorship: Authorship,
-    ) -> Sidecar:
-        return Sidecar(
-            operation_id=self.runtime.new_id(),
-            started_at=self.runtime.now(),
-            branch=basis.branch,
-            actor=authorship.actor,
-            writer_kind=authorship.kind,
-            commit_id=self.runtime.new_id(),
-            rollback_commit_id=self.runtime.new_id(),
-            schema_hash=(write.schema.schema_hash if write.schema else basis.contract.schema_hash),
-            pins=tuple(_plan_pin(each) for each in staged),
-            schema=write.schema.delta if write.schema else None,
-            relied_on={key: basis.snapshot.get(key).version for key in sorted(_relied_on(write))},
-            merged_parent_id=write.merged_parent_id,
-            notes=write.notes,
-        )
-
+    @during(Phase.APPLY)
     def _apply_all(
         self, staged: tuple[StagedTable, ...], sidecar: Sidecar, write: PreparedWrite
     ) -> Mapping[str, tuple[StagedTable, TableVersion]]:
@@ -346,7 +353,7 @@ class WritePath:
                     raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
                 # Refused before anything moved, so there is nothing to recover.
                 disarm(sidecar.operation_id, objects=self.stores.objects)
-                raise _moved(each.entry, error.actual, write) from error
+                raise moved(each.entry, error.actual, write) from error
             except GraphError as error:
                 raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
         return landed
@@ -359,6 +366,7 @@ class WritePath:
         self,
         landed: Mapping[str, tuple[StagedTable, TableVersion]],
         sidecar: Sidecar,
+        basis: Basis,
         authorship: Authorship,
     ) -> Intent:
         return Intent(
@@ -378,8 +386,10 @@ class WritePath:
             schema_hash=sidecar.schema_hash,
             notes=sidecar.notes,
             replaced_hash=sidecar.schema.replaced_hash if sidecar.schema else None,
+            looked_at=basis.state.at.version,
         )
 
+    @during(Phase.DISARM)
     def _conclude(self, write: PreparedWrite, sidecar: Sidecar) -> None:
         try:
             if write.schema is not None and write.schema.source is not None:
@@ -400,38 +410,6 @@ class WritePath:
 
 def _relied_on(write: PreparedWrite) -> frozenset[str]:
     return write.read_set | write.changes.keys()
-
-
-def _moved(entry: Entry, pin: int, write: PreparedWrite) -> MovedError:
-    if entry.table_key in write.changes:
-        return ExpectedVersionMismatchError(
-            table_key=entry.table_key, expected=entry.version, actual=pin
-        )
-    return ReadSetChangedError(
-        member=type_name_of(entry.table_key),
-        expected=f"version {entry.version}",
-        actual=f"version {pin}",
-    )
-
-
-def _is_pinned(entry: Entry, pin: Pin) -> bool:
-    return (pin.table_key, pin.table_branch) == (entry.table_key, entry.branch)
-
-
-def _plan_pin(staged: StagedTable) -> Pin:
-    entry = staged.entry
-    uuids = staged.uuids
-    return Pin(
-        table_key=entry.table_key,
-        table_path=entry.path,
-        table_branch=entry.branch,
-        expected_version=entry.version,
-        post_commit_version=entry.version + len(uuids),
-        transaction_uuid=uuids[-1],
-        row_count=staged.row_count,
-        earlier_uuids=uuids[:-1],
-        published_key=staged.change.published_key,
-    )
 
 
 def _landed_entry(staged: StagedTable, at: TableVersion) -> Entry:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from omnigraph.engine.commit.fencing import require_kept
+from omnigraph.engine.commit.requests import require_unanswered
 from omnigraph.engine.state.authority import Authority
 from omnigraph.engine.state.history import NO_NOTES, Commit, CommitNotes
 from omnigraph.engine.state.manifest import (
@@ -46,7 +47,8 @@ class Intent:
     `expected` names the version of every table that the write changes or relied on, and
     `expected_head` the commit that the caller insists on, if any. `schema_hash` is the schema that
     it was prepared under, or the one that it takes the place of `replaced_hash` with. The commit's
-    id and time are minted once; only its parent is looked up anew on every attempt.
+    id and time are minted once; only its parent is looked up anew on every attempt. That nothing
+    answers its request yet is known up to version `looked_at` of the manifest.
     """
 
     changes: tuple[Change, ...]
@@ -59,6 +61,7 @@ class Intent:
     schema_hash: str
     notes: CommitNotes = NO_NOTES
     replaced_hash: str | None = None
+    looked_at: int = 0
 
 
 def publish(
@@ -94,6 +97,7 @@ def publish(
         require_head(intent.expected_head, state)
         require_expected(intent.expected, state)
         require_schema(intent.replaced_hash or intent.schema_hash, state)
+        _require_first(intent, state, tables)
         changes = plan_changes(intent.changes, state)
         failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND)
         published = _publish_once(changes, commit_of(intent, state), state, tables)
@@ -128,6 +132,14 @@ def require_head(expected: str | None, state: ManifestState) -> None:
     """Raise unless the branch is at the commit that the caller named, if one was."""
     if expected is not None and state.head.id != expected:
         raise PreconditionFailedError(expected=expected, actual=state.head.id)
+
+
+def _require_first(intent: Intent, state: ManifestState, tables: TableStore) -> None:
+    request = intent.notes.request
+    if request is not None:
+        require_unanswered(
+            request.key, actor=intent.actor, state=state, since=intent.looked_at, tables=tables
+        )
 
 
 def commit_of(intent: Intent, state: ManifestState) -> Commit:

@@ -15,10 +15,17 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from omnigraph.engine.commit.audit import Recovery, RecoveryKind, TableOutcome, record
+from omnigraph.engine.commit.audit import (
+    Recovery,
+    RecoveryKind,
+    TableOutcome,
+    event_of,
+    record,
+)
 from omnigraph.engine.commit.classify import Decision, Facts, PinClass, classify, decide
 from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.publish import Intent, publish
+from omnigraph.engine.commit.requests import request_lock
 from omnigraph.engine.commit.sidecar import (
     RECOVERY_PREFIX,
     Pin,
@@ -48,6 +55,7 @@ from omnigraph.model.errors import (
     UnavailableError,
 )
 from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.observer import Observer
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
@@ -72,6 +80,7 @@ class Recoverer:
     free_locks: WriteLocks
     runtime: Runtime
     failpoints: Failpoints
+    observer: Observer
 
     def heal(self, root: Listing) -> None:
         """Recover every write that a look at the root shows to be unfinished.
@@ -380,6 +389,7 @@ class Recoverer:
             created_at=self.runtime.now(),
         )
         record(recovery, tables=self.stores.tables)
+        self.observer.count(event_of(kind))
         # A crash here leaves a sidecar whose recovery is on record; it is only deleted then.
         disarm(sidecar.operation_id, objects=self.stores.objects)
 
@@ -388,6 +398,8 @@ def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
     line = line_of(sidecar.branch)
     tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
     keys = [LockKey(table_key, line) for table_key in tables]
+    if sidecar.notes.request is not None:
+        keys.append(request_lock(sidecar.notes.request.key, sidecar.branch))
     return [*keys, SCHEMA_LOCK] if changes_schema(sidecar) else keys
 
 

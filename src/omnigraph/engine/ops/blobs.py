@@ -14,7 +14,7 @@ from omnigraph.engine.state.snapshot import Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.types import Scalar
-from omnigraph.storage.ports import StoredBlob, TableStore
+from omnigraph.storage.ports import RowReader, StoredBlob
 
 _ETAG_CHARACTERS = 32
 
@@ -41,7 +41,7 @@ def read_blob(
     asked: BlobRange,
     snapshot: Snapshot,
     catalog: Catalog,
-    tables: TableStore,
+    tables: RowReader,
 ) -> Blob:
     """The bytes, the size of the whole and its tag.
 
@@ -102,7 +102,7 @@ def _find(
     name: str,
     asked: BlobRange,
     snapshot: Snapshot,
-    tables: TableStore,
+    tables: RowReader,
 ) -> StoredBlob | None:
     entry = snapshot.entries.get(table_key_of(declared))
     if entry is None:

@@ -32,18 +32,23 @@ from omnigraph.storage.ports import TableRef
 _LOG = logging.getLogger(__name__)
 
 
-def ensure_branch(name: BranchName, *, base: BranchName, path: WritePath) -> bool:
+def ensure_branch(
+    name: BranchName, *, base: BranchName, if_head: str | None, path: WritePath
+) -> bool:
     """Whether a branch had to be made; somebody else may have made it meanwhile."""
     try:
-        create_branch(name, base=base, path=path)
+        create_branch(name, base=base, if_head=if_head, path=path)
     except AlreadyExistsError:
         return False
     return True
 
 
-def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> None:
+def create_branch(
+    name: BranchName, *, base: BranchName, if_head: str | None, path: WritePath
+) -> None:
     """Start a branch at the head of another; `AlreadyExistsError` if there is one of that name.
 
+    `if_head` is the commit that the other must be at, or else `PreconditionFailedError`.
     `UncertainError` means that the storage answers neither whether the branch was made nor whether
     it is there.
     """
@@ -55,11 +60,12 @@ def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> Non
     # Whoever changes the schema has looked at which branches there are.
     with path.locks.hold([SCHEMA_LOCK, *turns]) as held:
         _require_free(name, path)
-        start = path.authority.capture(base).state.at
+        start = path.authority.capture(base).state
+        path.require_head(if_head, start)
         if base != MAIN:
             require_kept(held)
         try:
-            path.stores.tables.fork(start, branch=name)
+            path.stores.tables.fork(start.at, branch=name)
             path.failpoints.maybe_fail(Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
         except (AlreadyExistsError, UnavailableError) as error:
             # An answer may get lost on its way, and a request that is repeated then be refused by
@@ -68,9 +74,10 @@ def create_branch(name: BranchName, *, base: BranchName, path: WritePath) -> Non
                 raise
 
 
-def delete_branch(name: BranchName, *, path: WritePath) -> None:
+def delete_branch(name: BranchName, *, if_head: str | None, path: WritePath) -> None:
     """Delete a branch and what only it had; `StillNeededError` if something is made of it.
 
+    `if_head` is the commit that it must be at, or else `PreconditionFailedError`.
     Waits for whoever writes on it; what died before was recovered by the caller. `UncertainError`
     means that the storage answers neither whether the branch was deleted nor whether it is there.
     """
@@ -83,10 +90,11 @@ def delete_branch(name: BranchName, *, path: WritePath) -> None:
         path.locks.hold_within(held, [LockKey(MANIFEST_PATH, name)]) as turn,
     ):
         # Another may have deleted it while we waited.
-        table_paths = path.authority.state(name).path_by_table.values()
+        state = path.authority.state(name)
+        path.require_head(if_head, state)
         path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_TABLE_GATES)
         _require_untagged(name, path)
-        remove_branch(name, table_paths, held=turn, path=path)
+        remove_branch(name, state.path_by_table.values(), held=turn, path=path)
 
 
 def remove_branch(

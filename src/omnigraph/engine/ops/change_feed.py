@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from omnigraph.engine.changes import CommitChanges
 from omnigraph.engine.ops.diff import diff, parse_selection
+from omnigraph.engine.ops.limited_callers import without_rows
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.authority import Authority, Basis
@@ -29,6 +31,7 @@ from omnigraph.engine.state.manifest import (
 )
 from omnigraph.model.errors import FeedGapError, InvalidValueError, NotFoundError
 from omnigraph.model.names import BranchName
+from omnigraph.model.policy import Action
 from omnigraph.storage.lance_literals import render_in
 from omnigraph.storage.ports import TableStore, TableVersion
 
@@ -37,11 +40,21 @@ _AFTER = "after:"
 _COMMITS = f"object_type = '{GRAPH_COMMIT}'"
 
 
+class Seeing(Protocol):
+    """Tells the part of a state that a reader sees."""
+
+    def __call__(
+        self, basis: Basis, action: Action, *, branch: BranchName, present: Basis
+    ) -> Basis: ...
+
+
 @dataclass(frozen=True, slots=True)
 class FeedPath:
-    """Where a feed looks: the present of a branch, past states, and rows."""
+    """Where a feed looks: the present of a branch, what the reader sees of a state, past states,
+    and rows."""
 
     pin: Callable[[BranchName], Basis]
+    see: Seeing
     authority: Authority
     tables: TableStore
 
@@ -95,9 +108,11 @@ class ChangeFeed:
             before = state
             with self._reading(basis.state, commit):
                 state = self._advance(before, commit)
-                older = None if before is None else self._as_of(before)
-                changes = diff(older, self._as_of(state), selection=selection, tables=tables)
-            yield CommitChanges(commit, changes)
+                older = None if before is None else self._as_of(before, basis)
+                newer = self._as_of(state, basis)
+                changes = diff(older, newer, selection=selection, tables=tables)
+            told = commit if newer.limited is None else without_rows(commit)
+            yield CommitChanges(told, changes)
             self._cursor = f"{_AFTER}{commit.id}"
 
     def __repr__(self) -> str:
@@ -121,9 +136,10 @@ class ChangeFeed:
             resume = f"{_AFTER}{state.head.id}"
             raise FeedGapError(commit_id=commit.id, resume=resume) from error
 
-    def _as_of(self, state: ManifestState) -> Basis:
-        """A state of the past under the schema of its time."""
-        return Basis(state, self._path.authority.contract_at(state))
+    def _as_of(self, state: ManifestState, present: Basis) -> Basis:
+        """What the reader sees of a state of the past, under the schema of its time."""
+        found = Basis(state, self._path.authority.contract_at(state))
+        return self._path.see(found, Action.READ, branch=self._branch, present=present)
 
     def _advance(self, state: ManifestState | None, commit: Commit) -> ManifestState:
         if state is None:

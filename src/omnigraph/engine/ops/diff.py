@@ -20,6 +20,7 @@ from omnigraph.engine.ops.export import select_types
 from omnigraph.engine.ops.reading.type_names import find_type
 from omnigraph.engine.ops.type_changes import TypeChanges, find_changes, plan_changes
 from omnigraph.engine.ops.type_pairs import TypePair, pair_types
+from omnigraph.engine.read.permitted import read_together
 from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
@@ -68,10 +69,11 @@ def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:
 
 def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableStore) -> ChangeSet:
     """What changed from one state to another; None is the state before the first commit."""
+    reader = read_together(old, new, tables)
     parts = [
         put_in_order(
             each.declared,
-            find_changes(each.old, each.new, each.declared, tables),
+            find_changes(each.old, each.new, each.declared, reader),
             selection.ops,
         )
         for each in list_pairs(old, new, selection)

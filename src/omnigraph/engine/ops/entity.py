@@ -8,11 +8,11 @@ from omnigraph.engine.ops.reading.type_names import get_stored_type
 from omnigraph.engine.read.json_rows import entity_as_json
 from omnigraph.engine.state.snapshot import Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import RowReader
 
 
 def find_entity(
-    type_name: str, id: str, *, snapshot: Snapshot, catalog: Catalog, tables: TableStore
+    type_name: str, id: str, *, snapshot: Snapshot, catalog: Catalog, tables: RowReader
 ) -> dict[str, object] | None:
     """The entity's id, ends and properties, or None; a type added later has no entities yet."""
     declared = get_stored_type(type_name, catalog)

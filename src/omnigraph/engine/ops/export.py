@@ -17,12 +17,12 @@ from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import NotFoundError
 from omnigraph.storage.arrow_schema import table_schema
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import RowReader
 from omnigraph.storage.row_files import exchange_schema
 
 
 def export(
-    snapshot: Snapshot, *, catalog: Catalog, tables: TableStore, types: Sequence[str] | None
+    snapshot: Snapshot, *, catalog: Catalog, tables: RowReader, types: Sequence[str] | None
 ) -> Iterator[str]:
     """The lines of some types, or of all; a name that is both a node and an edge type is both.
 
@@ -39,7 +39,7 @@ def export(
 
 
 def export_batches(
-    type_name: str, *, snapshot: Snapshot, catalog: Catalog, tables: TableStore
+    type_name: str, *, snapshot: Snapshot, catalog: Catalog, tables: RowReader
 ) -> pa.RecordBatchReader:
     """The rows of one type as a stream of Arrow batches; a `DateTime` is a UTC timestamp."""
     declared = get_stored_type(type_name, catalog)
@@ -66,7 +66,7 @@ def select_types(catalog: Catalog, types: Sequence[str] | None) -> list[NodeType
 
 
 def scan_type(
-    declared: NodeType | EdgeType, *, snapshot: Snapshot, tables: TableStore
+    declared: NodeType | EdgeType, *, snapshot: Snapshot, tables: RowReader
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a type by id, with those of its columns that the snapshot has."""
     entry = snapshot.entries.get(table_key_of(declared))
@@ -74,7 +74,7 @@ def scan_type(
     return iter(()) if entry is None else _scan(declared, entry, tables)
 
 
-def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: TableStore) -> list[str]:
+def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: RowReader) -> list[str]:
     """The columns of a type that its entry in a snapshot has."""
     # A property that was added after the version has no column in it.
     stored = set(tables.schema(entry.at).names)
@@ -99,6 +99,6 @@ def _in_order(types: Sequence[NodeType | EdgeType]) -> list[NodeType | EdgeType]
 
 
 def _scan(
-    declared: NodeType | EdgeType, entry: Entry, tables: TableStore
+    declared: NodeType | EdgeType, entry: Entry, tables: RowReader
 ) -> Iterator[pa.RecordBatch]:
     return tables.scan_by_id(entry.at, columns=stored_columns(declared, entry, tables))

@@ -20,7 +20,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.limits import EXPORT_INLINE_ROWS_MAX
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.durability import flush_path
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import RowReader
 from omnigraph.storage.row_files import FileFormat, exchange_schema, new_folder, write_rows
 
 
@@ -28,7 +28,7 @@ def export_files(
     folder: Path,
     *,
     basis: Basis,
-    tables: TableStore,
+    tables: RowReader,
     format: FileFormat,
     types: Sequence[str] | None,
 ) -> ExportReport:
@@ -50,6 +50,9 @@ def export_files(
 
 def is_large_export(basis: Basis, types: Sequence[str] | None) -> bool:
     """Whether some types, or all, of a state have more rows than one process should write."""
+    if basis.limited is not None:
+        # Spark would have to be told which rows are seen.
+        return False
     entries = basis.snapshot.entries
     keys = {table_key_of(each) for each in select_types(basis.catalog, types)}
     row_count = sum(entries[key].row_count for key in keys & entries.keys())

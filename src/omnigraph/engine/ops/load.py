@@ -16,10 +16,12 @@ from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChang
 from omnigraph.engine.commit.integrity.evaluate import require_integrity
 from omnigraph.engine.ops.pending import keep_last
 from omnigraph.engine.ops.reading.received import ReceivedRows
+from omnigraph.engine.ops.told import Answer
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.snapshot import type_name_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, KeyConflictError
+from omnigraph.model.names import BranchName
 
 
 class LoadMode(StrEnum):
@@ -50,6 +52,25 @@ def parse_mode(text: str) -> LoadMode:
             value=text,
             problem=f"{text!r} is none of append, merge and overwrite",
         ) from error
+
+
+def tell_load(
+    done: PreparedLoad,
+    *,
+    base: BranchName | None,
+    is_new_branch: bool,
+    engine: str,
+    rejected_count: int,
+) -> Answer:
+    """What the caller of a load is told of it."""
+    return {
+        "nodes_loaded": done.nodes_loaded,
+        "edges_loaded": done.edges_loaded,
+        "base_branch": base,
+        "branch_created": is_new_branch,
+        "engine": engine,
+        "rejected": rejected_count,
+    }
 
 
 def prepare_load(

@@ -14,11 +14,12 @@ from typing import Protocol
 
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.protocol import Authorship, WritePath
-from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.attempts import write_once
 from omnigraph.engine.ops.parting import Parting, look_back
 from omnigraph.engine.ops.replay import PreparedReplay, Replay, prepare_replay
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.terms import Terms
+from omnigraph.engine.ops.told import merge_result
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import MergeOutcome, MergeResult
 from omnigraph.engine.state.authority import Basis
@@ -113,18 +114,20 @@ def merge_branch(
     if terms.is_dry_run:
         merge = _start(source, terms, replayer, path)
         basis = path.authority.pin(into)
+        path.require_head(authorship.expected_head, basis.state)
         committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
         prepared = merge.prepare(basis, committed)
         return MergeResult(prepared.outcome, None, prepared.conflicts)
     # What died on the source belongs to it or not; afterwards that is settled.
     path.heal()
-    prepared, commit = write_on(
+    told = write_once(
         into,
         prepare=_start(source, terms, replayer, path).prepare,
+        tell=lambda prepared: {"outcome": prepared.outcome},
         authorship=authorship,
         path=path,
     )
-    return MergeResult(prepared.outcome, commit.id if commit else None, ())
+    return merge_result(told)
 
 
 def _start(source: BranchName, terms: Terms, replayer: Replayer, path: WritePath) -> _Merge:

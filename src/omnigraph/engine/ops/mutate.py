@@ -33,6 +33,7 @@ from omnigraph.engine.commit.integrity.evaluate import require_integrity
 from omnigraph.engine.ops.pending import PendingRows
 from omnigraph.engine.ops.reading.identity import node_ids
 from omnigraph.engine.ops.reading.references import inline_reference
+from omnigraph.engine.ops.told import Answer
 from omnigraph.engine.read.conditions import BoundCondition, Column, Compare, bind
 from omnigraph.engine.read.masks import mask
 from omnigraph.engine.read.predicates import render_predicate
@@ -67,6 +68,11 @@ class PreparedMutation:
     write: PreparedWrite
     affected_nodes: int
     affected_edges: int
+
+
+def tell_mutation(done: PreparedMutation) -> Answer:
+    """What the caller of a mutation is told of it."""
+    return {"affected_nodes": done.affected_nodes, "affected_edges": done.affected_edges}
 
 
 def prepare_mutation(

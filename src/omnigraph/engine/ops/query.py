@@ -88,7 +88,7 @@ def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
     sources = Sources(
         basis.snapshot,
         catalog=basis.catalog,
-        tables=path.tables,
+        tables=basis.reader(path.tables),
         memory=memory,
         budget=budget,
     )

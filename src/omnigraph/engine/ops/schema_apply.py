@@ -21,12 +21,15 @@ from omnigraph.compiler.migration.steps import UnsupportedChange, describe_step,
 from omnigraph.compiler.schema.canonical import hash_schema
 from omnigraph.engine.commit.changes import Placement, PreparedWrite, SchemaChange, TableChange
 from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.requests import request_lock
 from omnigraph.engine.commit.schema_delta import SchemaDelta
 from omnigraph.engine.commit.sidecar import list_sidecars
+from omnigraph.engine.ops.attempts import find_told_at
 from omnigraph.engine.ops.cleanup import purge
 from omnigraph.engine.ops.create import create_table, place_of
 from omnigraph.engine.ops.schema_rows import measure, rewrite, rewrite_by
 from omnigraph.engine.ops.schema_tables import TablePlan, is_additive, plan_tables
+from omnigraph.engine.ops.told import schema_result, with_answer
 from omnigraph.engine.results import MigrationPlan, SchemaApplyResult
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.contract import SCHEMA_LOCK
@@ -42,6 +45,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX, REUSED_TABLE_VERSIONS_MAX
 from omnigraph.model.names import MAIN, BranchName, is_internal_branch
+from omnigraph.model.observer import Phase
 from omnigraph.model.source import Source
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.locks import HeldLocks, LockKey
@@ -76,7 +80,7 @@ def apply_schema(
     path.heal()
     known = path.authority.capture(MAIN)
     for _ in range(PREPARE_ATTEMPTS_MAX):
-        with path.locks.hold(_lock_keys(desired, known)) as held:
+        with path.locks.hold(_lock_keys(desired, known, authorship)) as held:
             if not _has_left_something(path):
                 known_hash = known.contract.schema_hash
                 call = _Call(source, desired, known_hash, find_workers, authorship, readers)
@@ -99,9 +103,12 @@ class _Call:
     readers: Readers
 
 
-def _lock_keys(desired: Catalog, known: Basis) -> list[LockKey]:
+def _lock_keys(desired: Catalog, known: Basis, authorship: Authorship) -> list[LockKey]:
     types = {*table_keys_of(desired), *known.snapshot.entries}
-    return [SCHEMA_LOCK, *(LockKey(each, None) for each in types)]
+    keys = [SCHEMA_LOCK, *(LockKey(each, None) for each in types)]
+    if authorship.request is not None:
+        keys.append(request_lock(authorship.request.key, MAIN))
+    return keys
 
 
 def _has_left_something(path: WritePath) -> bool:
@@ -115,7 +122,12 @@ def _has_left_something(path: WritePath) -> bool:
 def _apply_under(
     held: HeldLocks, call: _Call, *, allow_data_loss: bool, path: WritePath
 ) -> SchemaApplyResult:
-    basis = path.authority.capture(MAIN)
+    with path.observer.phase(Phase.CAPTURE):
+        basis = path.authority.capture(MAIN)
+        known = find_told_at(basis.state, authorship=call.authorship, path=path)
+    if known is not None:
+        return schema_result(known)
+    path.require_head(call.authorship.expected_head, basis.state)
     plan = planner.plan_migration(
         basis.catalog, call.desired, source=call.source, allow_data_loss=allow_data_loss
     )
@@ -130,7 +142,9 @@ def _apply_under(
             actual=basis.contract.schema_hash[:14],
         )
     _require_applicable(plan, path)
-    write = _prepare(plan, call, basis=basis, path=path)
+    with path.observer.phase(Phase.PREPARE):
+        write = _prepare(plan, call, basis=basis, path=path)
+    write = with_answer(write, {"steps": steps}, request=call.authorship.request)
     commit = path.commit(write, basis=basis, authorship=call.authorship, held=held)
     emptied = [key for key, change in write.changes.items() if change.is_overwrite]
     if emptied:

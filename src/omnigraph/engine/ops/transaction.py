@@ -195,13 +195,13 @@ def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBran
     """A branch that is there for the block and gone after it, however the block ends."""
     # Nothing may depend on a branch that is not there.
     path.authority.state(base)
-    name = make_private_branch_name(path.runtime.new_id())
+    name = make_private_branch_name(path.runtime.new_id(), base=base)
     with path.locks.hold([life_of(name)]):
         # A crash from here on leaves an object that says what else there may be.
         path.stores.objects.put_if_absent(_path_of(name), _encode(name, base=base, path=path))
         has_ended_well = False
         try:
-            create_branch(BranchName(name), base=base, path=path)
+            create_branch(BranchName(name), base=base, if_head=None, path=path)
             yield name
             has_ended_well = True
         finally:

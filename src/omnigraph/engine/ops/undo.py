@@ -7,12 +7,13 @@ worked out on the head of a branch and refuse, like a merge, what contradicts it
 from __future__ import annotations
 
 from omnigraph.engine.commit.protocol import Authorship, WritePath
-from omnigraph.engine.ops.attempts import write_on
+from omnigraph.engine.ops.attempts import write_once
 from omnigraph.engine.ops.merge_base import one_commit
 from omnigraph.engine.ops.replay import PreparedReplay, Replay, prepare_replay
 from omnigraph.engine.ops.same_types import require_same_types
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.terms import NO_TERMS
+from omnigraph.engine.ops.told import Answer, merge_result
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import MergeOutcome, MergeResult
 from omnigraph.engine.state.ancestry import gather_ancestry
@@ -79,10 +80,13 @@ def _replay(
             raise MergeConflictError(conflicts=prepared.conflicts)
         return prepared
 
-    _, commit = write_on(branch, prepare=prepare, authorship=authorship, path=path)
-    if commit is None:
-        return MergeResult(MergeOutcome.ALREADY_UP_TO_DATE, None, ())
-    return MergeResult(MergeOutcome.MERGED, commit.id, ())
+    told = write_once(branch, prepare=prepare, tell=_tell, authorship=authorship, path=path)
+    return merge_result(told)
+
+
+def _tell(prepared: PreparedReplay) -> Answer:
+    has_anything = prepared.write.is_commit
+    return {"outcome": MergeOutcome.MERGED if has_anything else MergeOutcome.ALREADY_UP_TO_DATE}
 
 
 def _require_past(commit: Commit, branch: BranchName, authority: Authority) -> None:

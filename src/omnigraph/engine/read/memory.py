@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import Lock
 
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.search.text_index import TextIndex, build_text_index
 from omnigraph.engine.read.search.vectors import VectorColumn, vector_column
-from omnigraph.engine.read.spaces import TableSpace, WarmColumns
+from omnigraph.engine.read.spaces import Marks, TableSpace, WarmColumns
 from omnigraph.engine.read.topology import WarmTopologies
 from omnigraph.engine.read.warm import Warm
 from omnigraph.engine.state.snapshot import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
-from omnigraph.model.limits import WARM_SEARCH_BYTES_MAX
-from omnigraph.storage.ports import TableStore, TableVersion
+from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_SEARCH_BYTES_MAX
+from omnigraph.model.observer import Observer
+from omnigraph.storage.ports import RowReader, TableVersion
 
 _Searched = tuple[TableVersion, str]
 
@@ -28,30 +30,46 @@ class ReadMemory:
     anew is another generation, and nothing of the last one is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._lock = Lock()
         self._generation = 0
-        self._kept = Kept()
+        self._observer = observer
+        self._kept = Kept(observer)
 
     def of(self, generation: int) -> Kept:
         """What is kept of a generation."""
         with self._lock:
             if generation != self._generation:
-                self._generation, self._kept = generation, Kept()
+                self._generation, self._kept = generation, Kept(self._observer)
             return self._kept
 
 
-class Kept:
-    """Columns, topologies, words and vectors of versions of tables."""
+@dataclass(frozen=True, slots=True)
+class SeenRows:
+    """Which rows of a version somebody sees, in the order of a scan, and how many these are."""
 
-    def __init__(self) -> None:
-        self.columns = WarmColumns()
-        self.topologies = WarmTopologies()
+    marks: Marks
+    count: int
+
+
+class Kept:
+    """Columns, topologies, words and vectors of versions of tables, and which rows are seen."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.columns = WarmColumns(observer)
+        self.topologies = WarmTopologies(observer)
+        self.seen: Warm[TableVersion, SeenRows] = Warm(
+            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.marks.nbytes
+        )
         self.texts: Warm[_Searched, TextIndex] = Warm(
-            bytes_max=WARM_SEARCH_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+            bytes_max=WARM_SEARCH_BYTES_MAX // 2,
+            size_of=lambda each: each.nbytes,
+            observer=observer,
         )
         self.vectors: Warm[_Searched, VectorColumn] = Warm(
-            bytes_max=WARM_SEARCH_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+            bytes_max=WARM_SEARCH_BYTES_MAX // 2,
+            size_of=lambda each: each.nbytes,
+            observer=observer,
         )
 
 
@@ -63,7 +81,7 @@ class Sources:
         snapshot: Snapshot,
         *,
         catalog: Catalog,
-        tables: TableStore,
+        tables: RowReader,
         memory: Kept,
         budget: Budget,
     ) -> None:

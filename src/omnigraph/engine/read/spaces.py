@@ -19,7 +19,8 @@ from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.ordering import order_keys
 from omnigraph.engine.read.warm import Asked, Warm
 from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_KEYS_MAX, WARM_TYPE_ROWS_MAX
-from omnigraph.storage.ports import TableStore, TableVersion
+from omnigraph.model.observer import Observer
+from omnigraph.storage.ports import RowReader, TableVersion
 
 Codes = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
@@ -49,9 +50,9 @@ _SPARSE = 32
 class WarmColumns:
     """Columns of versions of tables, in memory; all reads of a graph share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._columns: Warm[tuple[TableVersion, str], pa.Array] = Warm(
-            bytes_max=WARM_COLUMN_BYTES_MAX, size_of=_bytes_of
+            bytes_max=WARM_COLUMN_BYTES_MAX, size_of=_bytes_of, observer=observer
         )
         self._id_keys: Warm[TableVersion, Codes] = Warm(
             bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
@@ -66,17 +67,17 @@ class WarmColumns:
         """A column, if it is in memory."""
         return self._columns.find((at, name))
 
-    def get(self, at: TableVersion, name: str, *, tables: TableStore) -> pa.Array:
+    def get(self, at: TableVersion, name: str, *, tables: RowReader) -> pa.Array:
         """A column, read now if it is not in memory."""
         return self._columns.get((at, name), lambda: _read_column(at, name, tables))
 
-    def id_keys(self, at: TableVersion, *, tables: TableStore) -> Codes:
+    def id_keys(self, at: TableVersion, *, tables: RowReader) -> Codes:
         """Numbers that sort as the ids of a version do."""
         return self._id_keys.get(
             at, lambda: order_keys(self.get(at, "id", tables=tables), is_descending=False)
         )
 
-    def find_id(self, at: TableVersion, id: str, *, tables: TableStore) -> int:
+    def find_id(self, at: TableVersion, id: str, *, tables: RowReader) -> int:
         """The place of an id in a version; unbound if it lacks it."""
         ids = self.get(at, "id", tables=tables)
         if self._looked_for.note(at) <= _LOOKED_THROUGH or len(ids) > _LISTED_IDS_MAX:
@@ -103,7 +104,7 @@ class TableSpace:
         at: TableVersion,
         *,
         size: int,
-        tables: TableStore,
+        tables: RowReader,
         warm: WarmColumns,
         budget: Budget,
     ) -> None:
@@ -282,7 +283,7 @@ def _rank(ids: pa.Array) -> Codes:
     return numbers
 
 
-def _read_column(at: TableVersion, name: str, tables: TableStore) -> pa.Array:
+def _read_column(at: TableVersion, name: str, tables: RowReader) -> pa.Array:
     return one_chunk(tables.scan(at, columns=[name], predicate=None)[name])
 
 

@@ -27,7 +27,8 @@ from omnigraph.engine.read.spaces import (
 )
 from omnigraph.engine.read.warm import Asked, Warm
 from omnigraph.model.limits import WARM_KEYS_MAX, WARM_TOPOLOGY_BYTES_MAX
-from omnigraph.storage.ports import TableStore, TableVersion
+from omnigraph.model.observer import Observer
+from omnigraph.storage.ports import RowReader, TableVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +170,11 @@ class _Ends:
 class WarmTopologies:
     """Topologies of edge tables and adjacency made of them; all reads of a graph share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer) -> None:
         self._topologies: Warm[TableVersion, Topology] = Warm(
-            bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+            bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2,
+            size_of=lambda each: each.nbytes,
+            observer=observer,
         )
         self._adjacency: Warm[_Ends, Adjacency] = Warm(
             bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
@@ -190,7 +193,7 @@ class WarmTopologies:
         """How many look-ups of edges there have been in a version."""
         return self._probed.count(at)
 
-    def topology(self, at: TableVersion, *, tables: TableStore) -> Topology:
+    def topology(self, at: TableVersion, *, tables: RowReader) -> Topology:
         """All edges of a version, read now if they are not in memory."""
 
         def read() -> Topology:
@@ -207,7 +210,7 @@ class WarmTopologies:
         source: Space,
         target: TableSpace,
         keeps_edges: bool,
-        tables: TableStore,
+        tables: RowReader,
     ) -> Adjacency:
         """Adjacency over all edges of a version; kept if it is between whole tables."""
 

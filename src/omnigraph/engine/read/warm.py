@@ -12,16 +12,24 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Generic, TypeVar
 
+from omnigraph.model.observer import Event, Observer
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Warm(Generic[K, V]):
-    """Values by key, up to a number of bytes; `size_of` says how many a value has."""
+    """Values by key, up to a number of bytes; `size_of` says how many a value has.
 
-    def __init__(self, *, bytes_max: int, size_of: Callable[[V], int]) -> None:
+    An observer, if there is one, is told what was found and what had to be made.
+    """
+
+    def __init__(
+        self, *, bytes_max: int, size_of: Callable[[V], int], observer: Observer | None = None
+    ) -> None:
         self._bytes_max = bytes_max
         self._size_of = size_of
+        self._observer = observer
         self._lock = Lock()
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._bytes = 0
@@ -32,13 +40,18 @@ class Warm(Generic[K, V]):
             if key not in self._kept:
                 return None
             self._kept.move_to_end(key)
-            return self._kept[key]
+            found = self._kept[key]
+        if self._observer is not None:
+            self._observer.count(Event.WARM_HIT)
+        return found
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """What is kept under a key, made now if nothing is."""
         found = self.find(key)
         if found is not None:
             return found
+        if self._observer is not None:
+            self._observer.count(Event.WARM_MISS)
         made = make()
         self._keep(key, made)
         return made

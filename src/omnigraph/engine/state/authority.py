@@ -6,6 +6,7 @@ is newer, and reads only what is. Safe to share between threads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -22,6 +23,7 @@ from omnigraph.engine.state.contract import (
     read_contract,
 )
 from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.limited import Limited
 from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
     MANIFEST_PATH,
@@ -54,15 +56,20 @@ from omnigraph.storage.lance_branches import (
 )
 from omnigraph.storage.lance_handles import folder_of
 from omnigraph.storage.lance_literals import render_in
-from omnigraph.storage.ports import Listing, ObjectStore, TableStore, TableVersion
+from omnigraph.storage.ports import ObjectStore, RowReader, TableStore, TableVersion
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a write is prepared against, or a read is answered from."""
+    """What a write is prepared against, or a read is answered from.
+
+    For a reader who may not see everything `limited` is what they see, and the contract has only
+    the properties that are not hidden from them. A write is never prepared against such a part.
+    """
 
     state: ManifestState
     contract: Contract
+    limited: Limited | None = None
 
     @property
     def branch(self) -> BranchName:
@@ -74,11 +81,15 @@ class Basis:
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.state.snapshot
+        return self.state.snapshot if self.limited is None else self.limited.snapshot
 
     @property
     def catalog(self) -> Catalog:
         return self.contract.catalog
+
+    def reader(self, tables: TableStore) -> RowReader:
+        """What answers reads of this state, the store being given."""
+        return tables if self.limited is None else self.limited.tables
 
 
 class Authority:
@@ -103,7 +114,7 @@ class Authority:
 
     def pin(self, branch: BranchName) -> Basis:
         """The present of a branch for a read, after a look at the schema's files."""
-        self.require_contract(self._objects.list(""))
+        self.require_contract(self._objects.tokens(""))
         return self._basis_of(self.state(branch))
 
     def state(self, branch: BranchName) -> ManifestState:
@@ -168,7 +179,7 @@ class Authority:
         with self._lock:
             self._state_by_branch.pop(branch, None)
 
-    def require_contract(self, root: Listing) -> Contract:
+    def require_contract(self, root: Mapping[str, str]) -> Contract:
         """The accepted schema, read again if a look at the root says that its files changed."""
         known = self._contract
         if known is not None and known.is_as_listed(root):

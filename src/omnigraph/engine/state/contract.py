@@ -49,12 +49,10 @@ class Contract:
     schema_hash: str
     token_by_file: Mapping[str, str]
 
-    def is_as_listed(self, root: Listing) -> bool:
+    def is_as_listed(self, root: Mapping[str, str]) -> bool:
         """Whether the files are still the ones that were read."""
         tokens = self.token_by_file
-        return bool(tokens) and all(
-            root.token_by_name.get(name) == token for name, token in tokens.items()
-        )
+        return bool(tokens) and all(root.get(name) == token for name, token in tokens.items())
 
 
 def encode_contract(source: str, catalog: Catalog) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ from omnigraph.model.names import MAIN, BranchName
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _NOTE_NAMES = frozenset(
-    {"reverted_commit_id", "picked_commit_id", "resolutions", "brought", "batch"}
+    {"reverted_commit_id", "picked_commit_id", "resolutions", "brought", "batch", "request"}
 )
 
 
@@ -51,12 +51,22 @@ class StreamBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """A request that a commit answered: the key that its caller gave it, a digest of what it asked
+    for, and what the caller was told, as JSON."""
+
+    key: str
+    digest: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class CommitNotes:
     """What a commit says of where its changes come from.
 
     The commit that it reverted or picked; the decisions that a merge was given; the commits that a
-    merge brought into the branch's past, which its own manifest does not list; and the batch of a
-    stream.
+    merge brought into the branch's past, which its own manifest does not list; the batch of a
+    stream; and the request that it answered, if that had a key.
     """
 
     reverted_id: str | None = None
@@ -64,6 +74,7 @@ class CommitNotes:
     resolutions: tuple[Resolution, ...] = ()
     brought: tuple[Ancestor, ...] = ()
     batch: StreamBatch | None = None
+    request: AnsweredRequest | None = None
 
 
 NO_NOTES = CommitNotes()
@@ -143,6 +154,7 @@ def encode_notes(notes: CommitNotes) -> dict[str, object]:
             for each in notes.brought
         ],
         "batch": None if notes.batch is None else [notes.batch.query_id, notes.batch.batch_id],
+        "request": None if notes.request is None else _encode_request(notes.request),
     }
     return {name: value for name, value in fields.items() if value}
 
@@ -160,6 +172,7 @@ def decode_notes(fields: Mapping[str, object], *, subject: str) -> CommitNotes:
                 tuple(_decode_resolution(each, subject) for each in resolutions),
                 tuple(_decode_ancestor(each, subject) for each in brought),
                 _decode_batch(fields.get("batch"), subject),
+                _decode_request(fields.get("request"), subject),
             )
         case _:
             raise CorruptError(subject=subject, problem="a note has another type")
@@ -189,6 +202,20 @@ def _decode_batch(encoded: object, subject: str) -> StreamBatch | None:
             return StreamBatch(query_id, batch_id)
         case _:
             raise CorruptError(subject=subject, problem="a batch lacks a part")
+
+
+def _encode_request(request: AnsweredRequest) -> list[str]:
+    return [request.key, request.digest, request.answer]
+
+
+def _decode_request(encoded: object, subject: str) -> AnsweredRequest | None:
+    match encoded:
+        case None:
+            return None
+        case [str(key), str(digest), str(answer)]:
+            return AnsweredRequest(key, digest, answer)
+        case _:
+            raise CorruptError(subject=subject, problem="a request lacks a part")
 
 
 def _decode_fields(commit_id: str, metadata: object) -> dict[str, object]:

@@ -20,6 +20,7 @@ from omnigraph.engine.state.snapshot import table_key_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import PreconditionFailedError
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
+from omnigraph.model.policy import Action
 from omnigraph.model.types import Scalar
 from omnigraph.spark.algorithms.network import read_rows
 from omnigraph.spark.loading.load import load
@@ -30,6 +31,8 @@ def write_values(
 ) -> MutationResult:
     """Make the values of a column a property of their nodes, as one commit or not at all."""
     opened.require_writable("write a property")
+    opened.require_allowed(Action.CHANGE, branch=call.branch, target=None, actor=call.actor)
+    opened.require_whole("write a property", branch=call.branch)
     attempts_left = PREPARE_ATTEMPTS_MAX
     while True:
         attempts_left -= 1

@@ -23,6 +23,7 @@ from omnigraph.engine.ops.query import QueryCall, run_query
 from omnigraph.engine.ops.reading.type_names import get_stored_type
 from omnigraph.engine.read.conditions import ALWAYS, NEVER, BoundCondition
 from omnigraph.engine.read.predicates import render_predicate
+from omnigraph.engine.read.row_conditions import settle
 from omnigraph.engine.settings import Settings, make_settings, open_stores
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.readers import Readers
@@ -35,6 +36,7 @@ from omnigraph.model.limits import (
     SPARK_PART_BYTES_MAX,
     SPARK_PART_ROWS_MAX,
 )
+from omnigraph.model.policy import Action
 from omnigraph.spark.format.options import (
     Place,
     QueryOptions,
@@ -42,7 +44,7 @@ from omnigraph.spark.format.options import (
     TypeOptions,
     refuse_option,
 )
-from omnigraph.spark.format.pushdown import compile_condition, select_columns, settle
+from omnigraph.spark.format.pushdown import compile_condition, select_columns
 from omnigraph.spark.types import result_schema, spark_schema, to_spark
 from omnigraph.storage.lance_parts import scan_part
 from omnigraph.storage.ports import TableStore, TransactionRecord
@@ -92,7 +94,7 @@ def pin_read(options: ReadOptions) -> PinnedRead:
     """The state that is read now, and the columns that there will be."""
     settings = _settings_of(options.place)
     graph = OpenGraph(settings, open_stores(settings), actor=None, is_read_only=True)
-    basis = graph.at(options.branch, options.commit)
+    basis = graph.at(options.branch, options.commit, action=Action.READ)
     match options.wanted:
         case TypeOptions() as wanted:
             return _pin_type(wanted, options, graph, basis)
@@ -156,7 +158,7 @@ def answer_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
     """The result in parts, each a stream of Arrow batches in Spark's form."""
     settings = _settings_of(pinned.place)
     graph = OpenGraph(settings, open_stores(settings), actor=None, is_read_only=True)
-    basis = graph.at(None, pinned.commit_id)
+    basis = graph.at(None, pinned.commit_id, action=Action.READ)
     wanted = pinned.wanted
     plan = graph.compiled.read(wanted.text, name=wanted.name, contract=basis.contract)
     values = convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,21 +18,21 @@ from pyspark.sql import SparkSession
 from ulid import ULID
 
 from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
-from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.loads import Input, LoadCall, OnError
+from omnigraph.engine.loads import Input, LoadCall, OnError, author_of
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import is_refused, write_on
+from omnigraph.engine.ops.attempts import is_refused, write_once
 from omnigraph.engine.ops.branch import ensure_branch
 from omnigraph.engine.ops.lines import open_lines
-from omnigraph.engine.ops.load import LoadMode, PreparedLoad
+from omnigraph.engine.ops.load import LoadMode, PreparedLoad, tell_load
+from omnigraph.engine.ops.told import Answer, load_result
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import LoadResult
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import line_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import GraphError
-from omnigraph.model.load_report import NOTHING_WRONG
 from omnigraph.model.names import MAIN
+from omnigraph.model.policy import Action
 from omnigraph.spark.jobs import run_job
 from omnigraph.spark.loading.claims import select_met
 from omnigraph.spark.loading.inputs import parse_inputs
@@ -89,6 +90,9 @@ class _Load:
         """Stage, judge and commit."""
         call, opened = self._call, self._opened
         is_missing = call.base is not None and call.target not in opened.authority.branches()
+        if is_missing:
+            create = Action.BRANCH_CREATE
+            opened.require_allowed(create, branch=call.base, target=call.target, actor=None)
         start = opened.authority.capture(call.base if is_missing and call.base else call.target)
         is_new = False
         try:
@@ -97,39 +101,41 @@ class _Load:
                 # What is refused on the base would be refused on the branch: better before it is.
                 _, judgement = self._sift(staged, start)
                 judgement.claims.unpersist()
-                is_new = ensure_branch(call.target, base=call.base, path=opened.writes)
+                is_new = ensure_branch(
+                    call.target, base=call.base, if_head=call.expected_head, path=opened.writes
+                )
             self._open_lines(staged)
-            done, commit = write_on(
+            told = write_once(
                 call.target,
                 prepare=self._prepare,
-                authorship=opened.author(
-                    call.actor, WriterKind.LOAD, expected_head=call.expected_head
-                ),
+                tell=partial(self._tell, is_new_branch=is_new),
+                authorship=author_of(call, opened),
                 path=opened.writes,
             )
-            self._is_done = True
+            # Whoever was asked the same has brought the rows, in files of its own.
+            self._is_done, self._is_in_doubt = not told.is_repeated, False
         except GraphError as error:
             self._is_in_doubt &= not is_refused(error)
             raise
         finally:
             if not self._is_done and not self._is_in_doubt:
                 self._forsake()
+        result = load_result(told, branch=call.target)
+        if told.is_repeated:
+            return result
         self._tidy()
-        count = sum(done.nodes_loaded.values()) + sum(done.edges_loaded.values())
-        call.progress("commit", count, count)
         rejected = self._rejected()
-        return LoadResult(
-            nodes_loaded=done.nodes_loaded,
-            edges_loaded=done.edges_loaded,
-            commit_id=commit.id if commit else None,
-            branch=call.target,
-            base_branch=call.base,
-            branch_created=is_new,
+        if not rejected:
+            return result
+        return replace(result, report=report_rejected(rejected, self._quarantine().location))
+
+    def _tell(self, done: PreparedLoad, *, is_new_branch: bool) -> Answer:
+        return tell_load(
+            done,
+            base=self._call.base,
+            is_new_branch=is_new_branch,
             engine="spark",
-            rejected=len(rejected),
-            report=report_rejected(rejected, self._quarantine().location)
-            if rejected
-            else NOTHING_WRONG,
+            rejected_count=len(self._rejected()),
         )
 
     # Staging
@@ -195,6 +201,8 @@ class _Load:
         rejected = self._rejected()
         if rejected:
             self._quarantine().write(rejected)
+        # For the last time, because from here on something is written.
+        self._call.progress("commit", 0, _count_rows(prepared))
         self._is_in_doubt = True
         return prepared
 
@@ -288,6 +296,10 @@ class _Load:
             except GraphError as error:
                 # Nobody names them, and `cleanup` finds them.
                 _LOG.warning("files of a load stay: %s", error)
+
+
+def _count_rows(prepared: PreparedLoad) -> int:
+    return sum(prepared.nodes_loaded.values()) + sum(prepared.edges_loaded.values())
 
 
 def _count_cores(spark: SparkSession) -> int:

@@ -8,11 +8,12 @@ small is read at once, here, and handed to Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     StructField,
@@ -20,7 +21,8 @@ from pyspark.sql.types import (
 )
 
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.read.conditions import ALWAYS, BoundCondition
+from omnigraph.engine.read.conditions import ALWAYS, BoundCondition, Every
+from omnigraph.engine.read.permitted import find_limit
 from omnigraph.engine.read.search.text_index import NO_TEXTS, TextStatistics
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
@@ -37,6 +39,9 @@ from omnigraph.storage.table_parts import TablePart
 
 Batches = Iterator[pa.RecordBatch]
 
+_SEEN = "seen__"
+"""What the columns begin with that only tell which edges are seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class TypeFrames:
@@ -47,8 +52,8 @@ class TypeFrames:
     basis: Basis
 
     def count(self, declared: NodeType | EdgeType) -> int:
-        """How many rows a type has."""
-        entry = self.basis.snapshot.entries.get(table_key_of(declared))
+        """About how many rows a type has: at least as many as are seen."""
+        entry = self.basis.state.snapshot.entries.get(table_key_of(declared))
         return 0 if entry is None else entry.row_count
 
     def rows(
@@ -59,12 +64,37 @@ class TypeFrames:
         condition: BoundCondition,
         measures: Mapping[str, Measure],
     ) -> DataFrame:
-        """The rows of a type that a condition holds for.
+        """The rows of a type that are seen and that a condition holds for.
 
         `columns` leads from stored columns to names in the frame, `measures` from such names to
         what tasks say of each row; of both together there is at least one.
         """
-        pinned = pin_rows(declared, condition, graph=self.opened, basis=self.basis)
+        limit = find_limit(self.basis, table_key_of(declared))
+        if limit is None or not limit.ends:
+            return self._rows(declared, columns, condition, measures)
+        assert isinstance(declared, EdgeType), "only edges have ends"
+        ends = {column: _SEEN + column for column, _ in limit.ends}
+        named = {**columns, **{each: ends[each] for each in ends if each not in columns}}
+        frame = self._rows(declared, named, condition, measures)
+        for column in ends:
+            nodes = self._nodes_at(declared, column)
+            frame = frame.join(nodes, f.col(named[column]) == f.col(_SEEN), "left_semi")
+        return frame.drop(*(ends[each] for each in ends if each not in columns))
+
+    def _nodes_at(self, declared: EdgeType, column: str) -> DataFrame:
+        """The ids of the nodes at one end of edges that are seen."""
+        name = declared.source if column == "src" else declared.target
+        nodes = self.basis.catalog.nodes[name]
+        return self._rows(nodes, {"id": _SEEN}, ALWAYS, {})
+
+    def _rows(
+        self,
+        declared: NodeType | EdgeType,
+        columns: Mapping[str, str],
+        condition: BoundCondition,
+        measures: Mapping[str, Measure],
+    ) -> DataFrame:
+        pinned = self._pin(declared, condition)
         shape = _Shape(
             columns=tuple(columns.items()),
             measures=tuple(measures.items()),
@@ -80,6 +110,15 @@ class TypeFrames:
         tasks = make_tasks(self.session, len(parts), size=size)
         return tasks.mapInArrow(read, shape.schema)
 
+    def _pin(self, declared: NodeType | EdgeType, condition: BoundCondition) -> PinnedType:
+        """The rows that a condition and the reader's own limit hold for, whatever their ends."""
+        limit = find_limit(self.basis, table_key_of(declared))
+        if limit is not None:
+            condition = Every((condition, limit.condition))
+        # Tasks read the versions as they are stored, of which the limit was made part just now.
+        stored = replace(self.basis, limited=None)
+        return pin_rows(declared, condition, graph=self.opened, basis=stored)
+
     def _is_small(self, pinned: PinnedType, columns: Iterable[str]) -> bool:
         if pinned.entry is not None and pinned.entry.row_count > SPARK_LOCAL_ROWS_MAX:
             return False
@@ -93,8 +132,10 @@ class TypeFrames:
         return entry.row_count * row_bytes(entry, columns, tables=self.opened.stores.tables)
 
     def count_words(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
-        """What the scores of a query take from all texts of a type."""
-        pinned = pin_rows(declared, ALWAYS, graph=self.opened, basis=self.basis)
+        """What the scores of a query take from all texts of a type that are seen."""
+        limit = find_limit(self.basis, table_key_of(declared))
+        assert limit is None or not limit.ends, "the texts of edges have no scores"
+        pinned = self._pin(declared, ALWAYS)
         if pinned.entry is None or column not in pinned.stored:
             return NO_TEXTS
         parts = split_rows(pinned, [column], tables=self.opened.stores.tables)

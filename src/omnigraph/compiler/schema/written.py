@@ -3,6 +3,8 @@
 Promises that compiling the text gives the same catalog again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 from omnigraph.model.catalog import (

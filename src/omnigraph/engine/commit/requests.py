@@ -1,0 +1,98 @@
+"""Keyed requests: what a caller asks for twice under one key is done once.
+
+The key stands in the commit that answered the request, together with what its caller was told, so
+there is nothing beside history that could be lost or disagree with it. A key belongs to an actor
+and a branch. Whoever writes looks for it in the state that the write is prepared on, again under
+the locks, and again when it publishes on a later state; so does whoever recovers the write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import (
+    GRAPH_COMMIT,
+    STATE_COLUMNS,
+    ManifestState,
+    decode_commits,
+)
+from omnigraph.engine.state.snapshot import line_of
+from omnigraph.model.errors import AlreadyExistsError, ReadSetChangedError
+from omnigraph.model.limits import REQUEST_LOCKS
+from omnigraph.storage.lance_literals import write_literal
+from omnigraph.storage.locks import LockKey
+from omnigraph.storage.ports import TableStore
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request by the key that its caller gave it, and a digest of what it asks for."""
+
+    key: str
+    digest: str
+
+
+def find_answer(
+    request: Request, *, actor: str | None, state: ManifestState, since: int, tables: TableStore
+) -> Commit | None:
+    """The commit that answered a request on a branch after a version of its manifest, if any.
+
+    `AlreadyExistsError` if the key was given to a request for something else.
+    """
+    found = find_keyed(request.key, actor=actor, state=state, since=since, tables=tables)
+    kept = None if found is None else found.notes.request
+    if found is not None and kept is not None and kept.digest != request.digest:
+        raise AlreadyExistsError(
+            kind="idempotency key",
+            name=request.key,
+            advice=f"commit {found.id} answered another request by it; nothing was written; "
+            "a new request needs a new key",
+        )
+    return found
+
+
+def find_keyed(
+    key: str, *, actor: str | None, state: ManifestState, since: int, tables: TableStore
+) -> Commit | None:
+    """The commit of an actor's key on a branch after a version of its manifest, if any."""
+    if state.at.version <= since:
+        return None
+    # As it is spelled in the row, so that the storage returns that row and perhaps a chance hit.
+    spelled = write_literal(f'"request":[{orjson.dumps(key).decode()},', pa.string())
+    predicate = (
+        f"object_type = '{GRAPH_COMMIT}' AND table_version > {since} "
+        f"AND contains(`metadata`, {spelled})"
+    )
+    rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
+    for commit in decode_commits(rows):
+        kept = commit.notes.request
+        # A branch inherits the commits of its base, but not what was asked of that.
+        is_own = (commit.branch, commit.actor) == (state.branch, actor)
+        if is_own and kept is not None and kept.key == key:
+            return commit
+    return None
+
+
+def require_unanswered(
+    key: str, *, actor: str | None, state: ManifestState, since: int, tables: TableStore
+) -> None:
+    """Raise if a key has come into a branch's history after a version of its manifest."""
+    found = find_keyed(key, actor=actor, state=state, since=since, tables=tables)
+    if found is not None:
+        raise ReadSetChangedError(
+            member=f"the request with key '{key}'",
+            expected="being unanswered",
+            actual=f"commit {found.id}",
+        )
+
+
+def request_lock(key: str, branch: str) -> LockKey:
+    """What requests of one key exclude each other by, whatever types they write."""
+    # Locks leave files behind on a disk, so keys share a few of them.
+    number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:4]) % REQUEST_LOCKS
+    return LockKey(f"__request_{number:02}", line_of(branch))

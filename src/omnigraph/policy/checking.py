@@ -1,0 +1,123 @@
+"""Looking at a policy before it counts: what it would say, and whether that is what is wanted.
+
+Asks the very gate that calls are held to, and changes nothing. Prints nothing: whoever shows the
+answers does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from omnigraph.model.policy import Access, Action
+from omnigraph.policy.bundle import parse_action
+from omnigraph.policy.gate import Decision, PolicyGate
+from omnigraph.policy.reading import Fields, Problems, read_yaml
+
+_ALLOW, _DENY = "allow", "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyCase:
+    """A request, and whether it is to be allowed."""
+
+    id: str
+    asked: Access
+    is_to_be_allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A case that a policy decides otherwise than is wanted."""
+
+    case: PolicyCase
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class CaseReport:
+    """How the decisions of a policy compare with what is wanted."""
+
+    case_count: int
+    mismatches: tuple[Mismatch, ...]
+
+
+def explain(
+    gate: PolicyGate, *, actor: str, action: str, branch: str | None, target: str | None
+) -> Decision:
+    """What a policy says to a request, whose action may be written with `-` or `_`."""
+    problems = Problems("the request", expected="an actor")
+    name = problems.parse_name("actor", actor)
+    problems.require_none()
+    return gate.decide(Access(name, parse_action(action), branch, target))
+
+
+def describe(decision: Decision) -> tuple[str, ...]:
+    """A decision in lines of `name: value`."""
+    asked = decision.asked
+    lines = {
+        "decision": _ALLOW if decision.is_allowed else _DENY,
+        "actor": asked.actor,
+        "action": asked.action.value,
+        "branch": asked.branch,
+        "target_branch": asked.target,
+        "matched_rule": decision.rule,
+        "message": decision.message,
+    }
+    return tuple(f"{name}: {value}" for name, value in lines.items() if value is not None)
+
+
+def parse_cases(source: str | bytes | Mapping[str, object], *, name: str) -> tuple[PolicyCase, ...]:
+    """The cases of a YAML text, or of what such a text holds; `name` is for messages."""
+    problems = Problems(name, expected="cases of a policy")
+    content = read_yaml(source, name) if isinstance(source, str | bytes) else source
+    fields = problems.fields("", content)
+    cases: list[PolicyCase] = []
+    if fields is not None:
+        fields.require_version()
+        fields.expect("version", "cases")
+        cases = [
+            case
+            for place, given in fields.entries("cases") or ()
+            for written in (problems.fields(place, given),)
+            if written is not None
+            for case in _parse_case(written)
+        ]
+        _require_ids_of_their_own(cases, fields)
+    problems.require_none()
+    return tuple(cases)
+
+
+def run_cases(gate: PolicyGate, cases: Iterable[PolicyCase]) -> CaseReport:
+    """Ask a policy for each case, and tell which it decides otherwise."""
+    decided = [(case, gate.decide(case.asked)) for case in cases]
+    mismatches = [
+        Mismatch(case, decision)
+        for case, decision in decided
+        if decision.is_allowed is not case.is_to_be_allowed
+    ]
+    return CaseReport(len(decided), tuple(mismatches))
+
+
+def _parse_case(written: Fields) -> Iterable[PolicyCase]:
+    written.allow_only("id", "actor", "action", "branch", "target_branch", "expect")
+    id, actor, action = (written.name(key) for key in ("id", "actor", "action"))
+    branch, target = (
+        written.name(key) if key in written.keys else None for key in ("branch", "target_branch")
+    )
+    expected = written.name("expect")
+    if expected not in (_ALLOW, _DENY, None):
+        written.add("expect", f"{expected!r} is neither `allow` nor `deny`")
+    if action is not None:
+        place, word = written.place_of("action"), action.replace("-", "_")
+        known = written.problems.parse_word(place, word, Action)
+        if known is not None and id is not None and actor is not None:
+            yield PolicyCase(id, Access(actor, known, branch, target), expected == _ALLOW)
+
+
+def _require_ids_of_their_own(cases: Iterable[PolicyCase], fields: Fields) -> None:
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            fields.add("cases", f"two cases are called '{case.id}'; give each an id of its own")
+        seen.add(case.id)

@@ -1,0 +1,234 @@
+"""Gates: the policy as it is asked on every call, and what holds where there is none.
+
+A decision costs Cedar a fraction of a millisecond and never changes within a gate, so the last ones
+are remembered. Each one is logged, remembered or not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from omnigraph.model.errors import InvalidValueError, PolicyDeniedError
+from omnigraph.model.limits import DECISIONS_KEPT_MAX
+from omnigraph.model.policy import Access, Action, TypeView, View
+from omnigraph.policy.bundle import SERVER_ACTIONS, Bundle, BundleKind, TypeLimit, read_bundle
+from omnigraph.policy.cedar import CEDAR_SUFFIX, Evaluator, Policies, compile_bundle, read_cedar
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a gate says to a request: the smallest of the rules that allow it, or why none does.
+
+    `rule` is None where nothing allows it and no policy forbids it. `view` is what is then seen of
+    the graph; None if that is everything.
+    """
+
+    asked: Access
+    is_allowed: bool
+    rule: str | None
+    reason: str
+    view: View | None
+
+    @property
+    def message(self) -> str:
+        """The decision as a sentence."""
+        if not self.is_allowed:
+            return str(self.error)
+        told = f"policy allowed action '{self.asked.action}' for actor '{self.asked.actor}'"
+        return told if self.rule is None else f"{told} by rule '{self.rule}'"
+
+    @property
+    def error(self) -> PolicyDeniedError:
+        """What a request that is not allowed raises."""
+        asked = self.asked
+        return PolicyDeniedError(
+            actor=asked.actor,
+            action=asked.action,
+            branch=asked.branch,
+            target=asked.target,
+            reason=self.reason,
+        )
+
+
+class PolicyGate:
+    """Decides by policies; safe to share between threads."""
+
+    def __init__(self, policies: Policies, *, graph_id: str | None) -> None:
+        self._policies = policies
+        self._evaluator = Evaluator(policies, resource_id=graph_id)
+        self._remembered = lru_cache(DECISIONS_KEPT_MAX)(self._decide)
+
+    def decide(self, asked: Access) -> Decision:
+        """What the policies say; raises nothing if they deny it."""
+        return self._remembered(asked)
+
+    def require(self, asked: Access) -> None:
+        """Raise `PolicyDeniedError` unless it is allowed."""
+        decision = self._remembered(asked)
+        log_decision(decision)
+        if not decision.is_allowed:
+            raise decision.error
+
+    def view(self, asked: Access) -> View | None:
+        """What is seen by somebody who reads or exports; None if that is everything.
+
+        Raises as `require` does unless it is allowed at all.
+        """
+        decision = self._remembered(asked)
+        if not decision.is_allowed:
+            raise decision.error
+        return decision.view
+
+    def _decide(self, asked: Access) -> Decision:
+        policies = self._policies
+        reason = _find_misdirection(asked, policies.kind)
+        if reason:
+            return Decision(asked, is_allowed=False, rule=None, reason=reason, view=None)
+        verdict = self._evaluator.judge(asked)
+        rule = min(verdict.rules, default=None)
+        if not verdict.is_allowed:
+            reason = _explain_denial(asked, rule, policies)
+            return Decision(asked, is_allowed=False, rule=rule, reason=reason, view=None)
+        limits = [policies.limits_by_rule.get(each) for each in verdict.rules]
+        view = _combine(asked.actor, limits)
+        return Decision(asked, is_allowed=True, rule=rule, reason="", view=view)
+
+
+class DefaultDenyGate:
+    """Decides where actors have names and no policy says what they may do: they may read."""
+
+    def require(self, asked: Access) -> None:
+        """Raise `PolicyDeniedError` unless somebody reads."""
+        decision = self.decide(asked)
+        log_decision(decision)
+        if not decision.is_allowed:
+            raise decision.error
+
+    def decide(self, asked: Access) -> Decision:
+        """What holds without a policy."""
+        reason = ""
+        if asked.actor is None:
+            reason = _NOBODY
+        elif asked.action is not Action.READ:
+            reason = "default-deny: no policy is installed, and without one actors only read"
+        return Decision(asked, is_allowed=not reason, rule=None, reason=reason, view=None)
+
+    def view(self, asked: Access) -> View | None:
+        """Everything, for whoever may read."""
+        decision = self.decide(asked)
+        if not decision.is_allowed:
+            raise decision.error
+        return None
+
+
+def open_gate(
+    source: str | os.PathLike[str] | Bundle, *, kind: BundleKind, graph_id: str | None
+) -> PolicyGate:
+    """The gate of a bundle, of a YAML file or of a `.cedar` file.
+
+    `graph_id` is the resource that `.cedar` policies may name; None for a server's.
+    """
+    if isinstance(source, Bundle):
+        if source.kind is not kind:
+            raise InvalidValueError(
+                subject=source.name,
+                expected=f"a {kind} bundle",
+                value=source.kind,
+                problem=f"it is a {source.kind}'s bundle, and a {kind}'s is needed",
+            )
+        return PolicyGate(compile_bundle(source), graph_id=graph_id)
+    path = Path(source)
+    if path.suffix == CEDAR_SUFFIX:
+        return PolicyGate(read_cedar(path, kind=kind), graph_id=graph_id)
+    bundle = read_bundle(path, kind=kind)
+    for warning in bundle.warnings:
+        _LOG.warning("%s: %s", bundle.name, warning)
+    return PolicyGate(compile_bundle(bundle), graph_id=graph_id)
+
+
+def open_graph_gate(source: str | os.PathLike[str] | Bundle, *, graph_id: str) -> PolicyGate:
+    """The gate of one graph."""
+    return open_gate(source, kind=BundleKind.GRAPH, graph_id=graph_id)
+
+
+def log_decision(decision: Decision) -> None:
+    """Tell the log who asked for what, and what was said."""
+    if _LOG.isEnabledFor(logging.INFO):
+        asked = decision.asked
+        _LOG.info(
+            "policy %s %s",
+            "allowed" if decision.is_allowed else "denied",
+            asked.action,
+            extra={
+                "actor": asked.actor,
+                "action": asked.action.value,
+                "branch": asked.branch,
+                "target": asked.target,
+                "allowed": decision.is_allowed,
+                "rule": decision.rule,
+            },
+        )
+
+
+_NOBODY = "nobody is named who asks"
+
+
+def _find_misdirection(asked: Access, kind: BundleKind) -> str:
+    """Why a request makes no sense to policies of a kind; nothing if it does."""
+    if asked.actor is None:
+        return _NOBODY
+    if any(map(_is_no_text, (asked.actor, asked.branch or "", asked.target or ""))):
+        return "a name holds half of a surrogate pair"
+    is_of_server = asked.action in SERVER_ACTIONS
+    if is_of_server is not (kind is BundleKind.SERVER):
+        scope = "server-scoped" if is_of_server else "per-graph"
+        return f"the action is {scope}, and this is the policy of a {kind}"
+    return ""
+
+
+def _is_no_text(name: str) -> bool:
+    # Cedar could not read it, and what it cannot read is an error and no decision.
+    return any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _explain_denial(asked: Access, rule: str | None, policies: Policies) -> str:
+    if rule is not None:
+        return f"rule '{rule}' forbids it"
+    if policies.actors is not None and asked.actor not in policies.actors:
+        return f"unknown actor '{asked.actor}', who is in no group of the policy"
+    return ""
+
+
+def _combine(actor: str | None, limits: Iterable[Mapping[str, TypeLimit] | None]) -> View | None:
+    """What rules show together: rows that any of them shows, without what any of them hides.
+
+    A rule without limits shows everything, whatever others hide.
+    """
+    given = list(limits)
+    limited = [each for each in given if each is not None]
+    if len(limited) < len(given):
+        return None
+    names = sorted(frozenset[str]().union(*limited))
+    types = {name: _combine_type(name, limited) for name in names}
+    seen = {name: view for name, view in types.items() if view != _WHOLE}
+    return View(actor, MappingProxyType(seen)) if seen else None
+
+
+_WHOLE = TypeView(None, frozenset())
+
+
+def _combine_type(name: str, limits: Iterable[Mapping[str, TypeLimit]]) -> TypeView:
+    found = [each.get(name) for each in limits]
+    hidden = frozenset[str]().union(*(each.hidden for each in found if each is not None))
+    if any(each is None or (each.is_shown and each.where is None) for each in found):
+        return TypeView(None, hidden)
+    conditions = {each.where for each in found if each is not None and each.where is not None}
+    return TypeView(tuple(sorted(conditions)), hidden)

@@ -1,0 +1,179 @@
+"""Loads that go on when their request is over: started, watched and cancelled by their actor.
+
+So many run at a time, and so many are remembered; the oldest that has ended is forgotten first. A
+job that is cancelled has written nothing, unless it was done already. Jobs end with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from threading import Lock
+
+import orjson
+
+from omnigraph.engine.loads import Progress
+from omnigraph.model.errors import GraphError
+from omnigraph.server.limits import JOBS_REMEMBERED_MAX, JOBS_RUNNING_MAX
+from omnigraph.server.logs import Log
+from omnigraph.server.problems import answer_graph_error, not_found, too_many
+from omnigraph.server.shapes import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
+
+
+class CancelledJobError(Exception):
+    """A job was told to stop, and noticed before it had written anything."""
+
+
+class Jobs:
+    """The jobs of a server; safe to share between threads."""
+
+    def __init__(self, *, new_id: Callable[[], str], log: Log) -> None:
+        self._new_id = new_id
+        self._log = log
+        self._lock = Lock()
+        self._job_by_id: dict[str, _Job] = {}
+        self._pool = ThreadPoolExecutor(max_workers=JOBS_RUNNING_MAX, thread_name_prefix="job")
+
+    def start(
+        self,
+        work: Callable[[Progress], IngestOutput],
+        *,
+        graph_id: str,
+        actor: str | None,
+        release: Callable[[], None],
+    ) -> JobOutput:
+        """Have a load done by itself; `release` is called at its end, whatever that is."""
+        job = _Job(self._new_id(), graph_id, actor)
+        self._remember(job)
+        self._log.event("job started", job=job.id, graph=graph_id, actor=actor)
+        context = copy_context()
+        future = self._pool.submit(context.run, job.run, work)
+        job.future = future
+        future.add_done_callback(partial(self._finish, job, release))
+        return job.tell()
+
+    def get(self, job_id: str, *, graph_id: str, actor: str | None) -> JobOutput:
+        """How far a job is; 404 if the caller has no such job on the graph."""
+        return self._get(job_id, graph_id, actor).tell()
+
+    def list(self, *, graph_id: str, actor: str | None) -> list[JobOutput]:
+        """The caller's jobs on a graph, oldest first."""
+        with self._lock:
+            jobs = list(self._job_by_id.values())
+        return [each.tell() for each in jobs if (each.graph_id, each.actor) == (graph_id, actor)]
+
+    def cancel(self, job_id: str, *, graph_id: str, actor: str | None) -> JobOutput:
+        """Tell a job to stop, and how far it is; one that has ended stays as it is."""
+        job = self._get(job_id, graph_id, actor)
+        job.cancel()
+        return job.tell()
+
+    def close(self) -> None:
+        """Tell all jobs to stop, and wait until they have."""
+        with self._lock:
+            jobs = list(self._job_by_id.values())
+        for each in jobs:
+            each.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _get(self, job_id: str, graph_id: str, actor: str | None) -> _Job:
+        job = self._job_by_id.get(job_id)
+        # Whose a job is, is nobody else's business: to others it does not exist.
+        if job is None or (job.graph_id, job.actor) != (graph_id, actor):
+            raise not_found(f"job '{job_id}' not found")
+        return job
+
+    def _remember(self, job: _Job) -> None:
+        with self._lock:
+            if len(self._job_by_id) >= JOBS_REMEMBERED_MAX:
+                ended = next((each for each in self._job_by_id.values() if each.has_ended), None)
+                if ended is None:
+                    raise too_many(f"{JOBS_REMEMBERED_MAX:,} jobs are under way; try again later")
+                del self._job_by_id[ended.id]
+            self._job_by_id[job.id] = job
+
+    def _finish(self, job: _Job, release: Callable[[], None], future: Future[IngestOutput]) -> None:
+        release()
+        if future.cancelled():
+            job.end("cancelled")
+        elif (error := future.exception()) is None:
+            job.end("done", result=future.result())
+        elif isinstance(error, CancelledJobError):
+            job.end("cancelled")
+        elif isinstance(error, GraphError):
+            answer = answer_graph_error(error)
+            if answer.status >= 500:
+                self._log.error("job failed", error=error, job=job.id)
+            refused: ErrorOutput = orjson.loads(answer.body)
+            told: JobError = {
+                "status": answer.status,
+                "error": refused["error"],
+                "code": refused["code"],
+            }
+            job.end("failed", error=told)
+        else:
+            self._log.error("job failed unexpectedly", error=error, job=job.id)
+            message = f"something went wrong in the server; its log tells what, by job {job.id}"
+            job.end("failed", error={"status": 500, "error": message, "code": "internal"})
+        self._log.event("job ended", job=job.id, status=job.tell()["status"])
+
+
+class _Job:
+    """One job; its fields change together, under its lock."""
+
+    def __init__(self, id: str, graph_id: str, actor: str | None) -> None:
+        self.id, self.graph_id, self.actor = id, graph_id, actor
+        self.future: Future[IngestOutput] | None = None
+        self._lock = Lock()
+        self._is_unwanted = False
+        self._told: JobOutput = {
+            "job_id": id,
+            "graph_id": graph_id,
+            "status": "waiting",
+            "stage": None,
+            "done": 0,
+            "total": None,
+            "result": None,
+            "error": None,
+        }
+
+    @property
+    def has_ended(self) -> bool:
+        return self._told["status"] not in ("waiting", "running")
+
+    def run(self, work: Callable[[Progress], IngestOutput]) -> IngestOutput:
+        with self._lock:
+            self._told["status"] = "running"
+        return work(self._note)
+
+    def tell(self) -> JobOutput:
+        with self._lock:
+            return self._told.copy()
+
+    def cancel(self) -> None:
+        self._is_unwanted = True
+        if self.future is not None:
+            # One that still waits ends here; one that runs notices when it next reports.
+            self.future.cancel()
+
+    def end(
+        self,
+        status: JobStatus,
+        *,
+        result: IngestOutput | None = None,
+        error: JobError | None = None,
+    ) -> None:
+        with self._lock:
+            told: JobOutput = {**self._told, "status": status, "result": result, "error": error}
+            if status == "done" and told["total"] is not None:
+                told["done"] = told["total"]
+            self._told = told
+
+    def _note(self, stage: str, done: int, total: int | None) -> None:
+        with self._lock:
+            self._told = {**self._told, "stage": stage, "done": done, "total": total}
+        # Nothing is reported once the commit is true, so whoever stops here has written nothing.
+        if self._is_unwanted:
+            raise CancelledJobError

@@ -1,0 +1,184 @@
+"""The routes about history: snapshots, commits, differences, the change feed, undoing."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import orjson
+
+from omnigraph.engine.graph import Graph
+from omnigraph.model.limits import CHANGES_PER_PAGE
+from omnigraph.model.names import BranchName
+from omnigraph.model.policy import Action
+from omnigraph.server.answers import JSON, Answer, answer_bytes, answer_json
+from omnigraph.server.calls import Call
+from omnigraph.server.limits import BODY_BYTES_MAX, FEED_COMMITS_MAX
+from omnigraph.server.problems import bad_request
+from omnigraph.server.requests import CHERRY_PICK, REVERT
+from omnigraph.server.routes.terms import (
+    find_terms,
+    parse_branch,
+    parse_count,
+    parse_names,
+    refusing,
+    with_commit,
+)
+from omnigraph.server.routing import GRAPH, Body, Route
+from omnigraph.server.shapes import CommitList, FeedOutput, HeadOutput, RecoveryList
+from omnigraph.server.wire import (
+    commit_changes_output,
+    commit_output,
+    diff_output,
+    recovery_output,
+    replay_output,
+    snapshot_output,
+)
+
+
+async def snapshot(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/snapshot"""
+    branch = parse_branch(call.argument("branch"))
+    call.require(Action.READ, branch=branch, target=None)
+    output = snapshot_output(await call.read(lambda graph: graph.snapshot(branch)), branch=branch)
+    return with_commit(answer_json(output), output["commit_id"])
+
+
+async def head(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/head"""
+    branch = parse_branch(call.argument("branch"))
+    call.require(Action.READ, branch=branch, target=None)
+    output: HeadOutput = {
+        "branch": branch,
+        "commit_id": await call.read(lambda graph: graph.head(branch)),
+    }
+    return with_commit(answer_json(output), output["commit_id"])
+
+
+async def list_commits(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/commits"""
+    given = call.argument("branch")
+    branch = parse_branch(given)
+    call.require(Action.READ, branch=None if given is None else branch, target=None)
+
+    def work(graph: Graph) -> bytes:
+        output: CommitList = {"commits": [commit_output(each) for each in graph.commits(branch)]}
+        return orjson.dumps(output)
+
+    return answer_bytes(await call.read(work), content_type=JSON)
+
+
+async def show_commit(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/commits/{commit_id}"""
+    call.require(Action.READ, branch=None, target=None)
+    commit_id = call.name("commit_id")
+    found = await call.read(lambda graph: graph.commit(commit_id))
+    return answer_json(commit_output(found))
+
+
+async def revert(call: Call) -> Answer:
+    """POST /graphs/{graph_id}/commits/{commit_id}/revert"""
+    asked = REVERT.read_optional(call.body, subject="body")
+    branch = parse_branch(asked.branch)
+    call.require(Action.CHANGE, branch=branch, target=None)
+    commit_id, terms = call.name("commit_id"), find_terms(call)
+    with call.admit(len(call.body)):
+        done = await call.write(
+            lambda graph: graph.revert(
+                commit_id,
+                branch=branch,
+                if_commit=terms.if_commit,
+                idempotency_key=terms.idempotency_key,
+            )
+        )
+    output = replay_output(done, branch=branch, actor=call.actor)
+    return with_commit(answer_json(output), done.commit_id)
+
+
+async def cherry_pick(call: Call) -> Answer:
+    """POST /graphs/{graph_id}/commits/{commit_id}/cherry-pick"""
+    asked = CHERRY_PICK.read_optional(call.body, subject="body")
+    branch = parse_branch(asked.onto)
+    call.require(Action.CHANGE, branch=branch, target=None)
+    commit_id, terms = call.name("commit_id"), find_terms(call)
+    with call.admit(len(call.body)):
+        done = await call.write(
+            lambda graph: graph.cherry_pick(
+                commit_id,
+                onto=branch,
+                if_commit=terms.if_commit,
+                idempotency_key=terms.idempotency_key,
+            )
+        )
+    output = replay_output(done, branch=branch, actor=call.actor)
+    return with_commit(answer_json(output), done.commit_id)
+
+
+async def diff(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/diff"""
+    old, new = call.argument("old"), call.argument("new")
+    if old is None or new is None:
+        raise bad_request("say what to compare: ?old=…&new=…, each a branch, a commit or a tag")
+    types, ops = parse_names(call, "types"), parse_names(call, "ops")
+    token = call.argument("page_token")
+    limit = parse_count(call, "limit", otherwise=CHANGES_PER_PAGE)
+
+    def work(graph: Graph) -> bytes:
+        with refusing(advice=""):
+            found = graph.diff(old, new, types=types, ops=ops)
+        return orjson.dumps(diff_output(found, found.page(token, limit=limit)))
+
+    # Who may read what is known once the names are: the engine asks for each of them.
+    return answer_bytes(await call.read(work), content_type=JSON)
+
+
+async def changes(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/changes"""
+    branch = parse_branch(call.argument("branch"))
+    call.require(Action.READ, branch=branch, target=None)
+    start = call.argument("start")
+    if start is None:
+        raise bad_request("say where to start: ?start=now, beginning or after:<commit>")
+    commits = parse_count(call, "commits", otherwise=FEED_COMMITS_MAX)
+    limit = parse_count(call, "limit", otherwise=CHANGES_PER_PAGE)
+    if commits > FEED_COMMITS_MAX:
+        raise bad_request(f"commits: at most {FEED_COMMITS_MAX} come at a time")
+    body = await call.read(lambda graph: _follow(graph, start, branch, commits, limit))
+    return answer_bytes(body, content_type=JSON)
+
+
+async def list_recoveries(call: Call) -> Answer:
+    """GET /graphs/{graph_id}/recoveries"""
+    call.require(Action.ADMIN, branch=None, target=None)
+    found = await call.read(lambda graph: graph.recoveries())
+    output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
+    return answer_json(output)
+
+
+def _follow(graph: Graph, start: str, branch: BranchName, commits: int, limit: int) -> bytes:
+    feed = graph.changes(start, branch)
+    found, left = [], limit
+    cursor = feed.cursor
+    for each in islice(feed, commits):
+        found.append(commit_changes_output(each, limit=max(left, 1)))
+        cursor = each.cursor
+        left -= len(found[-1]["changes"])
+        # As many changes as a page holds are enough, however few commits they are of.
+        if left <= 0:
+            break
+    output: FeedOutput = {"branch": branch, "commits": found, "cursor": cursor}
+    return orjson.dumps(output)
+
+
+ROUTES = (
+    Route("GET", f"{GRAPH}/snapshot", Body.NONE, 0, snapshot),
+    Route("GET", f"{GRAPH}/head", Body.NONE, 0, head),
+    Route("GET", f"{GRAPH}/commits", Body.NONE, 0, list_commits),
+    Route("GET", f"{GRAPH}/commits/{{commit_id}}", Body.NONE, 0, show_commit),
+    Route("POST", f"{GRAPH}/commits/{{commit_id}}/revert", Body.RAW, BODY_BYTES_MAX, revert),
+    Route(
+        "POST", f"{GRAPH}/commits/{{commit_id}}/cherry-pick", Body.RAW, BODY_BYTES_MAX, cherry_pick
+    ),
+    Route("GET", f"{GRAPH}/diff", Body.NONE, 0, diff),
+    Route("GET", f"{GRAPH}/changes", Body.NONE, 0, changes),
+    Route("GET", f"{GRAPH}/recoveries", Body.NONE, 0, list_recoveries),
+)

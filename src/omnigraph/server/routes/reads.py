@@ -1,0 +1,135 @@
+"""The routes that run reads: `query`, its deprecated form `read`, and `explain`.
+
+Rows become JSON or Arrow on the thread that found them. Few are sent whole, many as a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.results import Result
+from omnigraph.model.policy import Action
+from omnigraph.server.answers import (
+    JSON,
+    Answer,
+    Stream,
+    answer_bytes,
+    answer_json,
+    with_headers,
+)
+from omnigraph.server.arrow import ARROW, accepts_arrow, encode_batches, encode_table
+from omnigraph.server.calls import Call
+from omnigraph.server.limits import BODY_BYTES_MAX, WHOLE_ANSWER_BYTES_MAX
+from omnigraph.server.requests import EXPLAIN, QUERY, READ
+from omnigraph.server.routes.terms import (
+    COMMIT_HEADER,
+    QUERY_NAME_HEADER,
+    Place,
+    deprecated,
+    parse_branch,
+    parse_params,
+    parse_place,
+    refusing,
+)
+from omnigraph.server.routing import GRAPH, Body, Route
+from omnigraph.server.shapes import ExplainOutput
+from omnigraph.server.wire import encode_pieces, encode_result
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCall:
+    """A read that was asked for."""
+
+    source: str
+    name: str | None
+    params: Mapping[str, object] | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A result; its body is there if it is short."""
+
+    result: Result
+    body: bytes | None
+
+
+async def query(call: Call) -> Answer | Stream:
+    """POST /graphs/{graph_id}/query"""
+    asked = QUERY.read(call.body)
+    place = parse_place(asked.branch, asked.snapshot)
+    return await answer_read(
+        call, ReadCall(asked.query, asked.name, parse_params(asked.params), place)
+    )
+
+
+async def read(call: Call) -> Answer | Stream:
+    """POST /graphs/{graph_id}/read"""
+    asked = READ.read(call.body)
+    place = parse_place(asked.branch, asked.snapshot)
+    answer = await answer_read(
+        call, ReadCall(asked.query_source, asked.query_name, parse_params(asked.params), place)
+    )
+    return deprecated(answer, successor="query")
+
+
+async def explain(call: Call) -> Answer:
+    """POST /graphs/{graph_id}/explain"""
+    asked = EXPLAIN.read(call.body)
+    branch, params = parse_branch(asked.branch), parse_params(asked.params)
+    call.require(Action.READ, branch=branch, target=None)
+
+    def work(graph: Graph) -> str:
+        with refusing(advice="a mutation has no plan; POST /mutate runs it"):
+            return graph.explain(asked.query, params, name=asked.name, branch=branch)
+
+    output: ExplainOutput = {"plan": await call.read(work)}
+    return answer_json(output)
+
+
+async def answer_read(call: Call, asked: ReadCall) -> Answer | Stream:
+    """Run a read and answer its rows, in the format that the caller accepts."""
+    place = asked.place
+    if place.branch is not None:
+        call.require(Action.READ, branch=place.branch, target=None)
+    is_arrow = accepts_arrow(call.header("accept"))
+
+    def work(graph: Graph) -> _Found:
+        with refusing(advice="a text that changes the graph belongs to POST /mutate"):
+            result = graph.query(
+                asked.source,
+                asked.params,
+                name=asked.name,
+                branch=place.branch,
+                commit=place.commit,
+            )
+        if result.to_arrow().nbytes > WHOLE_ANSWER_BYTES_MAX:
+            return _Found(result, None)
+        if is_arrow:
+            return _Found(result, encode_table(result.to_arrow()))
+        return _Found(result, encode_result(result, place.target))
+
+    found = await call.read(work)
+    result, content_type = found.result, ARROW if is_arrow else JSON
+    headers = {COMMIT_HEADER: result.commit_id}
+    if is_arrow:
+        headers[QUERY_NAME_HEADER] = result.query_name
+    if found.body is not None:
+        return with_headers(answer_bytes(found.body, content_type=content_type), headers)
+
+    def pieces(graph: Graph) -> Iterator[bytes]:
+        del graph
+        if is_arrow:
+            return encode_batches(result.to_arrow())
+        return encode_pieces(result, place.target)
+
+    return with_headers(await call.stream(pieces, content_type=content_type), headers)
+
+
+ROUTES = (
+    Route("POST", f"{GRAPH}/query", Body.JSON, BODY_BYTES_MAX, query),
+    Route("POST", f"{GRAPH}/read", Body.JSON, BODY_BYTES_MAX, read),
+    Route("POST", f"{GRAPH}/explain", Body.JSON, BODY_BYTES_MAX, explain),
+)

@@ -1,0 +1,134 @@
+"""A request that is cut short anywhere and then asked again under its key is done exactly once."""
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from omnigraph import Graph
+from omnigraph.errors import GraphError
+from tests.support.crashing import Fault, Scope, SimulatedCrash, When
+from tests.support.graphs import SOCIAL, edge, ndjson, node, require_linear, social_graph
+from tests.support.queries import query
+from tests.support.sweeps import (
+    State,
+    copies_of,
+    each_fault,
+    open_crashing,
+    open_plain,
+    require_sound,
+    require_writable,
+    state_of,
+)
+
+KEY = "request 1"
+
+Ask = Callable[[Graph], object]
+
+
+def mutate(graph: Graph) -> object:
+    """Rows of three types."""
+    text = (
+        'insert Person { name: "Eve" } insert Company { name: "Initech" } '
+        'insert WorksAt { from: "Eve", to: "Initech" }'
+    )
+    return graph.mutate(query(text), actor="ann", idempotency_key=KEY)
+
+
+def delete(graph: Graph) -> object:
+    """A strict write, which finds nothing when it is done a second time."""
+    return graph.mutate(query('delete Person where name = "Alice"'), idempotency_key=KEY)
+
+
+def load(graph: Graph) -> object:
+    """Rows of two types, some of them with ids that are made up."""
+    given = ndjson(node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
+    return graph.load(given, mode="append", idempotency_key=KEY)
+
+
+def merge(graph: Graph) -> object:
+    """What a branch has added."""
+    return graph.merge("draft", idempotency_key=KEY)
+
+
+def revert(graph: Graph) -> object:
+    """The commit of the rows."""
+    return graph.revert(graph.commits()[1].id, idempotency_key=KEY)
+
+
+def apply_schema(graph: Graph) -> object:
+    """A property and a type more."""
+    company = "node Company { name: String @key"
+    wider = SOCIAL.replace(company, f"{company}  town: String?") + "node Place { n: I32? }"
+    return graph.apply_schema(wider, idempotency_key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("ask", "effects"), [(mutate, 6), (delete, 6), (load, 5), (revert, 6), (apply_schema, 6)]
+)
+def test_a_request_cut_short_anywhere_and_asked_again_is_one_commit(
+    tmp_path: Path, ask: Ask, effects: int
+) -> None:
+    prepare = copies_of(social_graph(tmp_path / "built"))
+
+    assert sweep_request(tmp_path, prepare, ask) >= effects, "the sweep went blind"
+
+
+def test_a_merge_cut_short_anywhere_and_asked_again_is_one_commit(tmp_path: Path) -> None:
+    copy = copies_of(social_graph(tmp_path / "built"))
+
+    def prepare(root: Path) -> None:
+        copy(root)
+        graph = open_plain(root)
+        graph.create_branch("draft")
+        graph.mutate(query('insert Person { name: "Eve" }'), branch="draft")
+
+    assert sweep_request(tmp_path, prepare, merge) >= 4, "the sweep went blind"
+
+
+def sweep_request(tmp_path: Path, prepare: Callable[[Path], object], ask: Ask) -> int:
+    """How many effects a request has, after each of them was cut in every way."""
+    prepare(tmp_path / "unharmed")
+    unharmed = open_plain(tmp_path / "unharmed")
+    expected = without_commit(ask(unharmed))
+    state, folders = state_of(unharmed), itertools.count(1)
+
+    def play(fault: Fault) -> None:
+        root = tmp_path / str(next(folders))
+        prepare(root)
+        first = told_under_fault(ask, open_crashing(root, fault))
+        graph = open_plain(root)
+        again = ask(graph)
+        assert without_commit(again) == expected
+        assert first in (None, again), "two answers to one request"
+        require_answered_once(graph, state, again)
+        shutil.rmtree(root)
+
+    return each_fault(play, whens=list(When), scope=Scope.EFFECTS).effects
+
+
+def told_under_fault(ask: Ask, graph: Graph) -> object:
+    """What a call was told, None if it never learnt what became of its request."""
+    try:
+        return ask(graph)
+    except (SimulatedCrash, GraphError):
+        return None
+
+
+def require_answered_once(graph: Graph, state: State, told: object) -> None:
+    """Fail unless one commit answers the request, the one that was told, and all is well."""
+    assert state_of(graph) == state
+    require_sound(graph, state)
+    commits = graph.commits()
+    require_linear(commits)
+    keyed = [each.id for each in commits if each.notes.request is not None]
+    assert keyed == [getattr(told, "commit_id", None)]
+    require_writable(graph, state)
+
+
+def without_commit(told: object) -> dict[str, object]:
+    """An answer without the id that is new in every run."""
+    assert hasattr(told, "__dataclass_fields__")
+    return {name: getattr(told, name) for name in told.__dataclass_fields__ if name != "commit_id"}

@@ -1,0 +1,239 @@
+"""Starting and ending a server: it refuses what is unsafe, opens what it can, and ends in order."""
+
+import logging
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+
+import httpx
+import pytest
+
+from omnigraph.engine.settings import Settings, make_settings
+from omnigraph.server.boot import Source, open_sources
+from omnigraph.server.logs import Lines, Log
+from omnigraph.server.settings import BootError
+from tests.support.graphs import social_graph
+from tests.support.servers import refused_server, running_server
+
+TOKENS = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "one"}'}
+POLICY = """
+version: 1
+groups:
+  team: [ann]
+rules:
+  - id: team-reads
+    allow: {actors: {group: team}, actions: [read]}
+"""
+
+
+def test_without_a_graph_to_serve_a_server_says_what_it_boots_from(tmp_path: Path) -> None:
+    ended = refused_server(tmp_path)
+
+    assert ended.code == 1
+    assert "boots from a cluster" in ended.said
+    assert "--store" in ended.said
+
+
+def test_a_cluster_is_refused_until_there_is_one(tmp_path: Path) -> None:
+    ended = refused_server(tmp_path, "--cluster", str(tmp_path))
+
+    assert ended.code == 1
+    assert "--store" in ended.said
+
+
+def test_nobody_and_nothing_configured_is_refused_before_a_graph_is_opened(tmp_path: Path) -> None:
+    ended = refused_server(tmp_path, "--store", str(tmp_path / "no graph"))
+
+    assert ended.code == 1
+    assert "--unauthenticated" in ended.said
+    assert "not found" not in ended.said
+
+
+def test_a_policy_without_tokens_is_refused_whatever_else_is_said(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+
+    ended = refused_server(
+        tmp_path,
+        *("--store", str(tmp_path / "no graph"), "--policy", str(policy), "--unauthenticated"),
+    )
+
+    assert ended.code == 1
+    assert "no bearer tokens" in ended.said
+    assert "not found" not in ended.said
+
+
+def test_a_policy_that_is_none_keeps_a_server_from_starting(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("version: 2\n")
+    social_graph(tmp_path / "graph").close()
+
+    ended = refused_server(
+        tmp_path,
+        *("--store", str(tmp_path / "graph"), "--policy", str(policy)),
+        environment=TOKENS,
+    )
+
+    assert ended.code == 1
+    assert "version" in ended.said
+
+
+def test_a_place_without_a_graph_is_refused(tmp_path: Path) -> None:
+    ended = refused_server(tmp_path, "--store", str(tmp_path / "none"), "--unauthenticated")
+
+    assert ended.code == 1
+    assert "no graph can be served" in ended.said
+    assert "Traceback" not in ended.said
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"OMNIGRAPH_SERVER_BEARER_TOKEN": " "},
+        {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "not json s3cret"},
+        {"OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": "/nowhere/tokens.json"},
+        {"OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET": "arn"},
+    ],
+)
+def test_tokens_that_cannot_be_used_keep_a_server_from_starting(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    ended = refused_server(tmp_path, "--store", "x", "--unauthenticated", environment=environment)
+
+    assert ended.code == 1
+    assert next(iter(environment)).removesuffix("_JSON") in ended.said or "token" in ended.said
+    assert "s3cret" not in ended.said
+    assert "Traceback" not in ended.said
+
+
+def test_an_address_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = refused_server(tmp_path, "--store", "x", "--unauthenticated", "--bind", bind)
+
+    assert ended.code == 1
+    assert bind in ended.said
+
+
+def test_a_flag_that_does_not_exist_is_a_wrong_command_line(tmp_path: Path) -> None:
+    ended = refused_server(tmp_path, "--nonsense")
+
+    assert ended.code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_told_to_end_finishes_what_it_does(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with (
+        running_server(tmp_path, "--unauthenticated") as server,
+        ThreadPoolExecutor(4) as pool,
+        server.client(token=None) as client,
+    ):
+        record = '{"type": "Person", "data": {"name": "%s"}}'
+        lines = "\n".join(record % each for each in range(20_000))
+        load = {"mode": "append", "data": lines}
+        under_way = pool.submit(client.post, "/graphs/default/load", json=load)
+        server.wait_for_line("graph routed")
+
+        code = server.end(number)
+
+        assert under_way.result().status_code == 200
+        assert code == 0
+        with pytest.raises(httpx.ConnectError):
+            client.get("/healthz")
+
+
+def test_a_server_in_open_mode_warns_of_it(tmp_path: Path) -> None:
+    with running_server(
+        tmp_path, environment={"OMNIGRAPH_UNAUTHENTICATED": "1", "RUST_LOG": "debug"}
+    ) as server:
+        warned = server.wait_for_line("open mode")
+
+        assert warned["level"] == "warning"
+
+
+def test_a_bound_that_is_no_number_is_warned_of_and_its_default_used(tmp_path: Path) -> None:
+    with running_server(
+        tmp_path,
+        "--unauthenticated",
+        environment={"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": "abc"},
+    ) as server:
+        warned = server.wait_for_line("setting ignored")
+
+        assert warned["level"] == "warning"
+        assert "OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX" in str(warned["problem"])
+        assert "16" in str(warned["problem"])
+
+
+def test_a_policy_of_the_server_says_who_may_list_its_graphs(tmp_path: Path) -> None:
+    policy = tmp_path / "server.yaml"
+    policy.write_text(POLICY.replace("[read]", "[graph_list]"))
+    with running_server(
+        tmp_path,
+        *("--server-policy", str(policy)),
+        environment={"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "one", "bob": "two"}'},
+    ) as server:
+        listed = server.ask("GET", "/graphs", token="one")
+        denied = server.ask("GET", "/graphs", token="two")
+
+        assert listed.status_code == 200
+        assert [each["graph_id"] for each in listed.json()["graphs"]] == ["default"]
+        assert denied.status_code == 403
+
+
+# Several graphs
+
+
+def test_a_graph_that_cannot_be_opened_does_not_keep_the_others_from_being_served(
+    tmp_path: Path,
+) -> None:
+    social_graph(tmp_path / "good").close()
+    written = BytesIO()
+
+    served = open_sources(
+        [_source("good", tmp_path / "good"), _source("bad", tmp_path / "bad")],
+        is_every_one_needed=False,
+        log=_log(written),
+    )
+
+    assert list(served) == ["good"]
+    assert b'"event":"graph quarantined","graph":"bad"' in written.getvalue()
+    for each in served.values():
+        each.graph.close()
+
+
+def test_an_id_that_no_path_can_name_is_not_served(tmp_path: Path) -> None:
+    social_graph(tmp_path / "good").close()
+    written = BytesIO()
+
+    with pytest.raises(BootError, match="my_graph"):
+        open_sources(
+            [_source("my_graph", tmp_path / "good")],
+            is_every_one_needed=False,
+            log=_log(written),
+        )
+
+
+def test_where_every_graph_is_needed_one_is_enough_to_refuse(tmp_path: Path) -> None:
+    social_graph(tmp_path / "good").close()
+
+    with pytest.raises(BootError, match="not every graph can be served: 'bad'"):
+        open_sources(
+            [_source("good", tmp_path / "good"), _source("bad", tmp_path / "bad")],
+            is_every_one_needed=True,
+            log=_log(BytesIO()),
+        )
+
+
+def _source(id: str, path: Path) -> Source:
+    def settings() -> Settings:
+        return make_settings(str(path), storage_options=None, durability="full")
+
+    return Source(id, settings, None, None, is_managed=False)
+
+
+def _log(stream: BytesIO) -> Log:
+    return Log(Lines(stream), logging.INFO)

@@ -1,0 +1,449 @@
+"""Reads, mutations and loads over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+import omnigraph
+from tests.support.graphs import edge, node
+from tests.support.served_graphs import (
+    ADD_PERSON,
+    ALL_PEOPLE,
+    GET_PERSON,
+    PEOPLE,
+    SET_AGE,
+    G,
+    add_person,
+    fork,
+    head_of,
+    lines,
+    names_on,
+    require_refused,
+)
+from tests.support.servers import Server, open_server
+
+LEGACY = {"query_source": "query", "query_name": "name"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with open_server(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client(token=None) as opened:
+        yield opened
+
+
+# Reads
+
+
+def test_a_query_answers_its_rows_and_what_they_are_of(client: httpx.Client) -> None:
+    head = head_of(client, "main")
+
+    answer = client.post(f"{G}/query", json={"query": GET_PERSON, "params": {"name": "Alice"}})
+
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "query_name": "get_person",
+        "target": {"branch": "main", "snapshot": None},
+        "row_count": 1,
+        "columns": ["p.name", "p.age"],
+        "commit_id": head,
+        "rows": [{"p.name": "Alice", "p.age": 30}],
+    }
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["omnigraph-graph-commit"] == head
+    assert not {"deprecation", "link"} & set(answer.headers)
+
+
+def test_the_deprecated_read_gives_the_same_body_and_names_its_successor(
+    client: httpx.Client,
+) -> None:  # case 25
+    body = {"query_source": GET_PERSON, "query_name": "get_person", "params": {"name": "Bob"}}
+
+    deprecated = client.post(f"{G}/read", json=body)
+
+    current = {LEGACY.get(name, name): value for name, value in body.items()}
+    assert deprecated.json() == client.post(f"{G}/query", json=current).json()
+    assert deprecated.headers["deprecation"] == "true"
+    assert deprecated.headers["link"] == '<query>; rel="successor-version"'
+
+
+def test_a_deprecated_route_that_refuses_says_nothing_of_its_successor(
+    client: httpx.Client,
+) -> None:
+    answer = client.post(f"{G}/read", json={"query_source": "no query"})
+
+    assert answer.status_code == 400
+    assert not {"deprecation", "link"} & set(answer.headers)
+
+
+def test_a_mutation_sent_to_query_is_told_where_it_belongs(client: httpx.Client) -> None:  # case 26
+    answer = client.post(f"{G}/query", json={"query": ADD_PERSON, "params": {"name": "Eve"}})
+
+    require_refused(answer, 400, code="bad_request", says="contains mutations")
+    assert "POST /mutate" in answer.json()["error"]
+
+
+def test_a_read_sent_to_mutate_is_told_where_it_belongs(client: httpx.Client) -> None:
+    answer = client.post(f"{G}/mutate", json={"query": ALL_PEOPLE})
+
+    require_refused(answer, 400, code="bad_request", says="POST /query")
+
+
+def test_a_text_of_several_queries_needs_a_name(client: httpx.Client) -> None:  # case 28
+    several = GET_PERSON + ALL_PEOPLE
+
+    unnamed = client.post(f"{G}/query", json={"query": several})
+    misnamed = client.post(f"{G}/query", json={"query": several, "name": "nobody"})
+    named = client.post(f"{G}/query", json={"query": several, "name": "all_people"})
+
+    require_refused(unnamed, 400, code="bad_request", says="multiple queries")
+    require_refused(misnamed, 400, code="bad_request", says="nobody")
+    assert named.json()["row_count"] >= len(PEOPLE)
+
+
+def test_a_read_at_a_commit_says_so(client: httpx.Client) -> None:  # case 29
+    branch = fork(client, "at-a-commit")
+    before = head_of(client, branch)
+    add_person(client, "Later", branch=branch)
+
+    answer = client.post(f"{G}/query", json={"query": ALL_PEOPLE, "snapshot": before})
+    unknown = client.post(
+        f"{G}/query", json={"query": ALL_PEOPLE, "snapshot": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}
+    )
+
+    assert answer.json()["target"] == {"branch": None, "snapshot": before}
+    assert "Later" not in [row["p.name"] for row in answer.json()["rows"]]
+    require_refused(unknown, 404, code="not_found", says="commit")
+
+
+def test_a_read_is_of_a_branch_or_of_a_commit(client: httpx.Client) -> None:
+    both = {"query": ALL_PEOPLE, "branch": "main", "snapshot": head_of(client, "main")}
+
+    require_refused(client.post(f"{G}/query", json=both), 400, code="bad_request", says="not both")
+
+
+def test_a_read_of_a_branch_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+    answer = client.post(f"{G}/query", json={"query": ALL_PEOPLE, "branch": "nowhere"})
+
+    require_refused(answer, 404, code="not_found", says="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"name": 3}, "name"),
+        ({}, "'name' not provided"),
+        ({"name": "Bob", "other": {}}, "other"),
+        ([1], "object"),
+    ],
+    ids=["another-type", "missing", "undeclared", "no-object"],
+)
+def test_bad_params_are_refused_by_name(client: httpx.Client, params: object, says: str) -> None:
+    answer = client.post(f"{G}/query", json={"query": GET_PERSON, "params": params})
+
+    require_refused(answer, 400, code="bad_request", says=says)
+
+
+@pytest.mark.parametrize("given", [25, "25"])
+def test_a_whole_number_may_be_given_as_text(client: httpx.Client, given: object) -> None:
+    source = "query q($age: I64) { match { $p: Person { age: $age } } return { $p.name } }"
+
+    answer = client.post(f"{G}/query", json={"query": source, "params": {"age": given}})
+
+    assert answer.json()["rows"] == [{"p.name": "Bob"}]
+
+
+def test_a_result_of_many_rows_is_what_the_graph_itself_gives(
+    server: Server, client: httpx.Client
+) -> None:
+    branch = fork(client, "many-rows")
+    crowd = [node("Person", name=f'p"{number:05}\\', age=number) for number in range(20_000)]
+    client.post(f"{G}/load", json={"data": lines(*crowd), "branch": branch})
+    source = "query q() { match { $p: Person } return { $p.name, $p.age as age } }"
+
+    answer = client.post(f"{G}/query", json={"query": source, "branch": branch})
+
+    with omnigraph.open(server.store, read_only=True) as graph:
+        expected = graph.query(source, branch=branch)
+    assert answer.json()["rows"] == expected.rows
+    assert answer.json()["row_count"] == len(crowd) + len(PEOPLE)
+
+
+def test_a_plan_is_told_without_running(client: httpx.Client) -> None:
+    answer = client.post(f"{G}/explain", json={"query": ALL_PEOPLE})
+
+    assert answer.status_code == 200
+    assert "scan $p: Person" in answer.json()["plan"]
+
+
+def test_one_entity_is_looked_up_by_its_id(client: httpx.Client) -> None:
+    found = client.get(f"{G}/entity", params={"type": "Person", "id": "Alice"})
+    absent = client.get(f"{G}/entity", params={"type": "Person", "id": "Nobody"})
+    unsaid = client.get(f"{G}/entity", params={"type": "Person"})
+
+    assert found.json() == {
+        "type": "Person",
+        "id": "Alice",
+        "entity": {"id": "Alice", "name": "Alice", "age": 30},
+    }
+    assert absent.json()["entity"] is None
+    require_refused(unsaid, 400, code="bad_request", says="id")
+
+
+# Mutations
+
+
+def test_a_mutation_is_there_for_the_next_read(client: httpx.Client) -> None:  # case 31
+    branch = fork(client, "mutated")
+
+    answer = add_person(client, "Eve", branch=branch)
+
+    head = head_of(client, branch)
+    assert answer.json() == {
+        "branch": branch,
+        "query_name": "add_person",
+        "affected_nodes": 1,
+        "affected_edges": 0,
+        "actor_id": None,
+        "commit_id": head,
+    }
+    assert "Eve" in names_on(client, branch)
+
+
+@pytest.mark.parametrize("fields", [("query", "name"), ("query_source", "query_name")])
+def test_change_reads_new_and_old_field_names(
+    client: httpx.Client, fields: tuple[str, str]
+) -> None:  # case 32
+    branch = fork(client, f"changed-{fields[0]}")
+    body = {fields[0]: ADD_PERSON, fields[1]: "add_person", "params": {"name": "Eve"}}
+
+    answer = client.post(f"{G}/change", json={**body, "branch": branch})
+
+    assert answer.json()["affected_nodes"] == 1
+    assert answer.headers["deprecation"] == "true"
+    assert answer.headers["link"] == '<mutate>; rel="successor-version"'
+
+
+def test_a_mutation_that_matches_nothing_makes_no_commit(client: httpx.Client) -> None:
+    head = head_of(client, "main")
+    body = {"query": SET_AGE, "params": {"name": "Nobody", "age": 1}}
+
+    answer = client.post(f"{G}/mutate", json=body)
+
+    assert answer.json()["affected_nodes"] == 0
+    assert answer.json()["commit_id"] is None
+    assert head_of(client, "main") == head
+
+
+def test_a_write_by_another_process_stands_in_nobodys_way(
+    server: Server, client: httpx.Client
+) -> None:  # case 46: nothing that a server holds is ever stale
+    branch = fork(client, "elsewhere")
+    names_on(client, branch)
+    with omnigraph.open(server.store) as graph:
+        graph.mutate(SET_AGE, {"name": "Bob", "age": 1}, branch=branch)
+
+    body = {"query": SET_AGE, "params": {"name": "Bob", "age": 2}, "branch": branch}
+    answer = client.post(f"{G}/mutate", json=body)
+
+    assert answer.status_code == 200
+    assert answer.json()["affected_nodes"] == 1
+
+
+def test_inserts_of_one_type_at_the_same_time_all_succeed(
+    server: Server, client: httpx.Client
+) -> None:  # case 47
+    branch = fork(client, "crowd")
+
+    def insert(number: int) -> int:
+        with server.client(token=None) as own:
+            return add_person(own, f"new-{number}", branch=branch).status_code
+
+    with ThreadPoolExecutor(12) as threads:
+        statuses = list(threads.map(insert, range(12)))
+
+    assert statuses == [200] * 12
+    assert len(names_on(client, branch)) == len(PEOPLE) + 12
+
+
+def test_inserts_of_two_types_at_the_same_time_all_succeed(
+    server: Server, client: httpx.Client
+) -> None:  # case 49
+    branch = fork(client, "two-types")
+    company = "query add_company($name: String) { insert Company { name: $name } }"
+
+    def insert(number: int) -> int:
+        source = company if number % 2 else ADD_PERSON
+        body = {"query": source, "params": {"name": f"new-{number}"}, "branch": branch}
+        with server.client(token=None) as own:
+            return own.post(f"{G}/mutate", json=body).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        statuses = list(threads.map(insert, range(8)))
+
+    assert statuses == [200] * 8
+
+
+def test_updates_of_one_row_at_the_same_time_win_or_conflict(
+    server: Server, client: httpx.Client
+) -> None:
+    branch = fork(client, "one-row")
+    before = len(client.get(f"{G}/commits", params={"branch": branch}).json()["commits"])
+
+    def update(age: int) -> httpx.Response:
+        body = {"query": SET_AGE, "params": {"name": "Bob", "age": age}, "branch": branch}
+        with server.client(token=None) as own:
+            return own.post(f"{G}/mutate", json=body)
+
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(update, range(6)))
+
+    statuses = [each.status_code for each in answers]
+    after = len(client.get(f"{G}/commits", params={"branch": branch}).json()["commits"])
+    assert set(statuses) <= {200, 409}
+    assert after - before == statuses.count(200) >= 1
+    for refused in (each.json() for each in answers if each.status_code == 409):
+        assert refused["code"] == "conflict"
+        conflict = refused.get("manifest_conflict", {"expected": 0, "actual": 1})
+        assert conflict["actual"] > conflict["expected"]
+
+
+# Loads
+
+
+def test_a_load_into_a_branch_tells_what_came_in(server: Server, client: httpx.Client) -> None:
+    branch = fork(client, "loaded")  # case 34
+    rows = lines(node("Person", name="Zoe", age=33), edge("Knows", "Zoe", "Bob"))
+
+    answer = client.post(f"{G}/load", json={"data": rows, "branch": branch})
+
+    assert answer.json() == {
+        "uri": str(server.store),
+        "branch": branch,
+        "base_branch": None,
+        "branch_created": False,
+        "mode": "merge",
+        "tables": [
+            {"table_key": "edge:Knows", "rows_loaded": 1},
+            {"table_key": "node:Person", "rows_loaded": 1},
+        ],
+        "actor_id": None,
+        "commit_id": head_of(client, branch),
+        "engine": "inline",
+    }
+
+
+def test_a_load_starts_a_missing_branch_only_if_told_from_where(
+    client: httpx.Client,
+) -> None:  # case 35
+    body = {"data": lines(node("Person", name="Zoe")), "branch": "not-yet"}
+
+    refused = client.post(f"{G}/load", json=body)
+    listed = client.get(f"{G}/branches").json()["branches"]
+    answer = client.post(f"{G}/load", json={**body, "from": "main"})
+
+    require_refused(refused, 404, code="not_found", says="not-yet")
+    assert "not-yet" not in listed
+    assert answer.json()["branch_created"] is True
+    assert answer.json()["base_branch"] == "main"
+
+
+def test_ingest_repeats_a_base_that_it_had_no_use_for(client: httpx.Client) -> None:  # case 37
+    branch = fork(client, "ingested")
+    body = {"data": lines(node("Person", name="Zoe")), "branch": branch, "from": "no-such-branch"}
+
+    answer = client.post(f"{G}/ingest", json=body)
+
+    assert answer.json()["branch_created"] is False
+    assert answer.json()["base_branch"] == "no-such-branch"
+    assert answer.headers["deprecation"] == "true"
+    assert answer.headers["link"] == '<load>; rel="successor-version"'
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"data":{"name":"X"}}',
+        '{"type":"Nope","data":{"name":"X"}}',
+        '{"edge":"Knows","from":"Bob"}',
+    ],
+    ids=["neither-type-nor-edge", "unknown-type", "edge-without-to"],
+)
+def test_a_bad_record_is_named_and_nothing_is_written(
+    client: httpx.Client, record: str
+) -> None:  # case 38
+    head = head_of(client, "main")
+    rows = f'{{"type":"Person","data":{{"name":"Fine"}}}}\n{record}\n'
+
+    answer = client.post(f"{G}/load", json={"data": rows})
+
+    require_refused(answer, 400, code="bad_request", says="record 2")
+    assert head_of(client, "main") == head
+
+
+def test_an_append_of_a_key_that_is_there_is_a_conflict(client: httpx.Client) -> None:
+    body = {"data": lines(node("Person", name="Alice")), "mode": "append"}
+
+    answer = client.post(f"{G}/load", json=body)
+
+    require_refused(answer, 409, code="key_conflict", says="Alice")
+
+
+def test_rows_that_break_a_rule_are_the_requests_fault(client: httpx.Client) -> None:
+    body = {"data": lines(edge("Knows", "Alice", "Nobody"))}
+
+    require_refused(client.post(f"{G}/load", json=body), 400, code="bad_request", says="Nobody")
+
+
+def test_rows_may_be_sent_as_they_are(client: httpx.Client) -> None:
+    answer = client.post(
+        f"{G}/load",
+        params={"branch": "as-they-are", "from": "main", "mode": "append"},
+        content=lines(node("Person", name="Zoe")),
+        headers={"Content-Type": "application/x-ndjson"},
+    )
+
+    assert answer.json()["mode"] == "append"
+    assert "Zoe" in names_on(client, "as-they-are")
+
+
+def test_a_load_of_another_kind_is_not_read(client: httpx.Client) -> None:
+    answer = client.post(f"{G}/load", content="x", headers={"Content-Type": "text/plain"})
+
+    require_refused(answer, 415, code="bad_request", says="application/x-ndjson")
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "field"),
+    [
+        ("query", {}, "query"),
+        ("query", {"query": 3}, "query"),
+        ("mutate", {"query": "x", "branch": 3}, "branch"),
+        ("load", {"data": "", "mode": []}, "mode"),
+        ("branches", {}, "name"),
+        ("branches/merge", {"source": "x", "dry_run": "yes"}, "dry_run"),
+        ("schema/apply", {"schema_source": None}, "schema_source"),
+        ("export", {"type_names": "Person"}, "type_names"),
+    ],
+)
+def test_a_field_that_is_missing_or_of_another_type_is_named(
+    client: httpx.Client, route: str, body: object, field: str
+) -> None:
+    require_refused(
+        client.post(f"{G}/{route}", json=body), 422, code="bad_request", says=f"'{field}'"
+    )
+
+
+def test_fields_that_nobody_declared_are_left_alone(client: httpx.Client) -> None:
+    answer = client.post(f"{G}/query", json={"query": ALL_PEOPLE, "actor": "root", "x": [1]})
+
+    assert answer.status_code == 200

@@ -1,0 +1,237 @@
+"""Whatever is sent, the server answers, never with a failure of its own, and gives nothing away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.hostile_requests import (
+    JSON_TYPE,
+    READ,
+    WRITE,
+    Hostile,
+    Operation,
+    find_answer_flaws,
+    find_log_flaws,
+    read_document,
+    read_operations,
+    requests,
+)
+from tests.support.policed_servers import ALLOWED_TOKEN, READER_TOKEN, SECRETS, policed_server
+from tests.support.raw_requests import (
+    RawAnswer,
+    ask,
+    ask_in_chunks,
+    exchange,
+    head,
+    unfinished,
+)
+from tests.support.servers import Server
+
+ALLOWED = (b"Authorization", b"Bearer " + ALLOWED_TOKEN.encode())
+READER = (b"Authorization", b"Bearer " + READER_TOKEN.encode())
+GRAPH = b"/graphs/default"
+EXAMPLES = 150
+HALF_A_WRITE = (
+    head(b"POST", GRAPH + b"/mutate", (ALLOWED, JSON_TYPE, (b"Content-Length", b"1000")))
+    + b'{"query": "query w('
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with policed_server(tmp_path_factory.mktemp("hostile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def operations(server: Server) -> Sequence[Operation]:
+    return read_operations(read_document(server))
+
+
+def send(server: Server, sent: Hostile, *identity: tuple[bytes, bytes]) -> RawAnswer:
+    return ask(server.url, sent.method, sent.target, (*identity, *sent.headers), sent.body)
+
+
+def require_clean(server: Server, answer: RawAnswer) -> None:
+    assert list(find_answer_flaws(answer, server=server, secrets=SECRETS)) == []
+
+
+def require_well(server: Server) -> None:
+    answer = ask(server.url, b"GET", GRAPH + b"/branches", (ALLOWED,), b"")
+    assert answer.status == 200
+    assert list(find_log_flaws(server, secrets=SECRETS)) == []
+
+
+def test_no_request_of_somebody_with_every_right_makes_the_server_fail(
+    server: Server, operations: Sequence[Operation]
+) -> None:
+    @settings(max_examples=6 * EXAMPLES)
+    @given(requests(operations))
+    def check(sent: Hostile) -> None:
+        require_clean(server, send(server, sent, ALLOWED))
+
+    check()
+
+    require_well(server)
+
+
+def test_no_request_without_a_token_gets_past_the_door(
+    server: Server, operations: Sequence[Operation]
+) -> None:
+    public = [each for each in operations if not each.path.startswith("/graphs")]
+
+    @settings(max_examples=EXAMPLES)
+    @given(requests([each for each in operations if each not in public]))
+    def check(sent: Hostile) -> None:
+        answer = send(server, sent)
+        require_clean(server, answer)
+        assert answer.status == 401
+
+    check()
+
+    require_well(server)
+
+
+def test_somebody_who_may_only_read_changes_nothing(
+    server: Server, operations: Sequence[Operation]
+) -> None:
+    before = ask(server.url, b"GET", GRAPH + b"/commits", (ALLOWED,), b"").body
+
+    @settings(max_examples=EXAMPLES)
+    @given(requests(operations))
+    def check(sent: Hostile) -> None:
+        require_clean(server, send(server, sent, READER))
+
+    check()
+
+    assert ask(server.url, b"GET", GRAPH + b"/commits", (ALLOWED,), b"").body == before
+    require_well(server)
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    identities=st.lists(
+        st.one_of(
+            st.binary(max_size=40).map(lambda value: bytes(each for each in value if each > 31)),
+            st.sampled_from(
+                (
+                    ALLOWED[1].lower(),
+                    ALLOWED[1].upper(),
+                    b"Bearer  " + ALLOWED_TOKEN.encode(),
+                    ALLOWED_TOKEN.encode(),
+                    b"Basic " + ALLOWED_TOKEN.encode(),
+                    ALLOWED[1] + b"x",
+                    ALLOWED[1][:-1],
+                    b"Bearer " + READER_TOKEN.encode() + b"," + ALLOWED_TOKEN.encode(),
+                    b"Bearer " + b"a" * 20_000,
+                )
+            ),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_only_the_token_itself_opens_the_door(server: Server, identities: list[bytes]) -> None:
+    headers = [(b"Authorization", each) for each in identities]
+
+    answer = ask(server.url, b"GET", GRAPH + b"/schema", headers, b"")
+
+    require_clean(server, answer)
+    assert answer.status in (400, 401)
+
+
+@settings(max_examples=EXAMPLES)
+@given(cuts=st.lists(st.integers(0, 200), max_size=12))
+def test_a_body_in_pieces_is_the_same_body(server: Server, cuts: list[int]) -> None:
+    body = json.dumps({"query": READ, "params": {"name": "Alice"}}).encode()
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    chunks = [body[start:end] for start, end in pairwise(edges)]
+
+    answer = ask_in_chunks(server.url, b"POST", GRAPH + b"/query", (ALLOWED, JSON_TYPE), chunks)
+
+    assert answer.status == 200
+    assert json.loads(answer.body)["rows"] == [{"p.name": "Alice"}]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\0\1\2\3",
+        b"\r\n" * 200 + b"x\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"FETCH / HTTP/1.1\r\nConnection: close\r\n\r\n",
+        head(b"GET", b"*", ()),
+        head(b"OPTIONS", b"*", ()),
+        head(b"GET", b"http:x", ()),
+        head(b"GET", b"//", ()),
+        head(b"GET", b"?", ()),
+        head(b"GET", b"http://elsewhere/graphs/default/schema", (ALLOWED,)),
+        head(b"CONNECT", b"localhost:80", ()),
+        head(b"GET", b"/\xff\xfe", ()),
+        head(b"GET", GRAPH + b"/branches?" + b"branch=x&" * 5_000, (ALLOWED,)),
+        head(b"GET", b"/healthz", ((b"Content-Length", b"-1"),)),
+        head(b"GET", b"/healthz", ((b"Content-Length", b"9" * 400),)),
+        head(b"GET", b"/healthz", ((b"Content-Length", b"1"), (b"Content-Length", b"2"))),
+        head(b"GET", b"/healthz", ((b"Transfer-Encoding", b"gzip"),)),
+        head(b"GET", b"/healthz", ((b"Upgrade", b"websocket"), (b"Sec-WebSocket-Key", b"x"))),
+        head(b"GET", b"/healthz", ((b"Upgrade", b"h2c"), (b"HTTP2-Settings", b"x"))),
+        head(b"POST", GRAPH + b"/query", (ALLOWED, (b"Transfer-Encoding", b"chunked"))) + b"zz\r\n",
+        head(b"POST", GRAPH + b"/query", (ALLOWED, (b"Transfer-Encoding", b"chunked")))
+        + b"ffffffffffffffffff\r\n",
+    ],
+    ids=range(22),
+)
+def test_what_is_hardly_http_does_no_harm(server: Server, sent: bytes) -> None:
+    answer = exchange(server.url, sent)
+
+    if answer.status is not None:
+        require_clean(server, answer)
+        assert 400 <= answer.status < 500 or sent.startswith(b"GET")
+    require_well(server)
+
+
+def test_headers_without_end_are_refused(server: Server) -> None:
+    headers = [(b"X-%d" % number, b"a" * 10_000) for number in range(1_000)]
+
+    answer = exchange(server.url, head(b"GET", b"/healthz", headers))
+
+    assert answer.status in (None, 400, 431)
+    require_well(server)
+
+
+def test_a_body_without_end_is_refused(server: Server) -> None:
+    body = b'{"query": "' + b"a" * 1_200_000 + b'"}'
+    pieces = [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
+    request = (server.url, b"POST", GRAPH + b"/query", (ALLOWED, JSON_TYPE))
+
+    told, untold = ask(*request, body), ask_in_chunks(*request, pieces)
+
+    assert {told.status, untold.status} <= {None, 413}
+    require_well(server)
+
+
+def test_a_client_that_goes_away_in_the_middle_does_no_harm(server: Server) -> None:
+    with unfinished(server.url, HALF_A_WRITE):
+        pass
+
+    require_well(server)
+
+
+def test_clients_that_never_come_to_an_end_keep_nobody_from_writing(server: Server) -> None:
+    body = json.dumps({"query": WRITE, "params": {"name": "Quick"}}).encode()
+    with ExitStack() as slow:
+        for _ in range(40):
+            slow.enter_context(unfinished(server.url, HALF_A_WRITE))
+
+        answer = ask(server.url, b"POST", GRAPH + b"/mutate", (ALLOWED, JSON_TYPE), body)
+
+    assert answer.status == 200
+    require_well(server)

@@ -1,0 +1,171 @@
+"""From a request line to a route: ids, percent signs, sizes and kinds of bodies."""
+
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.support.servers import FIND_PERSON, Server, open_server
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with open_server(tmp_path_factory.mktemp("routing")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client(token=None) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("path", ["/snapshot", "/query", "/", "/graphs/default"])
+def test_there_are_no_other_routes(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("query", "POST"), ("branches", "GET, HEAD, POST"), ("schema", "GET, HEAD")],
+)
+def test_a_path_has_the_methods_that_it_has(client: httpx.Client, path: str, allowed: str) -> None:
+    answer = client.put(f"/graphs/default/{path}", json={})
+
+    assert answer.status_code == 405
+    assert answer.json()["code"] == "method_not_allowed"
+    assert answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    "graph_id",
+    ["bad_id", "healthz", "graphs", "openapi", "policies", "a%2Fb", "x" * 65, "ä"],
+)
+def test_what_is_no_graph_id_is_refused(client: httpx.Client, graph_id: str) -> None:
+    answer = client.get(f"/graphs/{graph_id}/snapshot")
+
+    assert answer.status_code == 400
+    assert answer.json()["code"] == "bad_request"
+
+
+def test_a_graph_that_is_not_served_is_not_found(client: httpx.Client) -> None:
+    answer = client.get(f"/graphs/{'x' * 64}/snapshot")
+
+    assert answer.status_code == 404
+    assert answer.json() == {"error": f"graph '{'x' * 64}' not found", "code": "not_found"}
+
+
+def test_a_name_in_a_path_may_hold_a_slash(client: httpx.Client) -> None:
+    client.post("/graphs/default/branches", json={"name": "a/b"})
+
+    answer = client.delete("/graphs/default/branches/a%2Fb")
+
+    assert answer.status_code == 200
+    assert answer.json()["name"] == "a/b"
+
+
+def test_a_name_that_is_no_utf_8_is_refused(client: httpx.Client) -> None:
+    answer = client.delete("/graphs/default/branches/%ff")
+
+    assert answer.status_code == 400
+
+
+def test_a_body_over_a_mebibyte_is_too_long_where_nothing_is_loaded(client: httpx.Client) -> None:
+    query = FIND_PERSON + "//" + "x" * MEBIBYTE
+
+    answer = client.post("/graphs/default/read", json={"query_source": query})
+
+    assert answer.status_code == 413
+    assert answer.json()["code"] == "resource_limit"
+
+
+def test_a_body_of_unknown_length_is_cut_off_where_it_gets_too_long(client: httpx.Client) -> None:
+    pieces = (b"x" * 65536 for _ in range(20))
+
+    answer = client.post(
+        "/graphs/default/query", content=pieces, headers={"Content-Type": "application/json"}
+    )
+
+    assert answer.status_code == 413
+
+
+def test_a_load_may_be_longer(client: httpx.Client) -> None:
+    record = '{"type": "Person", "data": {"name": "Zoe"}}'
+    lines = record + " " * 2 * MEBIBYTE
+
+    answer = client.post("/graphs/default/load", json={"mode": "merge", "data": lines})
+
+    assert answer.status_code == 200
+
+
+def test_a_load_has_a_bound_too(client: httpx.Client) -> None:
+    answer = client.post("/graphs/default/load", json={"data": " " * (32 * MEBIBYTE)})
+
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{}", "text/plain", 415),
+        (b"{}", None, 415),
+        (b"{", "application/json", 400),
+        (b"", "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b"{}", "application/json", 422),
+        (b'{"query": 1}', "application/json", 422),
+        (b"[]", "application/json", 422),
+        (b"null", "application/json; charset=utf-8", 422),
+    ],
+)
+def test_a_body_has_to_be_json_of_the_right_shape(
+    client: httpx.Client, content: bytes, kind: str | None, status: int
+) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+
+    answer = client.post("/graphs/default/query", content=content, headers=headers)
+
+    assert answer.status_code == status
+    assert set(answer.json()) == {"error", "code"}
+
+
+def test_fields_that_nobody_knows_are_ignored(client: httpx.Client) -> None:
+    answer = client.post(
+        "/graphs/default/query",
+        json={"query": FIND_PERSON, "name": "all_people", "whatever": {"a": 1}},
+    )
+
+    assert answer.status_code == 200
+
+
+def test_a_target_without_a_path_is_no_route(server: Server) -> None:
+    said = _say(server, b"GET * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    assert said.startswith(b"HTTP/1.1 404")
+
+
+def test_headers_without_end_are_not_kept(server: Server) -> None:
+    said = _say(server, b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * MEBIBYTE)
+
+    assert said.startswith(b"HTTP/1.1 431")
+
+
+def test_what_is_no_http_is_refused(server: Server) -> None:
+    said = _say(server, b"\x16\x03\x01 nonsense\r\n\r\n")
+
+    assert said.startswith(b"HTTP/1.1 400")
+
+
+def _say(server: Server, request: bytes) -> bytes:
+    address = urlsplit(server.url)
+    assert address.hostname is not None
+    with socket.create_connection((address.hostname, address.port or 80), timeout=30) as speaking:
+        speaking.sendall(request)
+        return speaking.recv(65536)

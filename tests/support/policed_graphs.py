@@ -1,0 +1,176 @@
+"""Graphs under a policy, and every call of a graph with what it asks of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from omnigraph import Graph
+from omnigraph.embed.mock import MockEmbedder
+from omnigraph.engine.opening import open_graph
+from omnigraph.engine.settings import make_settings
+from omnigraph.model.policy import Action, Gate
+from omnigraph.policy.bundle import SERVER_ACTIONS
+from tests.support.graphs import build_graph, edge, ndjson, node, root_of
+from tests.support.policies import graph_gate
+from tests.support.queries import query
+
+PEOPLE = """
+node Person {
+  name: String @key
+  rank: F64?
+  note: String?
+  place: Vector(3)? @embed("note")
+  face: Blob?
+}
+edge Knows: Person -> Person
+"""
+NAMES = "query q() { match { $p: Person } return { $p.name } order { $p.name } }"
+ADD_EVE = query('insert Person { name: "Eve" }')
+
+EVERYTHING = frozenset(Action) - SERVER_ACTIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that a call asks the policy for."""
+
+    action: Action
+    branch: str | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One call of a graph, what it asks for, and whether it can be done without Spark."""
+
+    run: Callable[[Graph], object]
+    needs: tuple[Need, ...]
+    is_local: bool = True
+
+
+def deed(run: Callable[[Graph], object], *needs: Need) -> Deed:
+    """A call that this process carries out."""
+    return Deed(run, needs)
+
+
+def people_graph(path: Path) -> Graph:
+    """Ann and Ben on `main`, Cyd too on the branch `draft`; the tag `v1` is the first commit."""
+    face = node("Person", name="Ben", face="base64:QUJD")
+    graph = build_graph(path, PEOPLE, node("Person", name="Ann", note="tall"), face)
+    graph.tag("v1", graph.head())
+    graph.load(ndjson(edge("Knows", "Ann", "Ben")), mode="append")
+    graph.create_branch("draft")
+    graph.mutate(query('insert Person { name: "Cyd" }'), branch="draft")
+    return graph
+
+
+def allowing(actions: Iterable[Action]) -> Gate:
+    """A gate whose only rule allows `ann` some actions, and nobody anything else."""
+    allow = {"actors": {"group": "team"}, "actions": sorted(actions)}
+    rules = [{"id": "allowed", "allow": allow}] if allow["actions"] else []
+    return graph_gate({"version": 1, "groups": {"team": ["ann"]}, "rules": rules})
+
+
+def under(graph: Graph, gate: Gate | None, *, actor: str | None = "ann") -> Graph:
+    """The same graph, opened anew under a gate."""
+    plain = make_settings(root_of(graph), storage_options=None, durability="relaxed")
+    settings = replace(
+        plain, gate=gate, embedder=MockEmbedder("A"), spark_package="omnigraph.spark"
+    )
+    return open_graph(settings, actor=actor, is_read_only=False)
+
+
+READ_MAIN = Need(Action.READ, "main")
+READ_ANYWHERE = Need(Action.READ)
+EXPORT_MAIN = Need(Action.EXPORT, "main")
+CHANGE_MAIN = Need(Action.CHANGE, "main")
+ADMIN = Need(Action.ADMIN)
+
+
+def _transact(graph: Graph) -> None:
+    with graph.transaction() as tx:
+        tx.mutate(ADD_EVE)
+
+
+def _keep_up(graph: Graph) -> None:
+    done = graph.reconciler(keep=1).run_once()
+    assert done.errors == ()
+
+
+def _last_commit(graph: Graph, branch: str) -> str:
+    # Looked up without a gate: naming a commit is not what is asked about.
+    return under(graph, None, actor=None).head(branch)
+
+
+DEED_BY_NAME = {
+    # Reading
+    "query": deed(lambda graph: graph.query(NAMES), READ_MAIN),
+    "explain": deed(lambda graph: graph.explain(NAMES), READ_MAIN),
+    "entity": deed(lambda graph: graph.entity("Person", "Ann"), READ_MAIN),
+    "read_blob": deed(lambda graph: graph.read_blob("Person", "Ben", "face"), READ_MAIN),
+    "algorithms": deed(lambda graph: graph.algorithms("Knows").degrees(), READ_MAIN),
+    "spark_views": Deed(lambda graph: graph.spark_views(), (READ_MAIN,), is_local=False),
+    "commits": deed(lambda graph: graph.commits(), READ_MAIN),
+    "head": deed(lambda graph: graph.head(), READ_MAIN),
+    "tables": deed(lambda graph: graph.tables(), READ_MAIN),
+    "snapshot": deed(lambda graph: graph.snapshot(), READ_MAIN),
+    "changes": deed(lambda graph: list(graph.changes("beginning")), READ_MAIN),
+    "diff": deed(
+        lambda graph: list(graph.diff("main", "draft")), READ_MAIN, Need(Action.READ, "draft")
+    ),
+    "branches": deed(lambda graph: graph.branches(), READ_ANYWHERE),
+    "tags": deed(lambda graph: graph.tags(), READ_ANYWHERE),
+    "commit": deed(lambda graph: graph.commit("v1"), READ_ANYWHERE),
+    "schema_source": deed(lambda graph: graph.schema_source, READ_ANYWHERE),
+    "plan_schema": deed(lambda graph: graph.plan_schema(PEOPLE), READ_ANYWHERE),
+    # Taking out
+    "export": deed(lambda graph: list(graph.export()), EXPORT_MAIN),
+    "export_batches": deed(lambda graph: graph.export_batches("Person").read_all(), EXPORT_MAIN),
+    "export_files": deed(
+        lambda graph: graph.export_files(root_of(graph) / "exported"), EXPORT_MAIN
+    ),
+    # Changing
+    "mutate": deed(lambda graph: graph.mutate(ADD_EVE), CHANGE_MAIN),
+    "load": deed(
+        lambda graph: graph.load(ndjson(node("Person", name="Eve")), mode="append"), CHANGE_MAIN
+    ),
+    "bulk": deed(lambda graph: graph.bulk(mode="merge"), CHANGE_MAIN),
+    "transaction": deed(_transact, CHANGE_MAIN),
+    "embed": deed(lambda graph: graph.embed("Person"), CHANGE_MAIN),
+    "revert": deed(lambda graph: graph.revert(_last_commit(graph, "main")), CHANGE_MAIN, READ_MAIN),
+    "cherry_pick": deed(
+        lambda graph: graph.cherry_pick(_last_commit(graph, "draft")),
+        CHANGE_MAIN,
+        Need(Action.READ, "draft"),
+    ),
+    "apply_schema": deed(
+        lambda graph: graph.apply_schema(PEOPLE.replace("note: String?", "note: String? n: I32?")),
+        Need(Action.SCHEMA_APPLY, None, "main"),
+    ),
+    "create_branch": deed(
+        lambda graph: graph.create_branch("more", base="draft"),
+        Need(Action.BRANCH_CREATE, "draft", "more"),
+    ),
+    "delete_branch": deed(
+        lambda graph: graph.delete_branch("draft"), Need(Action.BRANCH_DELETE, None, "draft")
+    ),
+    "merge": deed(lambda graph: graph.merge("draft"), Need(Action.BRANCH_MERGE, "draft", "main")),
+    # Upkeep
+    "tag": deed(lambda graph: graph.tag("v2", "v1"), ADMIN),
+    "delete_tag": deed(lambda graph: graph.delete_tag("v1"), ADMIN),
+    "ensure_indices": deed(lambda graph: graph.ensure_indices(), ADMIN),
+    "optimize": deed(lambda graph: graph.optimize(), ADMIN),
+    "cleanup": deed(lambda graph: graph.cleanup(keep=1), ADMIN),
+    "repair": deed(lambda graph: graph.repair(), ADMIN),
+    "recoveries": deed(lambda graph: graph.recoveries(), ADMIN),
+    "doctor": deed(lambda graph: graph.doctor(), ADMIN),
+    "reconciler": deed(_keep_up, ADMIN),
+    # What is nobody's act, or says nothing of the graph
+    "refresh": deed(lambda graph: graph.refresh()),
+    "for_actor": deed(lambda graph: graph.for_actor("ben")),
+    "uri": deed(lambda graph: graph.uri),
+    "close": deed(lambda graph: graph.close()),
+}
+"""Every public name of a graph, with a call of it and what that asks for."""

@@ -1,0 +1,297 @@
+"""Bundles: what may be written into one, and how each mistake is told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from omnigraph.model.errors import InvalidValueError, LimitExceededError
+from omnigraph.model.limits import POLICY_BYTES_MAX
+from omnigraph.model.policy import Action
+from omnigraph.policy.bundle import Bundle, BundleKind, Scope, TypeLimit, parse_action, parse_bundle
+from tests.support.policies import TEAM, team_bundle
+
+
+def test_a_bundle_holds_what_is_written() -> None:
+    bundle = team_bundle()
+
+    assert bundle.actors == {"andrew", "bruno", "ragnor"}
+    assert bundle.protected_branches == {"main"}
+    assert [rule.id for rule in bundle.rules] == [
+        "everything",
+        "look",
+        "draft",
+        "branch-out",
+        "take-out",
+    ]
+    assert bundle.rules[2].branch_scope is Scope.UNPROTECTED
+    assert bundle.rules[3].target_scope is Scope.UNPROTECTED
+    assert bundle.rules[1].actions == {Action.READ}
+    assert bundle.warnings == ()
+
+
+def test_a_bundle_without_rules_is_one() -> None:
+    bundle = _parse("version: 1")
+
+    assert bundle.rules == ()
+    assert bundle.actors == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("{id: b, allow: {actors: {group: team}, actions: []}}", "a rule allows something"),
+        ("{id: b, allow: {actors: {group: team}}}", "a rule allows something"),
+        ("{id: b, allow: {actors: {group: tean}, actions: [read]}}", "did you mean 'team'"),
+        ("{id: b, allow: {actors: {group: xy}, actions: [read]}}", "no group 'xy'; declare it"),
+        ("{id: b, allow: {actors: {}, actions: [read]}}", "`group` is missing"),
+        ("{id: b, allow: {actions: [read]}}", r"rules\[1\].allow.actors: fields are needed"),
+        ("{id: b, allow: {actors: {group: team}, actions: [raed]}}", "did you mean `read`"),
+        ("{id: b, allow: {actors: {group: team}, actions: read}}", "a list is needed"),
+        ("{id: a, allow: {actors: {group: team}, actions: [read]}}", "another rule is called 'a'"),
+        ("{id: ' ', allow: {actors: {group: team}, actions: [read]}}", "a name is blank"),
+        ("{allow: {actors: {group: team}, actions: [read]}}", "`id` is missing"),
+        ("{id: 7, allow: {actors: {group: team}, actions: [read]}}", "7 is a number"),
+        ("{id: b}", r"rules\[1\].allow: fields are needed"),
+        ("{id: b, alow: {}}", "did you mean `allow`"),
+        ("[]", r"rules\[1\]: fields are needed"),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [branch_merge], branch_scope: any}}",
+            "`branch_merge` takes no such scope",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [invoke_query], branch_scope: any}}",
+            "`invoke_query` takes no such scope",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [admin], target_branch_scope: any}}",
+            "`admin` takes no such scope",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [read], target_branch_scope: any}}",
+            "`read` takes no such scope",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [read], branch_scope: all}}",
+            "'all' is unknown; write one of `any`, `protected`, `unprotected`",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [read], branch_scope: any,"
+            " target_branch_scope: any}}",
+            "make two rules",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [read], branch_scopes: any}}",
+            "branch_scopes: unknown",
+        ),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: [graph_list, read]}}",
+            "`graph_list` is server-scoped and `read` per-graph",
+        ),
+        ("{id: b, allow: {actors: {group: team}, actions: [graph_list]}}", "server-scoped"),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(rule: str, message: str) -> None:
+    text = f"""
+version: 1
+groups: {{team: [ann]}}
+rules:
+  - {{id: a, allow: {{actors: {{group: team}}, actions: [read]}}}}
+  - {rule}
+"""
+
+    with pytest.raises(InvalidValueError, match=message):
+        _parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version: 2", "2 is unknown; write `version: 1`"),
+        ("version: true", "True is unknown"),
+        ("version: '1'", "'1' is unknown"),
+        ("groups: {}", "is missing; write `version: 1`"),
+        ("version: 1\ngroups: {team: []}", "groups.team: a group has at least one actor"),
+        ("version: 1\ngroups: {team: }", "a group has at least one actor"),
+        ("version: 1\ngroups: {team: ['']}", r"groups.team\[0\]: a name is blank"),
+        ("version: 1\ngroups: {' ': [ann]}", "a name is blank"),
+        ("version: 1\ngroups: {team: [no]}", "False is true or false; a name is needed"),
+        ("version: 1\ngroups: {1: [ann]}", "the name 1 is a number"),
+        ("version: 1\ngroups: {a: [x], 'a ': [y]}", "another group has this name"),
+        ("version: 1\ngroups: [team]", "fields are needed here"),
+        ('version: 1\ngroups: {team: ["a\\nb"]}', "characters that cannot be printed"),
+        ("version: 1\nprotected_branches: ['a b']", "is no branch name"),
+        ("version: 1\nprotected_branches: main", "a list is needed, not a text"),
+        ("version: 1\nprotected_branch: [main]", "did you mean `protected_branches`"),
+        ("version: 1\nversion: 1", "line 2: `version` is there twice"),
+        ("version: 1\ngroups: {a: [x], a: [y]}", "line 2: `a` is there twice"),
+        ("version: [", "line 1"),
+        ("version: !!python/object:os.system 1", "line 1"),
+        ("- version: 1", "fields are needed here"),
+        ("", "fields are needed here, as `name: value`, not nothing"),
+        ("[" * 5000, "nested too deep"),
+        ("version: 2020-99-99", "month must be in"),
+        ("version: \x00", "unacceptable character"),
+    ],
+)
+def test_a_file_that_is_no_bundle_is_refused_with_the_place(text: str, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        _parse(text)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    text = """
+version: 3
+groups: {team: []}
+rules:
+  - {id: a, allow: {actors: {group: other}, actions: [fly]}}
+"""
+
+    with pytest.raises(InvalidValueError) as refused:
+        _parse(text)
+
+    message = str(refused.value)
+    assert message.startswith("policy.yaml: ")
+    assert all(each in message for each in ("version", "groups.team", "'other'", "'fly'"))
+
+
+def test_a_bundle_names_what_it_ignores() -> None:
+    bundle = _parse(f"version: 1\nkind: server\nrules: [{{id: a, note: x, allow: {_ALLOW}}}]")
+
+    assert bundle.warnings == (
+        "rules[0].note: unknown, and ignored",
+        "kind: unknown, and ignored",
+    )
+
+
+def test_a_scope_that_means_nothing_is_warned_of() -> None:
+    allow = "{actors: {group: team}, actions: [change], branch_scope: unprotected}"
+
+    bundle = _parse(f"version: 1\nrules: [{{id: a, allow: {allow}}}]")
+
+    assert [each.partition(":")[0] for each in bundle.warnings] == ["protected_branches"]
+
+
+def test_a_servers_bundle_has_no_rules_about_graphs() -> None:
+    listing = f"version: 1\nrules: [{{id: a, allow: {_ALLOW.replace('read', 'graph_list')}}}]"
+
+    bundle = parse_bundle(_GROUPS + listing, kind=BundleKind.SERVER, name="server.yaml")
+
+    assert bundle.rules[0].actions == {Action.GRAPH_LIST}
+    with pytest.raises(InvalidValueError, match="`read` is per-graph"):
+        parse_bundle(
+            _GROUPS + f"version: 1\nrules: [{{id: a, allow: {_ALLOW}}}]",
+            kind=BundleKind.SERVER,
+            name="server.yaml",
+        )
+
+
+def test_a_bundle_that_is_given_as_fields_needs_no_text() -> None:
+    bundle = parse_bundle(
+        {
+            "version": 1,
+            "groups": {"team": ["ann"]},
+            "rules": [{"id": "a", "allow": {"actors": {"group": "team"}, "actions": ["read"]}}],
+        },
+        kind=BundleKind.GRAPH,
+        name="policy",
+    )
+
+    assert bundle.rules[0].group == "team"
+
+
+def test_a_rule_about_reads_may_show_parts_of_types() -> None:
+    bundle = _parse_limits(
+        "{Person: {where: ' age >= 18 ', hide: [salary]}, Secret: {where: none}}"
+    )
+
+    assert bundle.rules[0].limits == {
+        "Person": TypeLimit(is_shown=True, where="age >= 18", hidden=frozenset({"salary"})),
+        "Secret": TypeLimit(is_shown=False, where=None, hidden=frozenset()),
+    }
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ("{}", "name a type, or take the limits out"),
+        ("", "types: fields are needed"),
+        ("{Person: {}}", "types.Person: say `where`, `hide` or both"),
+        ("{Person: }", "types.Person: fields are needed"),
+        ("{Person: {where: 3}}", "3 is no condition"),
+        ("{Person: {where: }}", "None is no condition"),
+        ("{Person: {where: ' '}}", "' ' is no condition"),
+        ("{Person: {hide: []}}", "name a property, or take it out"),
+        ("{Person: {hide: salary}}", "a list is needed"),
+        ("{Person: {hide: [a], wehre: 'x = 1'}}", "wehre: unknown; here are only `where`, `hide`"),
+        ("{'': {hide: [a]}}", "a name is blank"),
+    ],
+)
+def test_limits_that_cannot_be_meant_are_refused(types: str, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        _parse_limits(types)
+
+
+def test_limits_are_for_reads_and_exports_only() -> None:
+    allow = "{actors: {group: team}, actions: [read, change], types: {Person: {hide: [a]}}}"
+
+    with pytest.raises(InvalidValueError, match=r"limits are for `read` and `export`; .*`change`"):
+        _parse(f"version: 1\nrules: [{{id: a, allow: {allow}}}]")
+
+
+@pytest.mark.parametrize("text", ["schema-apply", "schema_apply", " schema-apply "])
+def test_an_action_is_written_either_way(text: str) -> None:
+    assert parse_action(text) is Action.SCHEMA_APPLY
+
+
+def test_an_action_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match="did you mean `schema_apply`"):
+        parse_action("schema-aply")
+
+
+def test_a_bundle_that_is_too_long_is_refused_unread() -> None:
+    with pytest.raises(LimitExceededError):
+        _parse("#" * (POLICY_BYTES_MAX + 1))
+
+
+def test_a_text_that_refers_to_itself_over_and_over_is_refused_at_once() -> None:
+    levels = "".join(f"  - &l{at + 1} [*l{at}, *l{at}, *l{at}, *l{at}]\n" for at in range(40))
+
+    with pytest.raises(InvalidValueError, match="version"):
+        _parse(f"extra:\n  - &l0 [x]\n{levels}version: *l40\n")
+
+
+@given(st.text(max_size=60) | st.binary(max_size=60))
+def test_any_text_is_a_bundle_or_refused(text: str | bytes) -> None:
+    _parse_or_refuse(text)
+
+
+@given(st.data())
+def test_a_bundle_with_a_line_changed_is_a_bundle_or_refused(choices: st.DataObject) -> None:
+    lines = TEAM.splitlines()
+    at = choices.draw(st.integers(0, len(lines) - 1))
+    lines[at] = choices.draw(st.sampled_from(["", lines[at] * 2, "  x", "  - 1", *lines]))
+
+    _parse_or_refuse("\n".join(lines))
+
+
+_GROUPS = "groups: {team: [ann]}\n"
+_ALLOW = "{actors: {group: team}, actions: [read]}"
+
+
+def _parse(text: str) -> Bundle:
+    groups = "" if "groups" in text or "rules" not in text else _GROUPS
+    return parse_bundle(groups + text, kind=BundleKind.GRAPH, name="policy.yaml")
+
+
+def _parse_limits(types: str) -> Bundle:
+    allow = f"{{actors: {{group: team}}, actions: [read, export], types: {types}}}"
+    return _parse(f"version: 1\nrules: [{{id: a, allow: {allow}}}]")
+
+
+def _parse_or_refuse(text: str | bytes) -> None:
+    try:
+        bundle = parse_bundle(text, kind=BundleKind.GRAPH, name="policy.yaml")
+    except InvalidValueError as refused:
+        assert str(refused).startswith("policy.yaml: ")  # noqa: PT017  # either end is fine
+    else:
+        assert bundle.kind is BundleKind.GRAPH
