@@ -1,7 +1,7 @@
 """How much generated input a test gets, and what a run tells at its end.
 
-Generated input is little by default, and the same in every run, so that a failure is a change's own;
-`make fuzz` generates much of it and `--hypothesis-profile=fresh` some that nobody has seen.
+Generated input is little by default, and the same in every run, so that a failure is a change's
+own; `make fuzz` generates much of it and `--hypothesis-profile=fresh` some that nobody has seen.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def test_the_environment_is_read_where_the_program_starts() -> None:
         for node in _environment_reads(module.tree)
     ]
 
-    require_none(reading, rule="settings are arguments below api.py, cli/main.py and server/main.py")
+    require_none(reading, rule="settings are arguments below api.py and the two main.py")
 
 
 def test_only_the_command_line_prints() -> None:

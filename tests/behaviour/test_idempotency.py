@@ -309,6 +309,14 @@ def test_a_load_on_spark_is_done_once(tmp_path: Path, spark: SparkSession) -> No
         load_from("two")
 
 
+def test_rows_without_a_name_are_not_loaded_on_spark_by_a_key(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path / "graph", NOTES)
+    rows = {"Note": pa.table({"text": ["one"]})}
+
+    with unchanged(graph), pytest.raises(InvalidValueError, match="give paths"):
+        graph.load(rows, mode="append", engine="spark", idempotency_key="k")
+
+
 # Races
 
 

@@ -9,6 +9,7 @@ from omnigraph.compiler.compile import compile_queries, compile_schema
 from omnigraph.compiler.ir_text import render_ir
 from omnigraph.compiler.migration.plan import plan_migration
 from omnigraph.compiler.migration.steps import describe_step
+from omnigraph.compiler.schema.written import write_schema
 from omnigraph.errors import CompileError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source, render_diagnostic
@@ -20,7 +21,6 @@ from tests.support.corpus import (
     read_corpus_file,
     require_expected,
 )
-from omnigraph.compiler.schema.written import write_schema
 
 
 @pytest.mark.parametrize("path", corpus_paths("schema/*/*.pg"), ids=corpus_id)

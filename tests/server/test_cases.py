@@ -22,6 +22,7 @@ from omnigraph.server.app import Doors, make_app
 from omnigraph.server.boot import Source, open_sources
 from omnigraph.server.calls import Means
 from omnigraph.server.jobs import Jobs
+from omnigraph.server.kept_answers import KeptAnswers
 from omnigraph.server.logs import Lines, Log
 from omnigraph.server.metrics import Metrics
 from omnigraph.server.routes.table import make_routes
@@ -72,6 +73,7 @@ def cluster_server(folder: Path, ids: Sequence[str]) -> Iterator[ClusterServer]:
         reads=Workers(name="read", running_max=2, waiting_max=2),
         writes=Workers(name="write", running_max=2, waiting_max=2),
         admission=Admission(Budget(requests_max=4, bytes_max=1_000_000)),
+        answers=KeptAnswers(),
         jobs=Jobs(new_id=lambda: "job", log=log),
         tracing=NoTracing(),
         log=log,

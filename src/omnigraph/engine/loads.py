@@ -265,7 +265,8 @@ def _expansion(split: Split) -> int:
 
 def _load_on_spark(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult:
     # Rows that Spark reads are many, so the request is known by where they are.
-    request = make_request(call.key, "load", call.mode, call.base, _name_inputs(given))
+    names = None if call.key is None else _name_inputs(given)
+    request = make_request(call.key, "load", call.mode, call.base, names)
     call = replace(call, request=request)
     if request is not None and opened.authority.has_branch(call.target):
         told = find_told(call.target, authorship=author_of(call, opened), path=opened.writes)
@@ -279,7 +280,15 @@ def _name_inputs(given: object) -> object:
         return {str(name): _name_inputs(source) for name, source in given.items()}
     if isinstance(given, list | tuple):
         return [_name_inputs(each) for each in given]
-    return str(given) if is_named(given) else type(given).__name__
+    if not is_named(given):
+        raise InvalidValueError(
+            subject="idempotency_key",
+            expected="a key of a load of files",
+            value=type(given).__name__,
+            problem="rows without a name cannot be told from others before Spark has read them; "
+            "nothing was written; give paths, or load without a key",
+        )
+    return str(given)
 
 
 def _load_inline(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult:

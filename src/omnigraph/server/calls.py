@@ -22,6 +22,7 @@ from omnigraph.model.policy import Access, Action
 from omnigraph.server.admission import Admission
 from omnigraph.server.answers import Stream
 from omnigraph.server.jobs import Jobs
+from omnigraph.server.kept_answers import KeptAnswers
 from omnigraph.server.logs import Log
 from omnigraph.server.problems import bad_request, forbidden
 from omnigraph.server.served import Judge, Served, ServedGraphs
@@ -40,6 +41,7 @@ class Means:
     reads: Workers
     writes: Workers
     admission: Admission
+    answers: KeptAnswers
     jobs: Jobs
     tracing: Tracing
     log: Log
@@ -159,6 +161,11 @@ class Call:
         )
         if not decision.is_allowed:
             raise decision.error
+
+    def sees_all(self, branch: str) -> bool:
+        """Whether a caller who may read a branch sees all of it."""
+        gate = self._served.gate
+        return gate is None or gate.view(Access(self.actor, Action.READ, branch, None)) is None
 
     def admit(self, request_bytes: int) -> AbstractContextManager[None]:
         """A block that counts as one write of the caller; 429 if he has too many under way."""

@@ -17,6 +17,12 @@ ARROW_PIECE_ROWS = 65_536
 WHOLE_ANSWER_BYTES_MAX = 4 * 1024 * 1024
 """Rows of this many bytes are answered in one piece; more than that as a stream."""
 
+KEPT_ANSWER_BYTES_MAX = 64 * 1024
+"""Longest answer that is kept for the next who asks the same: long ones are seldom asked twice."""
+
+KEPT_ANSWERS_BYTES_MAX = 64 * 1024 * 1024
+"""How many bytes of answers are kept: small beside what an open graph keeps of its rows."""
+
 EXPORT_PIECE_CHARACTERS = 128 * 1024
 """About how much of an export is sent at a time: a thread changes hands for each."""
 

@@ -75,6 +75,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _is_in_head = False
     _is_incomplete = False
     _deadline: asyncio.TimerHandle | None = None
+    _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """A client has come; it has to say something soon."""
@@ -84,7 +85,18 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self._end_waiting()
+        self._end_patience()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client takes its answer slower than it is written."""
+        super().pause_writing()
+        self._be_patient(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """It has taken enough to go on."""
+        self._end_patience()
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -123,7 +135,27 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _give_up(self) -> None:
         self._deadline = None
-        self.transport.close()
+        self.transport.abort()
+
+    def _be_patient(self, unsent_bytes: int) -> None:
+        self._end_patience()
+        self._patience = self.loop.call_later(
+            STALLED_CLIENT_S_MAX, self._look_whether_it_takes, unsent_bytes
+        )
+
+    def _look_whether_it_takes(self, unsent_before: int) -> None:
+        self._patience = None
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= unsent_before:
+            # To close would wait for the client to take what it does not take.
+            self.transport.abort()
+        else:
+            self._be_patient(unsent)
+
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _end_waiting(self) -> None:
         if self._deadline is not None:

@@ -33,6 +33,7 @@ from omnigraph.server.app import Doors, Frame, make_app
 from omnigraph.server.boot import Source, open_sources
 from omnigraph.server.calls import Means
 from omnigraph.server.jobs import Jobs
+from omnigraph.server.kept_answers import KeptAnswers
 from omnigraph.server.limits import SERVER_WAITING_MAX, SHUTDOWN_S_MAX
 from omnigraph.server.listening import answer_until_told, listen, url_of
 from omnigraph.server.logs import Log, open_log, parse_level
@@ -163,6 +164,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         reads=_open_workers("read", bounds.running_reads_max),
         writes=_open_workers("write", bounds.running_writes_max),
         admission=Admission(bounds.budget),
+        answers=KeptAnswers(),
         jobs=Jobs(new_id=_new_id, log=log),
         tracing=tracing,
         log=log,

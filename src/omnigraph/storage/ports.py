@@ -170,8 +170,7 @@ class ObjectStore(Protocol):
 class RowReader(Protocol):
     """Rows at exact versions, and nothing else: what reads ask of a store.
 
-    A store has all rows; what stands before one for a reader who may not see everything has those
-    that they may. What each question means is said where the store answers it.
+    A store has all rows; what stands before it for a reader who may not see everything, some.
     """
 
     def schema(self, at: TableVersion) -> pa.Schema:

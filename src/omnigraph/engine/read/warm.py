@@ -53,14 +53,15 @@ class Warm(Generic[K, V]):
         if self._observer is not None:
             self._observer.count(Event.WARM_MISS)
         made = make()
-        self._keep(key, made)
+        self.keep(key, made)
         return made
 
     def __contains__(self, key: K) -> bool:
         with self._lock:
             return key in self._kept
 
-    def _keep(self, key: K, made: V) -> None:
+    def keep(self, key: K, made: V) -> None:
+        """Keep a value under a key, unless there is one or it is too large."""
         size = self._size_of(made)
         with self._lock:
             # What alone has too many bytes would only push all others out.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import Result
@@ -21,6 +22,7 @@ from omnigraph.server.answers import (
 )
 from omnigraph.server.arrow import ARROW, accepts_arrow, encode_batches, encode_table
 from omnigraph.server.calls import Call
+from omnigraph.server.kept_answers import KeptAnswer, Question, depends_on_time
 from omnigraph.server.limits import BODY_BYTES_MAX, WHOLE_ANSWER_BYTES_MAX
 from omnigraph.server.requests import EXPLAIN, QUERY, READ
 from omnigraph.server.routes.terms import (
@@ -49,11 +51,10 @@ class ReadCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A result; its body is there if it is short."""
+class _Long:
+    """A result that is too long to be sent whole."""
 
     result: Result
-    body: bytes | None
 
 
 async def query(call: Call) -> Answer | Stream:
@@ -95,29 +96,12 @@ async def answer_read(call: Call, asked: ReadCall) -> Answer | Stream:
     if place.branch is not None:
         call.require(Action.READ, branch=place.branch, target=None)
     is_arrow = accepts_arrow(call.header("accept"))
-
-    def work(graph: Graph) -> _Found:
-        with refusing(advice="a text that changes the graph belongs to POST /mutate"):
-            result = graph.query(
-                asked.source,
-                asked.params,
-                name=asked.name,
-                branch=place.branch,
-                commit=place.commit,
-            )
-        if result.to_arrow().nbytes > WHOLE_ANSWER_BYTES_MAX:
-            return _Found(result, None)
-        if is_arrow:
-            return _Found(result, encode_table(result.to_arrow()))
-        return _Found(result, encode_result(result, place.target))
-
-    found = await call.read(work)
-    result, content_type = found.result, ARROW if is_arrow else JSON
-    headers = {COMMIT_HEADER: result.commit_id}
-    if is_arrow:
-        headers[QUERY_NAME_HEADER] = result.query_name
-    if found.body is not None:
+    content_type = ARROW if is_arrow else JSON
+    found = await call.read(partial(_find_answer, call, asked, is_arrow=is_arrow))
+    if isinstance(found, KeptAnswer):
+        headers = _headers(found, is_arrow=is_arrow)
         return with_headers(answer_bytes(found.body, content_type=content_type), headers)
+    result = found.result
 
     def pieces(graph: Graph) -> Iterator[bytes]:
         del graph
@@ -125,7 +109,60 @@ async def answer_read(call: Call, asked: ReadCall) -> Answer | Stream:
             return encode_batches(result.to_arrow())
         return encode_pieces(result, place.target)
 
-    return with_headers(await call.stream(pieces, content_type=content_type), headers)
+    stream = await call.stream(pieces, content_type=content_type)
+    return with_headers(stream, _headers(result, is_arrow=is_arrow))
+
+
+def _find_answer(
+    call: Call, asked: ReadCall, graph: Graph, *, is_arrow: bool
+) -> KeptAnswer | _Long:
+    """The answer, which is read only if nobody has asked the same of this commit lately."""
+    question = _find_question(call, asked, graph, is_arrow=is_arrow)
+    kept = None if question is None else call.means.answers.find(question)
+    if kept is not None:
+        return kept
+    place = asked.place
+    with refusing(advice="a text that changes the graph belongs to POST /mutate"):
+        result = graph.query(
+            asked.source,
+            asked.params,
+            name=asked.name,
+            branch=place.branch,
+            commit=place.commit,
+            limits=call.limits,
+        )
+    table = result.to_arrow()
+    if table.nbytes > WHOLE_ANSWER_BYTES_MAX:
+        return _Long(result)
+    body = encode_table(table) if is_arrow else encode_result(result, place.target)
+    answer = KeptAnswer(result.commit_id, result.query_name, body)
+    if question is not None:
+        call.means.answers.keep(question, answer)
+    return answer
+
+
+def _find_question(call: Call, asked: ReadCall, graph: Graph, *, is_arrow: bool) -> Question | None:
+    """What the answer is kept under; None if the next who asks may get another one."""
+    branch = asked.place.branch
+    if branch is None or depends_on_time(asked.source) or not call.sees_all(branch):
+        return None
+    return Question(
+        graph_id=call.graph_id,
+        commit_id=graph.head(branch),
+        branch=branch,
+        source=asked.source,
+        name=asked.name,
+        # Tells 1 from 1.0 and from true, and takes numbers of any length.
+        params=repr(asked.params),
+        is_arrow=is_arrow,
+    )
+
+
+def _headers(answered: KeptAnswer | Result, *, is_arrow: bool) -> dict[str, str]:
+    headers = {COMMIT_HEADER: answered.commit_id}
+    if is_arrow:
+        headers[QUERY_NAME_HEADER] = answered.query_name
+    return headers
 
 
 ROUTES = (

@@ -31,18 +31,14 @@ def find_reach(starts: DataFrame, edges: DataFrame, *, hops_min: int, hops_max: 
     return pairs.select(f.col(_START).alias(NEAR), f.col(_NODE).alias(FAR))
 
 
-def _in_one_plan(
-    starts: DataFrame, edges: DataFrame, *, hops_min: int, hops_max: int
-) -> DataFrame:
+def _in_one_plan(starts: DataFrame, edges: DataFrame, *, hops_min: int, hops_max: int) -> DataFrame:
     """All walks first, then the shortest of each pair: the plan grows with the hops alone."""
     walked = [starts.withColumn(_HOP, f.lit(0))]
     for hop in range(1, hops_max + 1):
         walked.append(_walk(walked[-1], edges).withColumn(_HOP, f.lit(hop)))
     is_loop = (f.col(_HOP) == 1) & (f.col(_START) == f.col(_NODE))
     pairs = reduce(DataFrame.unionByName, walked)
-    met = pairs.groupBy(_START, _NODE).agg(
-        f.min(_HOP).alias(_HOP), f.max(is_loop).alias(_LOOPS)
-    )
+    met = pairs.groupBy(_START, _NODE).agg(f.min(_HOP).alias(_HOP), f.max(is_loop).alias(_LOOPS))
     is_wanted = f.col(_HOP) >= hops_min
     return met.where(is_wanted | f.col(_LOOPS) if hops_min == 1 else is_wanted)
 
