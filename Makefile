@@ -43,6 +43,7 @@ check: setup ## Format, lint, types, layers, quick tests: before every commit, u
 
 .PHONY: test
 test: setup ## Every test
+	@scripts/ensure-node
 	$(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo
@@ -55,7 +56,7 @@ bench: setup ## Run every benchmark
 
 .PHONY: bless
 bless: setup ## Rewrite the corpus's expectations; review the diff
-	OMNIGRAPH_BLESS=1 $(BIN)/pytest tests/corpus
+	OMNIGRAPH_BLESS=1 $(BIN)/pytest tests/corpus tests/server/test_openapi.py
 
 .PHONY: fuzz
 fuzz: setup ## Feed the compiler mutated sources for longer than `make test` does
@@ -69,8 +70,8 @@ differential: setup ## Ask engine and referee generated reads for SECONDS=60, an
 	@$(BIN)/python -m tests.support.read_referee $(SECONDS)
 
 .PHONY: soak
-soak: setup ## Kill writers at random for SECONDS=60, from 120 on bulk loads too; or a graph of EDGES=20000000
-	@$(BIN)/python -m $(if $(EDGES),tests.support.soak_big $(EDGES),tests.support.soak soak $(SECONDS))
+soak: setup ## Kill writers at random for SECONDS=60, from 120 on bulk loads too; or SERVER=60; or a graph of EDGES=20000000
+	@$(BIN)/python -m $(if $(EDGES),tests.support.soak_big $(EDGES),tests.support.soak $(if $(SERVER),server $(SERVER),soak $(SECONDS)))
 
 .PHONY: mutants
 mutants: setup ## Plant known bugs one by one and see that a test notices each

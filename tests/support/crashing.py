@@ -121,6 +121,7 @@ class CrashingTables:
         self.generation = tables.generation  # asks nobody, so nothing can happen to it
         self.find_head = fault.harmless(tables.find_head)
         self.schema = fault.harmless(tables.schema)
+        self.column_numbers = fault.harmless(tables.column_numbers)
         self.scan = fault.harmless(tables.scan)
         self.find_ids = fault.harmless(tables.find_ids)
         self.find_rows = fault.harmless(tables.find_rows)

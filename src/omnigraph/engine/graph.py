@@ -133,7 +133,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             plan = self._open.compiled.read(source, name=name, contract=basis.contract)
             values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         call = QueryCall(plan, values, self._open.settings.runtime.now())
-        with observer.phase(Phase.RUN):
+        with observer.phase(Phase.RUN), self._open.telling_gone(basis):
             if chosen is Engine.LOCAL:
                 reads = self._open.reads
                 allowance = reads.allowance.within(limits)
@@ -323,13 +323,11 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         require_text(type, subject="type")
         require_text(id, subject="id")
         basis = self._open.at(branch, commit, action=Action.READ)
-        return find_entity(
-            type,
-            id,
-            snapshot=basis.snapshot,
-            catalog=basis.catalog,
-            tables=basis.reader(self._open.stores.tables),
-        )
+        tables = basis.reader(self._open.stores.tables)
+        with self._open.telling_gone(basis):
+            return find_entity(
+                type, id, snapshot=basis.snapshot, catalog=basis.catalog, tables=tables
+            )
 
     def read_blob(
         self,
@@ -348,15 +346,16 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             require_text(given, subject=subject)
         asked = parse_range(start, length)
         basis = self._open.at(branch, commit, action=Action.READ)
-        return read_blob(
-            type,
-            id,
-            property,
-            asked=asked,
-            snapshot=basis.snapshot,
-            catalog=basis.catalog,
-            tables=basis.reader(self._open.stores.tables),
-        )
+        with self._open.telling_gone(basis):
+            return read_blob(
+                type,
+                id,
+                property,
+                asked=asked,
+                snapshot=basis.snapshot,
+                catalog=basis.catalog,
+                tables=basis.reader(self._open.stores.tables),
+            )
 
     def export(
         self,

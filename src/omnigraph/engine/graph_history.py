@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
 from omnigraph.engine.changes import ChangeSet
+from omnigraph.engine.commit.protocol import Authorship
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.engines import Engine, choose_engine, find_part
 from omnigraph.engine.opened import OpenGraph
@@ -17,7 +19,7 @@ from omnigraph.engine.ops.merge import merge_branch, replay_here
 from omnigraph.engine.ops.requests import make_request
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
-from omnigraph.engine.ops.terms import parse_terms
+from omnigraph.engine.ops.terms import Terms, parse_terms
 from omnigraph.engine.ops.told import merge_result
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.ops.type_pairs import pair_types
@@ -134,19 +136,33 @@ class GraphHistory:
         if told is not None:
             return merge_result(told)
         is_large = partial(self._is_large_merge, branch, target)
-        if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
-            with self._open.telling_no_rows(branch):
-                return merge_branch(
-                    branch,
-                    into=target,
-                    terms=terms,
-                    replayer=replay_here(self._open.writes),
-                    authorship=authorship,
-                    path=self._open.writes,
-                )
+        chosen = choose_engine(engine, spark=spark, is_large=is_large)
+        with self._open.telling_conflicts(branch, target=target):
+            done = self._merge_on(chosen, spark, branch, target, terms, authorship)
+        shown = self._open.tell_conflicts(done.conflicts, source=branch, target=target)
+        return replace(done, conflicts=shown)
+
+    def _merge_on(
+        self,
+        engine: Engine,
+        spark: object,
+        source: BranchName,
+        target: BranchName,
+        terms: Terms,
+        authorship: Authorship,
+    ) -> MergeResult:
+        if engine is Engine.LOCAL:
+            return merge_branch(
+                source,
+                into=target,
+                terms=terms,
+                replayer=replay_here(self._open.writes),
+                authorship=authorship,
+                path=self._open.writes,
+            )
         part = find_part("upkeep.merge", settings=self._open.settings, action="merge")
         merged: MergeResult = part.merge(
-            branch, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
+            source, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
         )
         return merged
 
@@ -179,12 +195,13 @@ class GraphHistory:
             return merge_result(told)
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "revert")
-        return revert_commit(
-            found,
-            branch=target,
-            authorship=authorship,
-            path=self._open.writes,
-        )
+        with self._open.telling_conflicts(None, target=target):
+            return revert_commit(
+                found,
+                branch=target,
+                authorship=authorship,
+                path=self._open.writes,
+            )
 
     def cherry_pick(
         self,
@@ -211,12 +228,13 @@ class GraphHistory:
             return merge_result(told)
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "cherry-pick")
-        return cherry_pick_commit(
-            found,
-            onto=target,
-            authorship=authorship,
-            path=self._open.writes,
-        )
+        with self._open.telling_conflicts(None, target=target):
+            return cherry_pick_commit(
+                found,
+                onto=target,
+                authorship=authorship,
+                path=self._open.writes,
+            )
 
     def commits(self, branch: str = "main") -> list[Commit]:
         """The commits of a branch, oldest first."""
@@ -281,7 +299,8 @@ class GraphHistory:
 
     def snapshot(self, branch: str = "main") -> SnapshotState:
         """The commit that a branch is at, and its types as they are there."""
-        basis = self._open.at(parse_branch_name(branch), None, action=Action.READ)
+        name = parse_branch_name(branch)
+        basis = self._open.at(name, None, action=Action.READ)
         root = self._open.settings.location.root
         tables = {
             entry.table_key: TableState(
@@ -292,7 +311,8 @@ class GraphHistory:
             )
             for entry in basis.state.snapshot
         }
-        return SnapshotState(basis.head, tables)
+        (head,) = self._open.tell([basis.head], branch=name)
+        return SnapshotState(head, tables)
 
 
 def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableStore) -> bool:

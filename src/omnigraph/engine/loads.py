@@ -20,6 +20,7 @@ from omnigraph.engine.engines import find_part
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import find_told, write_once
 from omnigraph.engine.ops.branch import ensure_branch
+from omnigraph.engine.ops.limited_callers import complete
 from omnigraph.engine.ops.load import (
     LoadMode,
     PreparedLoad,
@@ -185,6 +186,7 @@ class BulkJob:
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
+            _require_all_properties(self._call, self._opened)
             load_all = _find_loader(self._opened)
             with self._opened.telling_no_rows(_start_of(self._call, self._opened)):
                 self._result = load_all(self._inputs, self._call, self._opened)
@@ -264,6 +266,7 @@ def _expansion(split: Split) -> int:
 
 
 def _load_on_spark(given: object, call: LoadCall, opened: OpenGraph) -> LoadResult:
+    _require_all_properties(call, opened)
     # Rows that Spark reads are many, so the request is known by where they are.
     names = None if call.key is None else _name_inputs(given)
     request = make_request(call.key, "load", call.mode, call.base, names)
@@ -273,6 +276,15 @@ def _load_on_spark(given: object, call: LoadCall, opened: OpenGraph) -> LoadResu
         if told is not None:
             return load_result(told, branch=call.target)
     return _find_loader(opened)([Input(None, given)], call, opened)
+
+
+def _require_all_properties(call: LoadCall, opened: OpenGraph) -> None:
+    """Raise if properties are hidden from the caller, which Spark would read all the same."""
+    start = _start_of(call, opened)
+    present = opened.pin(start)
+    seen = opened.seen_by_writer(present, branch=start)
+    if seen.contract is not present.contract:
+        opened.require_seen_whole(seen, "load on Spark")
 
 
 def _name_inputs(given: object) -> object:
@@ -333,10 +345,12 @@ def _receive(
 ) -> tuple[dict[str, ReceivedRows], str]:
     """The rows that were given, and their digest if the request has a key."""
     noted = None if call.key is None else RowsDigest()
+    seen = opened.seen_by_writer(basis, branch=_start_of(call, opened))
 
     def reading() -> Iterator[Piece]:
         row_count = 0
-        for piece in read_given(given, means=opened.means_of(basis), report=None):
+        for read in read_given(given, means=opened.means_of(seen), report=None):
+            piece = complete(read, catalog=basis.catalog, actor=opened.actor_of(None))
             if noted is not None:
                 noted.note(piece)
             row_count += piece.rows.num_rows

@@ -6,8 +6,8 @@ calling, and asks the gate whether they may; what the calls do is in `ops`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from functools import partial
 from weakref import WeakSet
@@ -18,9 +18,10 @@ from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
 from omnigraph.engine.ops.change_feed import FeedPath
-from omnigraph.engine.ops.limited_callers import without_others, without_rows
+from omnigraph.engine.ops.limited_callers import without_others, without_rows, without_unseen
 from omnigraph.engine.ops.query import ReadPath
 from omnigraph.engine.ops.reading.pieces import Means
+from omnigraph.engine.ops.standing import telling_gone
 from omnigraph.engine.ops.tags import find_tagged
 from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
@@ -32,6 +33,7 @@ from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import ManifestState
 from omnigraph.engine.state.readers import Readers
 from omnigraph.model.errors import (
+    Conflict,
     ForbiddenError,
     IntegrityError,
     InvalidNameError,
@@ -193,7 +195,7 @@ class OpenGraph:
         except NotFoundError as error:
             if looks_like_commit(name):
                 raise
-            near = find_near_name(name, self.authority.branches())
+            near = find_near_name(name, self._listed_branches())
             advice = "" if near is None else f"did you mean branch '{near}'?"
             raise NotFoundError(kind="branch, commit or tag", name=name, advice=advice) from error
 
@@ -220,15 +222,50 @@ class OpenGraph:
                 advice = f"commit {each.id} merged it, and then its branch was deleted"
         return NotFoundError(kind="commit", name=name, advice=advice)
 
+    def _listed_branches(self) -> Iterable[str]:
+        """The branches, for those who may list them."""
+        try:
+            self.require_allowed(Action.READ, branch=None, target=None, actor=None)
+        except PolicyDeniedError:
+            return ()
+        return self.authority.branches()
+
     @contextmanager
     def telling_no_rows(self, branch: BranchName) -> Iterator[None]:
         """Keep the rows of others out of what refuses a write, if not all of them are seen."""
         try:
             yield
-        except (IntegrityError, MergeConflictError) as error:
+        except IntegrityError as error:
             if self._sees_all_of(branch):
                 raise
             raise without_others(error) from None
+
+    @contextmanager
+    def telling_conflicts(self, source: BranchName | None, *, target: BranchName) -> Iterator[None]:
+        """Keep the rows of branches that are not all seen out of what refuses to join them.
+
+        No source is a commit that the caller was allowed to read.
+        """
+        try:
+            yield
+        except MergeConflictError as error:
+            if self.settings.gate is None:
+                raise
+            told = self.tell_conflicts(error.conflicts, source=source, target=target)
+            raise MergeConflictError(conflicts=told) from None
+
+    def tell_conflicts(
+        self, conflicts: Sequence[Conflict], *, source: BranchName | None, target: BranchName
+    ) -> tuple[Conflict, ...]:
+        """Conflicts of two branches, as the caller may know of them."""
+        if self.settings.gate is None or not conflicts:
+            return tuple(conflicts)
+        seen = partial(
+            without_unseen,
+            sees_source=source is None or self._sees_all_of(source),
+            sees_target=self._sees_all_of(target),
+        )
+        return tuple(map(seen, conflicts))
 
     def tell(self, commits: Iterable[Commit], *, branch: BranchName) -> list[Commit]:
         """Commits of a branch, as the caller may know of them."""
@@ -260,12 +297,20 @@ class OpenGraph:
         """Keep what a state names from being cleaned up while it is read for long."""
         if self._is_read_only:
             # Who may not write leaves no claim either; what was true lately is kept for a while.
-            yield
+            with self.telling_gone(basis):
+                yield
             return
         id = self.settings.runtime.new_id()
         # Files are kept for whoever reads them, whichever of their rows that is.
-        with self.readers.reading(basis.state.snapshot, id=id, is_past=is_past):
+        with (
+            self.telling_gone(basis),
+            self.readers.reading(basis.state.snapshot, id=id, is_past=is_past),
+        ):
             yield
+
+    def telling_gone(self, basis: Basis) -> AbstractContextManager[None]:
+        """A block that reads a state; if its branch is deleted meanwhile, that is what is told."""
+        return telling_gone(basis.state, authority=self.authority)
 
     def author(
         self, actor: str | None, kind: WriterKind, *, expected_head: str | None

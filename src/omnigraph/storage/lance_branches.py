@@ -128,16 +128,26 @@ def delete_branch(handles: LanceHandles, ref: TableRef, *, disk: Durability | No
     listed = list_branches(handles, ref.path)
     _require_none_inside(ref, listed)
     if ref.branch in listed:
-        try:
-            copy(main).branches.delete(ref.branch)
-        except FOREIGN as error:
-            _require_whole_references(handles, ref.path)
-            raise translate(error, table=ref.path, action=action) from error
+        _delete_listed(handles, main, ref, action)
     handles.forget_deleted(ref)
     _remove_leftover(handles, ref)
     if disk:
         with lance_errors(table=ref.path, action=action):
             disk.secure_folder(references_of(ref.path))
+
+
+def _delete_listed(handles: LanceHandles, main: LanceDataset, ref: TableRef, action: str) -> None:
+    assert ref.branch is not None, "nobody deletes main"
+    for attempts_left in reversed(range(BRANCH_LISTINGS_MAX)):
+        try:
+            copy(main).branches.delete(ref.branch)
+        except FOREIGN as error:
+            # Lance reads the references of all branches, and another of them may go meanwhile.
+            if attempts_left and classify(error) is Failure.MISSING_FILE:
+                continue
+            _require_whole_references(handles, ref.path)
+            raise translate(error, table=ref.path, action=action) from error
+        return
 
 
 def _secure_branch(ref: TableRef, branch: str, disk: Durability) -> None:

@@ -99,6 +99,10 @@ class LanceTables:
         stored = self._handles.get(at).schema
         return as_bytes(stored, blobs_among(stored.names, stored))
 
+    def column_numbers(self, at: TableVersion) -> Mapping[str, int]:
+        fields = self._handles.get(at).lance_schema.fields()
+        return {field.name(): field.id() for field in fields}
+
     def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
         with self._reading(at) as table:
             if predicate is None or "id" not in columns:

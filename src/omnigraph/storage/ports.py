@@ -207,7 +207,7 @@ class RowReader(Protocol):
         """How much room a column takes."""
 
 
-class TableStore(Protocol):
+class TableStore(RowReader, Protocol):
     """Lance tables, opened at exact versions and changed only by staged writes."""
 
     def with_workers(self, workers: Workers) -> TableStore:
@@ -224,8 +224,11 @@ class TableStore(Protocol):
         Asks nobody: it is `find_head` that finds out.
         """
 
-    def schema(self, at: TableVersion) -> pa.Schema:
-        """The columns of a version."""
+    def column_numbers(self, at: TableVersion) -> Mapping[str, int]:
+        """The columns of a version, each with the number that it keeps when it is renamed.
+
+        A table that is written anew as a whole has its columns numbered anew.
+        """
 
     def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
         """The rows of a version that a predicate holds for, in one table; blobs as bytes.
@@ -279,9 +282,6 @@ class TableStore(Protocol):
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
         """The rows at these places of a scan of the version; places ascend, each once."""
-
-    def stored_bytes(self, at: TableVersion, column: str) -> int:
-        """How much room a column takes in the storage: at least as much in memory."""
 
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
         """How many rows of a version a predicate holds for."""

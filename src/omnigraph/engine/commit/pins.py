@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.sidecar import Pin, list_sidecars
-from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.snapshot import Entry, type_name_of
 from omnigraph.model.errors import (
     CorruptError,
@@ -17,8 +17,32 @@ from omnigraph.model.errors import (
     MovedError,
     ReadSetChangedError,
 )
-from omnigraph.model.names import BranchName
+from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.ports import ObjectStore, Stores
+
+
+def require_same_branch(write: PreparedWrite, *, basis: Basis, authority: Authority) -> None:
+    """Raise unless a branch is still the one that a write was prepared on; main always is.
+
+    One that was made anew may have versions of the same numbers, with other rows in them.
+    """
+    if basis.branch == MAIN:
+        return
+    state = authority.state(basis.branch)
+    if state.head.id == basis.head.id:
+        return
+    if not authority.has_commit(state, basis.head.id):
+        raise ReadSetChangedError(
+            member=f"branch '{basis.branch}'",
+            expected=f"the one with commit {basis.head.id}",
+            actual="another one of its name",
+        )
+    if write.schema is not None and state.head.schema_hash != basis.head.schema_hash:
+        raise ReadSetChangedError(
+            member=f"the schema of branch '{basis.branch}'",
+            expected=str(basis.head.schema_hash),
+            actual=str(state.head.schema_hash),
+        )
 
 
 def require_head_is_pin(
@@ -34,6 +58,10 @@ def require_head_is_pin(
     if newest == entry.version:
         return
     if newest is None or newest < entry.version:
+        # A branch that was deleted since took its lines of tables along; made anew it has others.
+        state = authority.state(branch)
+        if state.snapshot.entries.get(entry.table_key) != entry:
+            raise moved(entry, state.version_of(entry.table_key), write)
         raise CorruptError(
             subject=f"the table of {type_name_of(entry.table_key)}",
             problem=f"history names its version {entry.version}, but it ends at {newest}; "

@@ -16,7 +16,12 @@ from dataclasses import dataclass, replace
 from omnigraph.engine.commit.changes import PreparedWrite
 from omnigraph.engine.commit.fencing import require_kept
 from omnigraph.engine.commit.forks import fork, needs_fork
-from omnigraph.engine.commit.pins import is_covered, moved, require_head_is_pin
+from omnigraph.engine.commit.pins import (
+    is_covered,
+    moved,
+    require_head_is_pin,
+    require_same_branch,
+)
 from omnigraph.engine.commit.plans import plan_sidecar
 from omnigraph.engine.commit.publish import (
     Intent,
@@ -111,6 +116,9 @@ class WritePath:
         if authorship.expected_head is not None:
             # Nobody else may publish on the branch between the look at its head and our publish.
             keys |= basis.snapshot.entries.keys()
+        if write.schema is not None and basis.branch != MAIN:
+            # Who makes a type known to a branch moves no table, and others may be about to.
+            keys |= {each.table_key for each in write.schema.delta.registered}
         own = frozenset(LockKey(key, line_of(basis.branch)) for key in keys)
         if authorship.request is None:
             return own
@@ -217,6 +225,7 @@ class WritePath:
                 since=basis.state.at.version,
                 tables=self.stores.tables,
             )
+        require_same_branch(write, basis=basis, authority=self.authority)
         relied_on = [basis.snapshot.get(key) for key in sorted(_relied_on(write))]
         is_inherited = any(needs_fork(entry, basis.branch) for entry in relied_on)
         if is_inherited or authorship.expected_head is not None:

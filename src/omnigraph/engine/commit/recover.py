@@ -397,6 +397,9 @@ class Recoverer:
 def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
     line = line_of(sidecar.branch)
     tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
+    if sidecar.schema is not None and not changes_schema(sidecar):
+        # What a branch is catching up with.
+        tables |= {each.table_key for each in sidecar.schema.registered}
     keys = [LockKey(table_key, line) for table_key in tables]
     if sidecar.notes.request is not None:
         keys.append(request_lock(sidecar.notes.request.key, sidecar.branch))

@@ -137,10 +137,9 @@ def _write(
                 return known
             looked_at = basis.state.at.version
             path.require_head(authorship.expected_head, basis.state)
-            caught_up = _catch_up(basis, authorship, held, path)
-            if caught_up is not None:
-                attempts_left += 1
-                authorship = _move_on(authorship, caught_up)
+            going_on = _bring_up_to_date(basis, authorship, held, path, is_last=attempts_left <= 0)
+            if going_on is not None:
+                authorship = going_on
                 continue
             with path.observer.phase(Phase.PREPARE):
                 committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
@@ -158,7 +157,7 @@ def _write(
                 known = _find_newest_answer(authorship, branch, since=looked_at, path=path)
                 if known is not None:
                     return known
-                if not attempts_left or isinstance(error, PreconditionFailedError):
+                if attempts_left <= 0 or isinstance(error, PreconditionFailedError):
                     raise
                 # What stopped a strict write may be a dead writer's, which nobody has seen.
                 if prepared.write.is_strict and path.has_moved(prepared.write, basis):
@@ -193,6 +192,21 @@ def _find_answer(
     if found is not None:
         path.observer.count(Event.REPEATED)
     return found
+
+
+def _bring_up_to_date(
+    basis: Basis, authorship: Authorship, held: HeldLocks, path: WritePath, *, is_last: bool
+) -> Authorship | None:
+    """Whose write begins again, because its branch had to learn of a change of schema first; None
+    if it had not."""
+    try:
+        caught_up = _catch_up(basis, authorship, held, path)
+    except (ExpectedVersionMismatchError, ReadSetChangedError):
+        # Another write of the branch has done it meanwhile.
+        if is_last:
+            raise
+        return authorship
+    return None if caught_up is None else _move_on(authorship, caught_up)
 
 
 def _catch_up(

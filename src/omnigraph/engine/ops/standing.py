@@ -32,6 +32,16 @@ def standing(*, authority: Authority, otherwise: str) -> Iterator[list[ManifestS
     _require_standing(noted, authority, otherwise, cause=None)
 
 
+@contextmanager
+def telling_gone(state: ManifestState, *, authority: Authority) -> Iterator[None]:
+    """A block that reads a state; if its branch is deleted meanwhile, that is what is told."""
+    try:
+        yield
+    except GraphError as error:
+        _require_standing([state], authority, "read again what is there now", cause=error)
+        raise
+
+
 def _require_standing(
     states: Iterable[ManifestState],
     authority: Authority,

@@ -55,8 +55,8 @@ class Views:
     def limit(self, basis: Basis, view: View, *, present: Basis, now: datetime) -> Basis:
         """The part of a state that somebody sees.
 
-        `present` is a state under the schema that the view was written for: where a past state
-        calls a type by another name, the limits of its present name hold too.
+        `present` is a state under the accepted schema. A type has the limits of every name that it
+        ever had: to rename one, or to drop it, does not show its rows.
         """
         make = partial(self._limit, basis, view, present, now)
         if _depends_on_time(view):
@@ -72,8 +72,9 @@ class Views:
         return self._applied.get(key, make)
 
     def _limit(self, basis: Basis, view: View, present: Basis, now: datetime) -> Basis:
-        limiting = _Limiting(basis, view, present.contract, _types_by_path(present), now)
-        hidden = {key: each for key, each in limiting.hidden() if each}
+        limiting = _Limiting(basis, view, present, _types_by_path(present), now)
+        limiting.require_known()
+        hidden = {key: each for key, each in limiting.hidden(self._tables) if each}
         limits = self._limits(limiting, hidden)
         if not limits and not hidden:
             return basis
@@ -178,11 +179,12 @@ class _Applied:
 
 @dataclass(frozen=True, slots=True)
 class _Limiting:
-    """One view on its way to one state; `types_by_path` are the types of the accepted schema."""
+    """One view on its way to one state; `types_by_path` are the types of the accepted schema, which
+    `present` is a state under."""
 
     basis: Basis
     view: View
-    accepted: Contract
+    present: Basis
     types_by_path: Mapping[str, NodeType | EdgeType]
     now: datetime
 
@@ -205,19 +207,31 @@ class _Limiting:
             name in present.properties and present.properties[name].type == each.type
             for name, each in declared.properties.items()
         ):
-            return present, self.accepted
+            return present, self.present.contract
         return declared, self.basis.contract
 
     def views_of(self, declared: NodeType | EdgeType) -> Iterator[TypeView]:
-        """What the view says of a type, by its name in the state and by its present one."""
-        types = [declared, self.present_of(declared)]
-        names = (name for each in types if each for name in (each.name, table_key_of(each)))
-        for name in dict.fromkeys(names):
+        """What the view says of a type, by its name in the state and by all that it ever had."""
+        key = table_key_of(declared)
+        entry = self.entries.get(key)
+        # Names that were given up are kept, so that nothing becomes of rows by another name.
+        known = self.present.state.path_by_table.items() if entry else ()
+        keys = (key, *(name for name, path in known if entry and path == entry.path))
+        for name in dict.fromkeys(name for each in keys for name in _names_of(each)):
             found = self.view.types.get(name)
             if found is not None:
                 yield found
 
-    def hidden(self) -> Iterator[tuple[str, frozenset[str]]]:
+    def require_known(self) -> None:
+        """Raise if the view names a type that the graph never had: another one was meant."""
+        keys = [*self.present.state.path_by_table, *self.basis.state.path_by_table]
+        for each in (self.present, self.basis):
+            keys += map(table_key_of, each.catalog.stored_types())
+        known = {name for key in keys for name in _names_of(key)}
+        for name in sorted(self.view.types.keys() - known):
+            raise self._inapplicable(name, "it limits a type that the graph never had")
+
+    def hidden(self, tables: TableStore) -> Iterator[tuple[str, frozenset[str]]]:
         """The properties that are not seen, by the key of their type."""
         for declared in self.basis.catalog.stored_types():
             named = frozenset[str]().union(*(each.hidden for each in self.views_of(declared)))
@@ -225,20 +239,48 @@ class _Limiting:
                 continue
             self._require_hideable(declared, named)
             present = self.present_of(declared)
-            kept = () if present is None else present.properties
+            kept = frozenset[str]() if present is None else present.properties.keys()
+            if present is not None and not named <= kept:
+                # It may be there by another name.
+                raise self._inapplicable(declared.name, "it hides a property that is not there")
             # What the schema has no longer may be a hidden property under an earlier name.
             gone = declared.properties.keys() - kept
+            if present is not None:
+                gone |= self._renamed_since(declared, present, named, tables)
             others = declared.properties.keys() - _key_of(declared)
             yield table_key_of(declared), (named | gone) & others
 
+    def _renamed_since(
+        self,
+        declared: NodeType | EdgeType,
+        present: NodeType | EdgeType,
+        named: frozenset[str],
+        tables: TableStore,
+    ) -> set[str]:
+        """The properties that are hidden ones by now, though others have their names."""
+        then, now = self.entries[table_key_of(declared)].at, self._present_at(present)
+        if then == now:
+            return set()
+        old, new = tables.column_numbers(then), tables.column_numbers(now)
+        numbers = {new[name] for name in named & new.keys()}
+        return {
+            name for name in declared.properties if old.get(name) in numbers and name not in named
+        }
+
+    def _present_at(self, present: NodeType | EdgeType) -> TableVersion:
+        return self.present.state.snapshot.get(table_key_of(present)).at
+
     def _require_hideable(self, declared: NodeType | EdgeType, named: frozenset[str]) -> None:
         for name in sorted(named.intersection(_key_of(declared))):
-            raise ForbiddenError(
-                actor=self.view.actor,
-                action=f"read {declared.name}",
-                reason=f"the policy hides '{name}', of which its ids are made; whoever keeps the "
-                "policy has to hide the rows instead",
-            )
+            problem = f"it hides '{name}', of which ids are made, and should hide rows instead"
+            raise self._inapplicable(declared.name, problem)
+
+    def _inapplicable(self, type_name: str, problem: str) -> ForbiddenError:
+        return ForbiddenError(
+            actor=self.view.actor,
+            action=f"read {type_name}",
+            reason=f"their policy cannot be applied: {problem}; whoever keeps it has to change it",
+        )
 
 
 def _depends_on_time(view: View) -> bool:
@@ -252,6 +294,10 @@ def _types_by_path(present: Basis) -> dict[str, NodeType | EdgeType]:
     entries = present.state.snapshot.entries
     types = ((entries.get(table_key_of(each)), each) for each in present.catalog.stored_types())
     return {entry.path: each for entry, each in types if entry is not None}
+
+
+def _names_of(table_key: str) -> tuple[str, str]:
+    return table_key.partition(":")[2], table_key
 
 
 def _key_of(declared: NodeType | EdgeType) -> tuple[str, ...]:

@@ -1,0 +1,111 @@
+"""No answer of a server tells what the caller may not see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.graphs import build_graph, node
+from tests.support.servers import Server, running_server
+
+POLICY = """
+version: 1
+groups: { clerks: [rob], mergers: [mia] }
+protected_branches: [main]
+rules:
+  - id: clerks-see-themselves
+    allow:
+      actors: { group: clerks }
+      actions: [read]
+      types:
+        Person: { where: "name = $actor", hide: [pay] }
+  - id: clerks-add
+    allow: { actors: { group: clerks }, actions: [change] }
+  - id: mergers-read-drafts
+    allow: { actors: { group: mergers }, actions: [read], branch_scope: unprotected }
+  - id: mergers-merge
+    allow: { actors: { group: mergers }, actions: [change, branch_merge] }
+"""
+CLERK, MERGER = "token-of-rob", "token-of-mia"
+SECRETS = ("987654321", "hidden", "pay")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Rob sees himself without his pay, seen on `main` by others; Mia reads `draft` and merges."""
+    folder = tmp_path_factory.mktemp("server")
+    people = [node("Person", name=name, mail=f"{name[0]}@x") for name in ("rob", "hidden")]
+    schema = "node Person { name: String @key  mail: String? @unique  pay: I32? }"
+    with build_graph(folder / "graph", schema, *people) as graph:
+        graph.create_branch("draft")
+        for branch, pay in (("main", 987654321), ("draft", 11)):
+            text = f'query m() {{ update Person set {{ pay: {pay} }} where name = "rob" }}'
+            graph.mutate(text, branch=branch)
+    policy = folder / "policy.yaml"
+    policy.write_text(POLICY, encoding="utf-8")
+    tokens = json.dumps({"rob": CLERK, "mia": MERGER})
+    environment = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": tokens}
+    with running_server(folder, "--policy", str(policy), environment=environment) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{"name": "new", "pai": 1}, {"name": "new", "mail": "h@x"}],
+    ids=["a property that is nearly a hidden one", "a value that a hidden row has"],
+)
+def test_a_load_that_is_refused_tells_nothing_of_what_is_hidden(
+    record: dict[str, object], server: Server
+) -> None:
+    line = json.dumps({"type": "Person", "data": record})
+
+    answer = server.ask(
+        "POST", "/graphs/default/load", token=CLERK, json={"data": line, "mode": "append"}
+    )
+
+    assert answer.status_code == 400
+    assert not [secret for secret in SECRETS if secret in answer.text]
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False], ids=["dry run", "merge"])
+def test_a_merge_tells_no_row_of_a_branch_that_may_not_be_read(
+    *, is_dry_run: bool, server: Server
+) -> None:
+    asked = {"source": "draft", "target": "main", "dry_run": is_dry_run}
+
+    answer = server.ask("POST", "/graphs/default/branches/merge", token=MERGER, json=asked)
+
+    assert answer.status_code == (200 if is_dry_run else 409)
+    assert "divergent_update" in answer.text
+    assert "987654321" not in answer.text
+
+
+def test_a_picked_commit_tells_no_row_of_a_branch_that_may_not_be_read(server: Server) -> None:
+    head = server.ask("GET", "/graphs/default/head?branch=draft", token=MERGER).json()["commit_id"]
+
+    answer = server.ask(
+        "POST", f"/graphs/default/commits/{head}/cherry-pick", token=MERGER, json={}
+    )
+
+    assert answer.status_code == 409
+    assert "987654321" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "snapshot",
+        "schema",
+        "commits",
+        "changes?start=beginning",
+        "diff?old=draft&new=main",
+        "entity?type=Person&id=rob",
+    ],
+)
+def test_a_read_tells_nothing_of_what_is_hidden(path: str, server: Server) -> None:
+    answer = server.ask("GET", f"/graphs/default/{path}", token=CLERK)
+
+    assert answer.status_code == 200
+    assert not [secret for secret in SECRETS if secret in answer.text]
