@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from omnigraph.engine.commit.changes import PreparedWrite
@@ -18,6 +19,7 @@ from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.requests import find_answer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.ops.catch_up import SCHEMA_ACTOR, prepare_catching_up
+from omnigraph.engine.ops.standing import telling_gone
 from omnigraph.engine.ops.told import Answer, Told, recall, with_answer
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.authority import Basis
@@ -141,13 +143,17 @@ def _write(
             if going_on is not None:
                 authorship = going_on
                 continue
-            with path.observer.phase(Phase.PREPARE):
+            gone = partial(telling_gone, basis.state, authority=path.authority)
+            with path.observer.phase(Phase.PREPARE), gone():
                 committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
                 prepared = prepare(basis, committed)
             if not prepared.write.is_commit:
                 return prepared, None
             try:
-                commit = path.commit(prepared.write, basis=basis, authorship=authorship, held=held)
+                with gone():
+                    commit = path.commit(
+                        prepared.write, basis=basis, authorship=authorship, held=held
+                    )
             except (
                 ExpectedVersionMismatchError,
                 ReadSetChangedError,
@@ -200,7 +206,8 @@ def _bring_up_to_date(
     """Whose write begins again, because its branch had to learn of a change of schema first; None
     if it had not."""
     try:
-        caught_up = _catch_up(basis, authorship, held, path)
+        with telling_gone(basis.state, authority=path.authority):
+            caught_up = _catch_up(basis, authorship, held, path)
     except (ExpectedVersionMismatchError, ReadSetChangedError):
         # Another write of the branch has done it meanwhile.
         if is_last:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from omnigraph.engine.state.authority import Authority
 from omnigraph.engine.state.manifest import ManifestState
-from omnigraph.model.errors import GraphError, NotFoundError
+from omnigraph.model.errors import CorruptError, GraphError, NotFoundError
 from omnigraph.model.names import MAIN
 
 
@@ -34,11 +34,14 @@ def standing(*, authority: Authority, otherwise: str) -> Iterator[list[ManifestS
 
 @contextmanager
 def telling_gone(state: ManifestState, *, authority: Authority) -> Iterator[None]:
-    """A block that reads a state; if its branch is deleted meanwhile, that is what is told."""
+    """A block that reads a state; if its branch is deleted meanwhile, that is what is told.
+
+    Its files go one after the other, so to a reader it looks damaged.
+    """
     try:
         yield
-    except GraphError as error:
-        _require_standing([state], authority, "read again what is there now", cause=error)
+    except CorruptError as error:
+        _require_standing([state], authority, "look what is there now", cause=error)
         raise
 
 
