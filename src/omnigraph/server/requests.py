@@ -40,13 +40,14 @@ Params = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A read to run on a branch, or at a commit."""
+    """A read to run on a branch, or at a commit; `engine` is `local` or `spark`."""
 
     query: StrictStr
     name: StrictStr | None = None
     params: Params = None
     branch: StrictStr | None = None
     snapshot: StrictStr | None = None
+    engine: StrictStr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,16 @@ class InvokeRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """Rows to load, as lines of JSON; with `from` a branch that is missing is started there."""
+    """Rows to load, as lines of JSON; with `from` a branch that is missing is started there.
+
+    `engine` is `auto`, `inline` or `spark`.
+    """
 
     rows: Annotated[StrictStr, Field(alias="data")]
     branch: StrictStr | None = None
     base: Annotated[StrictStr | None, Field(alias="from")] = None
     mode: StrictStr | None = None
+    engine: StrictStr | None = None
 
 
 @dataclass(frozen=True, slots=True)

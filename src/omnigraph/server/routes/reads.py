@@ -39,6 +39,9 @@ from omnigraph.server.routing import GRAPH, Body, Route
 from omnigraph.server.shapes import ExplainOutput
 from omnigraph.server.wire import encode_pieces, encode_result
 
+LOCAL = "local"
+"""The engine of a read that names none: the server's own process."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
@@ -48,6 +51,7 @@ class ReadCall:
     name: str | None
     params: Mapping[str, object] | None
     place: Place
+    engine: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ async def query(call: Call) -> Answer | Stream:
     """POST /graphs/{graph_id}/query"""
     asked = QUERY.read(call.body)
     place = parse_place(asked.branch, asked.snapshot)
+    params = parse_params(asked.params)
     return await answer_read(
-        call, ReadCall(asked.query, asked.name, parse_params(asked.params), place)
+        call, ReadCall(asked.query, asked.name, params, place, asked.engine or LOCAL)
     )
 
 
@@ -70,8 +75,9 @@ async def read(call: Call) -> Answer | Stream:
     """POST /graphs/{graph_id}/read"""
     asked = READ.read(call.body)
     place = parse_place(asked.branch, asked.snapshot)
+    params = parse_params(asked.params)
     answer = await answer_read(
-        call, ReadCall(asked.query_source, asked.query_name, parse_params(asked.params), place)
+        call, ReadCall(asked.query_source, asked.query_name, params, place, LOCAL)
     )
     return deprecated(answer, successor="query")
 
@@ -129,6 +135,7 @@ def _find_answer(
             name=asked.name,
             branch=place.branch,
             commit=place.commit,
+            engine=asked.engine,
             limits=call.limits,
         )
     table = result.to_arrow()
@@ -144,7 +151,9 @@ def _find_answer(
 def _find_question(call: Call, asked: ReadCall, graph: Graph, *, is_arrow: bool) -> Question | None:
     """What the answer is kept under; None if the next who asks may get another one."""
     branch = asked.place.branch
-    if branch is None or depends_on_time(asked.source) or not call.sees_all(branch):
+    if branch is None or asked.engine != LOCAL or depends_on_time(asked.source):
+        return None
+    if not call.sees_all(branch):
         return None
     return Question(
         graph_id=call.graph_id,

@@ -13,7 +13,7 @@ from omnigraph.server.calls import Call
 from omnigraph.server.limits import BODY_BYTES_MAX
 from omnigraph.server.problems import HttpError, bad_request, not_found
 from omnigraph.server.requests import INVOKE, InvokeRequest
-from omnigraph.server.routes.reads import ReadCall, answer_read
+from omnigraph.server.routes.reads import LOCAL, ReadCall, answer_read
 from omnigraph.server.routes.terms import find_terms, parse_branch, parse_params, parse_place
 from omnigraph.server.routes.writes import MutateCall, answer_mutation
 from omnigraph.server.routing import GRAPH, Body, Route
@@ -43,7 +43,7 @@ async def invoke(call: Call) -> Answer | Stream:
     if not stored.is_mutation:
         place = parse_place(asked.branch, asked.snapshot)
         with _keeping_text_of(stored):
-            return await answer_read(call, ReadCall(source, stored.name, params, place))
+            return await answer_read(call, ReadCall(source, stored.name, params, place, LOCAL))
     if asked.snapshot is not None:
         raise bad_request(f"'{stored.name}' is a mutation; it runs on a branch, not at a snapshot")
     branch = parse_branch(asked.branch)

@@ -56,6 +56,7 @@ class LoadCall:
     branch: BranchName
     base: BranchName | None
     mode: str
+    engine: str
     terms: WriteTerms
 
 
@@ -129,6 +130,7 @@ def _parse_load(call: Call) -> LoadCall:
             branch=parse_branch(asked.branch),
             base=None if asked.base is None else parse_branch_name(asked.base),
             mode="merge" if asked.mode is None else asked.mode,
+            engine="auto" if asked.engine is None else asked.engine,
             terms=terms,
         )
     if media_type(content_type) not in NDJSON_TYPES:
@@ -142,6 +144,7 @@ def _parse_load(call: Call) -> LoadCall:
         branch=parse_branch(call.argument("branch")),
         base=None if base is None else parse_branch_name(base),
         mode=call.argument("mode") or "merge",
+        engine=call.argument("engine") or "auto",
         terms=terms,
     )
 
@@ -152,6 +155,7 @@ def _load(graph: Graph, asked: LoadCall, call: Call, *, progress: Progress | Non
         mode=asked.mode,
         branch=asked.branch,
         base=asked.base,
+        engine=asked.engine,
         progress=progress,
         if_commit=asked.terms.if_commit,
         idempotency_key=asked.terms.idempotency_key,
