@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 
@@ -18,19 +16,7 @@ from tests.support.served_graphs import (
     names_on,
     require_refused,
 )
-from tests.support.servers import Server, open_server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with open_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client(token=None) as opened:
-        yield opened
+from tests.support.servers import Server
 
 
 def set_age(client: httpx.Client, name: str, age: int, *, branch: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -17,24 +17,11 @@ from tests.support.served_graphs import (
     names_on,
     require_refused,
 )
-from tests.support.servers import Server, open_server
 
 IF_COMMIT = "Omnigraph-If-Graph-Commit"
 KEY = "Idempotency-Key"
 
 Headers = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with open_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client(token=None) as opened:
-        yield opened
 
 
 def load(client: httpx.Client, branch: str, headers: Headers) -> httpx.Response:

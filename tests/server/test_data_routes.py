@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -24,21 +23,9 @@ from tests.support.served_graphs import (
     names_on,
     require_refused,
 )
-from tests.support.servers import Server, open_server
+from tests.support.servers import Server
 
 LEGACY = {"query_source": "query", "query_name": "name"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with open_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client(token=None) as opened:
-        yield opened
 
 
 # Reads

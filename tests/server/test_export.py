@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,18 +12,6 @@ import omnigraph
 from tests.support.graphs import build_graph, node
 from tests.support.served_graphs import G, add_person, fork, head_of, lines, require_refused
 from tests.support.servers import Server, open_server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with open_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client(token=None) as opened:
-        yield opened
 
 
 def memory_of(server: Server) -> int:

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from tests.support.graphs import node
 from tests.support.served_graphs import G, fork, head_of, lines, names_on, require_refused
-from tests.support.servers import Server, open_server, running_server
+from tests.support.servers import running_server
 
 # Longer than any load here takes, on a busy machine too.
 ENDS_WITHIN_S = 60.0
 POLL_S = 0.02
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with open_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client(token=None) as opened:
-        yield opened
 
 
 def start(client: httpx.Client, rows: str, branch: str, **fields: object) -> httpx.Response:

@@ -18,18 +18,6 @@ WITHOUT_AGE = SOCIAL.replace("  age: I32?", "")
 WITH_TEXT_AGE = SOCIAL.replace("age: I32?", "age: String?")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with open_server(tmp_path_factory.mktemp("server")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(server: Server) -> Iterator[httpx.Client]:
-    with server.client(token=None) as opened:
-        yield opened
-
-
 @contextmanager
 def fresh_client(folder: Path) -> Iterator[httpx.Client]:
     """A client of a server of its own, for what changes a schema."""

@@ -33,7 +33,7 @@ from omnigraph.compiler.ir import (
 from omnigraph.model.catalog import Catalog, TypeKind
 from omnigraph.model.types import Scalar, Vector
 
-_KIND_BY_SCALAR = {
+KIND_BY_SCALAR = {
     Scalar.STRING: "string",
     Scalar.BLOB: "blob",
     Scalar.BOOL: "bool",
@@ -46,6 +46,7 @@ _KIND_BY_SCALAR = {
     Scalar.DATETIME: "datetime",
     Scalar.DATE: "date",
 }
+"""What tools call the types of values."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -107,7 +108,7 @@ def _describe_field(column: Column) -> ResultField:
     element = column.type.element
     if isinstance(element, Vector):
         return ResultField(name, "vector", None, element.dimension, is_nullable)
-    kind = _KIND_BY_SCALAR[element]
+    kind = KIND_BY_SCALAR[element]
     if column.type.is_list:
         return ResultField(name, "list", kind, None, is_nullable)
     return ResultField(name, kind, None, None, is_nullable)

@@ -7,6 +7,7 @@ token. Knows no routes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import orjson
 
@@ -44,6 +45,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.server.answers import JSON, Answer, encode_headers
 from omnigraph.server.conflicts import table_key_of
+from omnigraph.server.shapes import ErrorCode
 
 RETRY_AFTER_S = 60
 """What a caller who was turned away is told to wait: writes are over long before."""
@@ -51,24 +53,7 @@ RETRY_AFTER_S = 60
 CONFLICTS_SHOWN_MAX = 3
 """How many conflicts of a merge the message tells; the body lists all of them."""
 
-CODES = frozenset(
-    {
-        "bad_request",
-        "unauthorized",
-        "forbidden",
-        "not_found",
-        "method_not_allowed",
-        "conflict",
-        "too_many_requests",
-        "internal",
-        "key_conflict",
-        "resource_limit",
-        "precondition_failed",
-        "recovery_required",
-        "unavailable",
-        "change_feed_gap",
-    }
-)
+CODES = frozenset(get_args(ErrorCode))
 """Every code that an answer may have: callers decide by it."""
 
 # Every class of the tree by itself, so that a new one has to be thought about.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from omnigraph.compiler.compile import compile_queries, compile_query
 from omnigraph.compiler.ir import Parameter
+from omnigraph.compiler.operation import KIND_BY_SCALAR
 from omnigraph.compiler.query.check import CompiledQuery
 from omnigraph.compiler.text import decode_source
 from omnigraph.model.catalog import Catalog
@@ -21,22 +22,8 @@ from omnigraph.model.errors import (
     UnreadableError,
 )
 from omnigraph.model.source import Source
-from omnigraph.model.types import Scalar, Vector
+from omnigraph.model.types import Vector
 from omnigraph.server.shapes import ParameterOutput, StoredQueryOutput
-
-_KIND_BY_SCALAR: Mapping[Scalar, str] = {
-    Scalar.STRING: "string",
-    Scalar.BLOB: "blob",
-    Scalar.BOOL: "bool",
-    Scalar.I32: "int",
-    Scalar.U32: "int",
-    Scalar.I64: "bigint",
-    Scalar.U64: "bigint",
-    Scalar.F32: "float",
-    Scalar.F64: "float",
-    Scalar.DATETIME: "datetime",
-    Scalar.DATE: "date",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +97,9 @@ def _describe(parameter: Parameter) -> ParameterOutput:
     if isinstance(element, Vector):
         output["vector_dim"] = element.dimension
     elif type.is_list:
-        output["kind"], output["item_kind"] = "list", _KIND_BY_SCALAR[element]
+        output["kind"], output["item_kind"] = "list", KIND_BY_SCALAR[element]
     else:
-        output["kind"] = _KIND_BY_SCALAR[element]
+        output["kind"] = KIND_BY_SCALAR[element]
     return output
 
 

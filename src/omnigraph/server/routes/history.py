@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 import orjson
 
 from omnigraph.engine.graph import Graph
+from omnigraph.engine.results import MergeResult
 from omnigraph.model.limits import CHANGES_PER_PAGE
 from omnigraph.model.names import BranchName
 from omnigraph.model.policy import Action
@@ -77,38 +79,43 @@ async def show_commit(call: Call) -> Answer:
 
 async def revert(call: Call) -> Answer:
     """POST /graphs/{graph_id}/commits/{commit_id}/revert"""
-    asked = REVERT.read_optional(call.body, subject="body")
-    branch = parse_branch(asked.branch)
-    call.require(Action.CHANGE, branch=branch, target=None)
+    branch = parse_branch(REVERT.read_optional(call.body, subject="body").branch)
     commit_id, terms = call.name("commit_id"), find_terms(call)
-    with call.admit(len(call.body)):
-        done = await call.write(
-            lambda graph: graph.revert(
-                commit_id,
-                branch=branch,
-                if_commit=terms.if_commit,
-                idempotency_key=terms.idempotency_key,
-            )
+
+    def work(graph: Graph) -> MergeResult:
+        return graph.revert(
+            commit_id,
+            branch=branch,
+            if_commit=terms.if_commit,
+            idempotency_key=terms.idempotency_key,
         )
-    output = replay_output(done, branch=branch, actor=call.actor)
-    return with_commit(answer_json(output), done.commit_id)
+
+    return await _answer_replay(call, branch, work)
 
 
 async def cherry_pick(call: Call) -> Answer:
     """POST /graphs/{graph_id}/commits/{commit_id}/cherry-pick"""
-    asked = CHERRY_PICK.read_optional(call.body, subject="body")
-    branch = parse_branch(asked.onto)
-    call.require(Action.CHANGE, branch=branch, target=None)
+    branch = parse_branch(CHERRY_PICK.read_optional(call.body, subject="body").onto)
     commit_id, terms = call.name("commit_id"), find_terms(call)
-    with call.admit(len(call.body)):
-        done = await call.write(
-            lambda graph: graph.cherry_pick(
-                commit_id,
-                onto=branch,
-                if_commit=terms.if_commit,
-                idempotency_key=terms.idempotency_key,
-            )
+
+    def work(graph: Graph) -> MergeResult:
+        return graph.cherry_pick(
+            commit_id,
+            onto=branch,
+            if_commit=terms.if_commit,
+            idempotency_key=terms.idempotency_key,
         )
+
+    return await _answer_replay(call, branch, work)
+
+
+async def _answer_replay(
+    call: Call, branch: BranchName, work: Callable[[Graph], MergeResult]
+) -> Answer:
+    """Undo or repeat a commit on a branch, and answer what came of it."""
+    call.require(Action.CHANGE, branch=branch, target=None)
+    with call.admit(len(call.body)):
+        done = await call.write(work)
     output = replay_output(done, branch=branch, actor=call.actor)
     return with_commit(answer_json(output), done.commit_id)
 
