@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from socket import create_connection
 from typing import IO, TypeAlias
 
 from py4j.java_gateway import JavaGateway
@@ -21,6 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from omnigraph.model.errors import UnavailableError
+from omnigraph.model.limits import SPARK_CANCEL_WAIT_S
 from omnigraph.spark.spark_errors import explain
 
 Settle: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]]
@@ -52,11 +54,26 @@ def forget_dead_java() -> None:
     """Let PySpark start anew if its Java process has died: it would go on asking that one."""
     gateway = SparkContext._gateway  # noqa: SLF001
     child = None if gateway is None else gateway.proc
-    if child is not None and child.poll() is not None:
+    if child is not None and _has_died(gateway):
         child.stdin.close()
         SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
         SparkContext._active_spark_context = None  # noqa: SLF001
         SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+
+
+def _has_died(gateway: JavaGateway) -> bool:
+    if gateway.proc.poll() is not None:
+        return True
+    try:
+        at = gateway.gateway_parameters
+        create_connection((at.address, at.port), timeout=SPARK_CANCEL_WAIT_S).close()
+    except ConnectionError:
+        # A process that is killed closes its sockets, and has not ended yet. Nobody else can reach
+        # it any more, so it may as well be told so.
+        gateway.proc.kill()
+        gateway.proc.wait(timeout=SPARK_CANCEL_WAIT_S)
+        return True
+    return False
 
 
 def start_classic_session(asked: Mapping[str, str], *, settle: Settle, python: str) -> SparkSession:
