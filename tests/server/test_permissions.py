@@ -184,6 +184,11 @@ def test_graphs_are_listed_to_those_whom_the_servers_policy_allows(tmp_path: Pat
     ):
         allowed = rita.get("/graphs")
         denied = sam.get("/graphs")
+        lines = [each for each in server.log_lines() if each["event"] == "policy decision"]
 
+    assert [(each["actor"], each["action"], each["allowed"]) for each in lines] == [
+        ("rita", "graph_list", True),
+        ("sam", "graph_list", False),
+    ]
     assert allowed.json() == {"graphs": [{"graph_id": "default", "uri": str(tmp_path / "graph")}]}
     require_refused(denied, 403, code="forbidden", says="graph_list")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from starlette.types import Receive
 
 from omnigraph.server.problems import HttpError, bad_request, too_large, unsupported_type
+from omnigraph.server.requests import is_json
 from omnigraph.server.routing import Body, Route
 
 
@@ -26,14 +27,6 @@ async def read_body(route: Route, *, headers: Mapping[bytes, bytes], receive: Re
     return body
 
 
-def is_json(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a request says that its body is JSON."""
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return kind == b"application/json" or (
-        kind.startswith(b"application/") and kind.endswith(b"+json")
-    )
-
-
 def _require_length(route: Route, headers: Mapping[bytes, bytes]) -> None:
     # A client that says what it sends is refused before it has sent it.
     said = headers.get(b"content-length", b"0")
@@ -45,7 +38,7 @@ _DIGITS_MAX = 15
 
 
 def _require_json(headers: Mapping[bytes, bytes]) -> None:
-    if not is_json(headers):
+    if not is_json(headers.get(b"content-type", b"").decode("latin-1")):
         raise unsupported_type("the body has to be JSON: send `Content-Type: application/json`")
 
 

@@ -14,8 +14,6 @@ from threading import Event, Thread
 from typing import TypeVar
 from urllib.parse import parse_qs, unquote
 
-import orjson
-
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.model.policy import Access, Action
@@ -117,14 +115,6 @@ class Call:
         found = self.headers.get(name.encode("ascii"))
         return None if found is None else found.decode("latin-1")
 
-    def json(self) -> object:
-        """The body as plain values; 400 if it is no JSON."""
-        try:
-            parsed: object = orjson.loads(self.body)
-        except orjson.JSONDecodeError as error:
-            raise bad_request(f"the body is no JSON: {error}") from error
-        return parsed
-
     @property
     def limits(self) -> CallLimits:
         """What a query of this call is to be given, so that it ends when its client has gone."""
@@ -145,7 +135,7 @@ class Call:
         """
         gate = self.means.graphs.gate
         if gate is None:
-            raise forbidden(f"no policy of this server allows anybody to {action}")
+            raise forbidden(f"no policy of this server allows '{action}' to anybody")
         self._require(gate, Access(self.actor, action, None, None))
 
     def _require(self, gate: Judge, asked: Access) -> None:

@@ -7,7 +7,6 @@ token. Knows no routes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
 
 import orjson
 
@@ -45,16 +44,12 @@ from omnigraph.model.errors import (
 )
 from omnigraph.server.answers import JSON, Answer, encode_headers
 from omnigraph.server.conflicts import table_key_of
-from omnigraph.server.shapes import ErrorCode
 
 RETRY_AFTER_S = 60
 """What a caller who was turned away is told to wait: writes are over long before."""
 
 CONFLICTS_SHOWN_MAX = 3
 """How many conflicts of a merge the message tells; the body lists all of them."""
-
-CODES = frozenset(get_args(ErrorCode))
-"""Every code that an answer may have: callers decide by it."""
 
 # Every class of the tree by itself, so that a new one has to be thought about.
 STATUS: Mapping[type[GraphError], int] = {

@@ -6,24 +6,19 @@ from collections.abc import Mapping
 
 import orjson
 
-from omnigraph.model.policy import Access, Action
+from omnigraph.model.policy import Action
 from omnigraph.server.answers import JSON, Answer, answer_bytes, answer_json
 from omnigraph.server.calls import Call
-from omnigraph.server.problems import forbidden
 from omnigraph.server.routing import Body, Route
 from omnigraph.server.shapes import GraphList
 
 
 async def list_graphs(call: Call) -> Answer:
     """GET /graphs"""
-    graphs = call.means.graphs
-    if graphs.gate is None:
-        raise forbidden("listing graphs needs a policy of the server that allows 'graph_list'")
-    graphs.gate.require(Access(call.actor, Action.GRAPH_LIST, None, None))
+    call.require_of_server(Action.GRAPH_LIST)
+    by_id = call.means.graphs.by_id
     output: GraphList = {
-        "graphs": [
-            {"graph_id": id, "uri": graphs.by_id[id].graph.uri} for id in sorted(graphs.by_id)
-        ]
+        "graphs": [{"graph_id": id, "uri": by_id[id].graph.uri} for id in sorted(by_id)]
     }
     return answer_json(output)
 
