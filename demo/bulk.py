@@ -14,7 +14,7 @@ import omnigraph
 import omnigraph.spark
 from demo.telling import say, title
 from omnigraph.errors import IntegrityError
-from omnigraph.spark.progress_bar import show_progress
+from omnigraph.drawing.progress_bar import show_progress
 
 PERSONS = 10_000
 POSTS = 20_000

@@ -42,7 +42,7 @@ PUBLIC_MODULES = frozenset(
         "omnigraph.compiler.ir_text",
         "omnigraph.compiler.parser_tables",
         "omnigraph.policy.checking",
-        "omnigraph.spark.progress_bar",
+        "omnigraph.drawing.progress_bar",
         "omnigraph.spark.format.source",
     }
 )

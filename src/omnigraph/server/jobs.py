@@ -19,7 +19,7 @@ from omnigraph.model.errors import GraphError
 from omnigraph.server.limits import JOBS_REMEMBERED_MAX, JOBS_RUNNING_MAX
 from omnigraph.server.logs import Log
 from omnigraph.server.problems import answer_graph_error, not_found, too_many
-from omnigraph.server.shapes import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
+from omnigraph.wire.shapes import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
 
 
 class CancelledJobError(Exception):

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from omnigraph.server.operation_table import OPERATIONS
 from omnigraph.server.operations import Operation, Parameter, Tag
-from omnigraph.server.shapes import ErrorOutput
+from omnigraph.wire.shapes import ErrorOutput
 
 _REF = "#/components/schemas/{model}"
 _JSON = "application/json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.server import requests, shapes
+from omnigraph.server import requests
 from omnigraph.server.operations import (
     ARROW,
     BYTES,
@@ -12,6 +12,7 @@ from omnigraph.server.operations import (
     Parameter,
     Tag,
 )
+from omnigraph.wire import shapes
 
 _BRANCH = Parameter("branch", "A branch; `main` if none is named.")
 _SNAPSHOT = Parameter("snapshot", "The id of a commit, or a tag; not together with a branch.")

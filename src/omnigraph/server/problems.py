@@ -43,7 +43,7 @@ from omnigraph.model.errors import (
     UnsupportedChangeError,
 )
 from omnigraph.server.answers import JSON, Answer, encode_headers
-from omnigraph.server.conflicts import table_key_of
+from omnigraph.wire.conflicts import table_key_of
 
 RETRY_AFTER_S = 60
 """What a caller who was turned away is told to wait: writes are over long before."""

@@ -23,7 +23,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.source import Source
 from omnigraph.model.types import Vector
-from omnigraph.server.shapes import ParameterOutput, StoredQueryOutput
+from omnigraph.wire.shapes import ParameterOutput, StoredQueryOutput
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from omnigraph.server.problems import (
     not_found,
     too_many,
 )
-from omnigraph.server.shapes import ErrorCode
+from omnigraph.wire.shapes import ErrorCode
 
 PATH = "/srv/secret/place"
 

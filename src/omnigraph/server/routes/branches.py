@@ -14,8 +14,8 @@ from omnigraph.server.problems import bad_request
 from omnigraph.server.requests import BRANCH, MERGE, TAG, Decision
 from omnigraph.server.routes.terms import find_terms, parse_branch, with_commit
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.shapes import BranchList, TagDeleted, TagList, TagOutput
-from omnigraph.server.wire import branch_created, branch_deleted, merge_output
+from omnigraph.wire.bodies import branch_created, branch_deleted, merge_output
+from omnigraph.wire.shapes import BranchList, TagDeleted, TagList, TagOutput
 
 
 async def list_branches(call: Call) -> Answer:

@@ -15,7 +15,7 @@ from omnigraph.server.limits import BLOB_PIECE_BYTES
 from omnigraph.server.problems import HttpError, bad_request, conflict
 from omnigraph.server.routes.terms import Place, parse_place
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.shapes import EntityOutput
+from omnigraph.wire.shapes import EntityOutput
 
 _BYTES = b"application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)

@@ -26,8 +26,7 @@ from omnigraph.server.routes.terms import (
     with_commit,
 )
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.shapes import CommitList, FeedOutput, HeadOutput, RecoveryList
-from omnigraph.server.wire import (
+from omnigraph.wire.bodies import (
     commit_changes_output,
     commit_output,
     diff_output,
@@ -35,6 +34,7 @@ from omnigraph.server.wire import (
     replay_output,
     snapshot_output,
 )
+from omnigraph.wire.shapes import CommitList, FeedOutput, HeadOutput, RecoveryList
 
 
 async def snapshot(call: Call) -> Answer:

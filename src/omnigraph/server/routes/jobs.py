@@ -5,7 +5,7 @@ from __future__ import annotations
 from omnigraph.server.answers import Answer, answer_json
 from omnigraph.server.calls import Call
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.shapes import JobList
+from omnigraph.wire.shapes import JobList
 
 
 async def list_jobs(call: Call) -> Answer:

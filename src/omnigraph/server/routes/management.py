@@ -10,7 +10,7 @@ from omnigraph.model.policy import Action
 from omnigraph.server.answers import JSON, Answer, answer_bytes, answer_json
 from omnigraph.server.calls import Call
 from omnigraph.server.routing import Body, Route
-from omnigraph.server.shapes import GraphList
+from omnigraph.wire.shapes import GraphList
 
 
 async def list_graphs(call: Call) -> Answer:

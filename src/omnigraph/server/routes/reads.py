@@ -20,7 +20,6 @@ from omnigraph.server.answers import (
     answer_json,
     with_headers,
 )
-from omnigraph.server.arrow import ARROW, accepts_arrow, encode_batches, encode_table
 from omnigraph.server.calls import Call
 from omnigraph.server.kept_answers import KeptAnswer, Question, depends_on_time
 from omnigraph.server.limits import BODY_BYTES_MAX, WHOLE_ANSWER_BYTES_MAX
@@ -36,8 +35,9 @@ from omnigraph.server.routes.terms import (
     refusing,
 )
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.shapes import ExplainOutput
-from omnigraph.server.wire import encode_pieces, encode_result
+from omnigraph.wire.arrow import ARROW, accepts_arrow, encode_batches, encode_table
+from omnigraph.wire.bodies import encode_pieces, encode_result
+from omnigraph.wire.shapes import ExplainOutput
 
 LOCAL = "local"
 """The engine of a read that names none: the server's own process."""

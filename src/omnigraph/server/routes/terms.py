@@ -15,7 +15,7 @@ from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.server.answers import Answer, Stream, encode_headers, with_headers
 from omnigraph.server.calls import Call
 from omnigraph.server.problems import bad_request
-from omnigraph.server.shapes import Target
+from omnigraph.wire.shapes import Target
 
 COMMIT_HEADER = "Omnigraph-Graph-Commit"
 QUERY_NAME_HEADER = "Omnigraph-Query-Name"

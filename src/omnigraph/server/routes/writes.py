@@ -31,8 +31,8 @@ from omnigraph.server.routes.terms import (
     with_commit,
 )
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.shapes import IngestOutput
-from omnigraph.server.wire import change_output, ingest_output
+from omnigraph.wire.bodies import change_output, ingest_output
+from omnigraph.wire.shapes import IngestOutput
 
 NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson"})
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.results import Result, ResultColumn
 from omnigraph.model.types import PropertyType, Scalar, Vector
-from omnigraph.server.row_text import encode_objects
 from omnigraph.storage.arrow_schema import arrow_type
+from omnigraph.wire.row_text import encode_objects
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = st.integers(-719_162, 2_932_896).map(lambda days: date(1970, 1, 1) + timedelta(days=days))

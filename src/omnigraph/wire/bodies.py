@@ -26,10 +26,10 @@ from omnigraph.engine.results import (
 from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import Conflict
 from omnigraph.model.names import MAIN
-from omnigraph.server.conflicts import table_key_of
-from omnigraph.server.limits import JSON_PIECE_ROWS, PLAIN_ROWS_MAX
-from omnigraph.server.row_text import encode_objects
-from omnigraph.server.shapes import (
+from omnigraph.wire.conflicts import table_key_of
+from omnigraph.wire.limits import JSON_PIECE_ROWS, PLAIN_ROWS_MAX
+from omnigraph.wire.row_text import encode_objects
+from omnigraph.wire.shapes import (
     BranchCreated,
     BranchDeleted,
     ChangeCounts,

@@ -2,7 +2,7 @@
 
 import io
 
-from omnigraph.spark.progress_bar import ProgressBar, SilentProgress, show_progress
+from omnigraph.drawing.progress_bar import ProgressBar, SilentProgress, show_progress
 
 
 class Clock:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from omnigraph.server.limits import ARROW_PIECE_ROWS
+from omnigraph.wire.limits import ARROW_PIECE_ROWS
 
 ARROW = b"application/vnd.apache.arrow.stream"
 
