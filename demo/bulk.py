@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import omnigraph
 import omnigraph.spark
 from demo.telling import say, title
-from omnigraph.errors import IntegrityError
 from omnigraph.drawing.progress_bar import show_progress
+from omnigraph.errors import IntegrityError
 
 PERSONS = 10_000
 POSTS = 20_000
