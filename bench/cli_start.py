@@ -1,9 +1,6 @@
 """How long a person waits for `omnigraph --help` and `omnigraph lint`, as real processes."""
 
-import os
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -11,6 +8,7 @@ from time import perf_counter
 # A script finds only its own directory.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.support.starting import Starter
 from bench.support.tables import milliseconds, print_table
 from bench.support.texts import QUERY, SCHEMA
 from bench.support.timing import measure
@@ -27,7 +25,7 @@ def main() -> None:
         schema, queries = Path(directory, "schema.pg"), Path(directory, "queries.gq")
         schema.write_text(SCHEMA, encoding="utf-8")
         queries.write_text(QUERY, encoding="utf-8")
-        starting = Starter(Path(directory, "bytecode"))
+        starting = Starter(Path(directory))
         timings = measure(
             {
                 "python -c pass": starting(PYTHON, "-c", "pass"),
@@ -53,23 +51,6 @@ def main() -> None:
     slowest = max(t.median for name, t in timings.items() if name.startswith("omnigraph"))
     verdict = "met" if slowest < GOAL_SECONDS else "MISSED"
     print(f"Goal: under {milliseconds(GOAL_SECONDS)} — {verdict}.\n")
-
-
-class Starter:
-    """Starts commands as a second start finds things: their bytecode is cached."""
-
-    def __init__(self, cache: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
-        self._environment = {**kept, "PYTHONPYCACHEPREFIX": str(cache)}
-
-    def __call__(self, *command: str) -> Callable[[], object]:
-        """A run of a command that must succeed; what it prints does not matter."""
-        return lambda: subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, env=self._environment
-        )
-
-
-_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 if __name__ == "__main__":

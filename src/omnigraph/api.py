@@ -1,4 +1,4 @@
-"""The entry points of the package: `omnigraph.init` and `omnigraph.open`.
+"""The entry points of the package: `omnigraph.init`, `omnigraph.open` and `omnigraph.connect`.
 
 Apart from the root module so that `import omnigraph` loads no storage library.
 """
@@ -11,7 +11,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from omnigraph.embed.mock import MockEmbedder
+from omnigraph.client.limits import TIMEOUT_S
+from omnigraph.embed.providers import find_embedder
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.opening import init_graph, open_graph
 from omnigraph.engine.ops.reading.csv_files import CsvFile
@@ -23,9 +24,10 @@ from omnigraph.model.policy import Gate
 from omnigraph.storage.external_blobs import parse_external_blobs
 
 if TYPE_CHECKING:
+    from omnigraph.client.remote import RemoteGraph
     from omnigraph.policy.bundle import Bundle
 
-__all__ = ["CallLimits", "CsvFile", "Graph", "init", "open"]
+__all__ = ["CallLimits", "CsvFile", "Graph", "connect", "init", "open"]
 
 
 def init(
@@ -68,6 +70,20 @@ def open(
     return open_graph(settings, actor=actor, is_read_only=read_only)
 
 
+def connect(
+    url: str, graph: str | None = None, token: str | None = None, *, timeout_s: float = TIMEOUT_S
+) -> RemoteGraph:
+    """Reach a graph that a server holds; nothing is asked of the server yet.
+
+    `graph` is what the server calls it, `default` if it was started for one graph. `token` says who
+    is asking. `timeout_s` is how long each call waits for its answer to begin.
+    """
+    # By its name, because most calls do without HTTP.
+    part = import_module("omnigraph.client.connecting")
+    reached: RemoteGraph = part.connect(url, graph, token, timeout_s=timeout_s)
+    return reached
+
+
 def _open_gate(policy: str | os.PathLike[str] | Bundle) -> Gate:
     # By its name, because Cedar and YAML take a while to import and most calls do without.
     part = import_module("omnigraph.policy.gate")
@@ -82,10 +98,9 @@ def _make_settings(
     external_blobs: Iterable[str],
 ) -> Settings:
     settings = make_settings(uri, storage_options=storage_options, durability=durability)
-    is_mocked = os.environ.get("OMNIGRAPH_EMBEDDINGS_MOCK", "").lower() in _YES
     return replace(
         settings,
-        embedder=MockEmbedder(os.environ.get("OMNIGRAPH_EMBED_MODEL", "")) if is_mocked else None,
+        embedder=find_embedder(os.environ),
         external_blobs=parse_external_blobs(
             external_blobs, storage_options=settings.location.storage_options
         ),
@@ -93,9 +108,6 @@ def _make_settings(
         spark_package="omnigraph.spark",
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
     )
-
-
-_YES = frozenset({"1", "true", "yes", "on"})
 
 
 def _parse_mode(text: str) -> TraversalMode:

@@ -10,13 +10,19 @@ LINES_MAX = 450
 CONFTEST_LINES_MAX = 60
 
 BANNED_WORDS = frozenset({"util", "helper", "common", "misc", "manager", "processor", "service"})
-# An argument of `load`.
+# An argument of `load`, and where click keeps what commands are given.
 PUBLISHED_NAMES = frozenset(
-    {("omnigraph.engine.graph", "data"), ("omnigraph.engine.ops.transaction", "data")}
+    {
+        ("omnigraph.cli.command", "obj"),
+        ("omnigraph.client.calls", "data"),
+        ("omnigraph.client.remote", "data"),
+        ("omnigraph.engine.graph", "data"),
+        ("omnigraph.engine.ops.transaction", "data"),
+    }
 )
 BANNED_NAMES = frozenset({"data", "info", "obj", "item", "tmp", "process", "handle"})
 
-FRONT_PAGES = frozenset({"omnigraph", "omnigraph.spark"})
+FRONT_PAGES = frozenset({"omnigraph", "omnigraph.notebook", "omnigraph.spark"})
 
 
 def test_every_module_says_what_it_promises() -> None:

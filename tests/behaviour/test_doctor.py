@@ -2,9 +2,11 @@
 
 import io
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
+from typing import NoReturn
 
 import lance
 import pyarrow as pa
@@ -12,13 +14,18 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
+from omnigraph.engine.ops.doctor.examine import examine
 from omnigraph.engine.ops.doctor.report import (
     SEVERITY_BY_TROUBLE,
     DoctorReport,
     Severity,
     Trouble,
 )
+from omnigraph.engine.ops.doctor.scope import Scope
+from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.engine.state.authority import Authority
 from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
+from omnigraph.storage.locks import HeldLocks, LockKey
 from tests.support.damaging import (
     ANN,
     DAMAGES,
@@ -475,6 +482,49 @@ def test_a_graph_that_others_write_to_all_the_time_is_healthy(tmp_path: Path) ->
 
     assert reports
     assert [grave(each) for each in reports] == [set()] * len(reports)
+
+
+class _EndingLocks:
+    """Locks whose holder comes to an end right before somebody looks for it."""
+
+    def __init__(self, ended: Path) -> None:
+        self._ended = ended
+
+    def hold(self, keys: Iterable[LockKey]) -> NoReturn:
+        raise AssertionError(f"a doctor only looks at {list(keys)}")
+
+    def hold_within(self, held: HeldLocks, keys: Iterable[LockKey]) -> NoReturn:
+        raise AssertionError(f"a doctor only looks at {list(keys)}, beside {held}")
+
+    def find_holder(self, keys: Iterable[LockKey]) -> None:
+        del keys
+        for each in [self._ended] if self._ended.is_file() else list(self._ended.glob("*.json")):
+            each.unlink()
+
+
+@pytest.mark.parametrize(
+    ("code", "record"),
+    [
+        (Trouble.WRITE_LEFT, "__recovery"),
+        (Trouble.TRANSACTION_LEFT, "__transactions"),
+        (Trouble.SCHEMA_LEFT, "_schema.pg.staging"),
+    ],
+    ids=str,
+)
+def test_what_ends_while_it_is_looked_at_was_not_left(
+    code: Trouble, record: str, whole: Path, tmp_path: Path
+) -> None:
+    root = copy_of(whole, tmp_path)
+    DAMAGES[code](root)
+    assert (root / record).exists()
+    settings = make_settings(str(root), storage_options=None, durability="relaxed")
+    stores = open_stores(settings)
+    authority = Authority(uri=str(root), objects=stores.objects, tables=stores.tables)
+    locks = _EndingLocks(root / record)
+
+    report = examine(Scope(str(root), stores, authority, locks, datetime.now(UTC), is_deep=False))
+
+    assert code not in codes(report)
 
 
 def test_a_graph_on_an_object_store_is_looked_at_without_a_trace(server: S3Server) -> None:

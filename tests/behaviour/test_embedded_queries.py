@@ -64,7 +64,8 @@ def test_f19_a_model_that_made_other_vectors_is_refused_by_name(
 def test_without_a_provider_the_error_says_how_to_get_one(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("OMNIGRAPH_EMBEDDINGS_MOCK", raising=False)
+    for name in ("OMNIGRAPH_EMBEDDINGS_MOCK", "OPENROUTER_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
 
     with omnigraph.open(place) as graph, pytest.raises(UnavailableError) as refused:
         graph.query(BY_TEXT, {"text": "beta"})

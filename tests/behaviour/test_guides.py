@@ -1,4 +1,4 @@
-"""The guides run as they stand, from top to bottom."""
+"""The guides for Python run as they stand, from top to bottom."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,12 @@ import pytest
 from tests.support.source_tree import ROOT
 
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-GUIDES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+GUIDES = [
+    path
+    for path in sorted((ROOT / "docs" / "guide").glob("*.md"))
+    # Those for the command line are run by commands.
+    if "\n```console\n" not in path.read_text(encoding="utf-8")
+]
 # They use the session that the tests have: a process has one, and starting one takes seconds.
 SPARK_GUIDES = {"algorithms.md", "pipelines.md", "spark.md"}
 

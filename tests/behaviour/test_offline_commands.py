@@ -1,4 +1,4 @@
-"""`omnigraph` without a graph: real processes, as a user or a script runs them."""
+"""`omnigraph` without a graph, as a user or a script runs it."""
 
 import json
 import subprocess
@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import Ended, invoke_command, run_command
+
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
 GOOD = "query q($n: String) { match { $p: Person { name: $n } } return { $p.age } }\n"
 BAD = "query q() { match { $p: Person } return { $p.agee } }\n"
 
 
-def omnigraph(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "omnigraph", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+def omnigraph(*arguments: str, given: str = "") -> Ended:
+    return invoke_command(*arguments, stdin=given)
 
 
 @pytest.fixture
@@ -30,14 +31,14 @@ def write(folder: Path, name: str, text: str) -> str:
 
 
 def test_a_clean_file_passes_lint(schema: str, tmp_path: Path) -> None:
-    done = omnigraph("lint", "--schema", schema, "--query", write(tmp_path, "q.gq", GOOD))
+    done = run_command("lint", "--schema", schema, "--query", write(tmp_path, "q.gq", GOOD))
 
-    assert done.returncode == 0
-    assert done.stdout.splitlines() == [
+    assert done.code == 0
+    assert done.out.splitlines() == [
         "OK    query `q` (read)",
         "INFO  Lint complete: 1 queries processed (0 error(s), 0 warning(s), 0 info item(s))",
     ]
-    assert done.stderr == ""
+    assert done.err == ""
 
 
 def test_a_fault_fails_lint_and_shows_the_place_and_the_cure(schema: str, tmp_path: Path) -> None:
@@ -45,10 +46,10 @@ def test_a_fault_fails_lint_and_shows_the_place_and_the_cure(schema: str, tmp_pa
 
     done = omnigraph("lint", "--schema", schema, "--query", path)
 
-    assert done.returncode == 1
-    assert "ERROR query `q`: type error: Person has no property `agee` [T6]" in done.stdout
-    assert f"--> {path}:1:46" in done.stdout
-    assert "did you mean `age`?" in done.stdout
+    assert done.code == 1
+    assert "ERROR query `q`: type error: Person has no property `agee` [T6]" in done.out
+    assert f"--> {path}:1:46" in done.out
+    assert "did you mean `age`?" in done.out
 
 
 def test_lint_as_json_is_the_whole_of_standard_output(schema: str, tmp_path: Path) -> None:
@@ -56,18 +57,18 @@ def test_lint_as_json_is_the_whole_of_standard_output(schema: str, tmp_path: Pat
 
     done = omnigraph("lint", "--schema", schema, "--query", path, "--json")
 
-    report = json.loads(done.stdout)
-    assert done.returncode == 1
+    report = json.loads(done.out)
+    assert done.code == 1
     assert report["status"] == "error"
     assert report["schema_source"] == {"kind": "file", "path": schema}
     assert report["query_path"] == path
-    assert done.stdout == json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    assert done.out == json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
 def test_queries_may_come_through_a_pipe(schema: str) -> None:
     done = omnigraph("lint", "--schema", schema, "--query", "-", given=GOOD)
 
-    assert done.returncode == 0
+    assert done.code == 0
 
 
 @pytest.mark.parametrize(
@@ -82,10 +83,10 @@ def test_a_file_that_cannot_be_read_is_an_error_not_a_traceback(
 ) -> None:
     done = omnigraph("lint", *arguments)
 
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: ")
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 1
+    assert done.err.startswith("Error: ")
+    assert message in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_schema_that_does_not_compile_is_an_error(tmp_path: Path) -> None:
@@ -93,8 +94,8 @@ def test_a_schema_that_does_not_compile_is_an_error(tmp_path: Path) -> None:
 
     done = omnigraph("lint", "--schema", schema, "--query", "-", given=GOOD)
 
-    assert done.returncode == 1
-    assert "type names start with a capital letter: `Person`" in done.stderr
+    assert done.code == 1
+    assert "type names start with a capital letter: `Person`" in done.err
 
 
 def test_a_file_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> None:
@@ -103,25 +104,25 @@ def test_a_file_in_another_encoding_is_an_error_that_says_so(tmp_path: Path) -> 
 
     done = omnigraph("lint", "--schema", str(path), "--query", "-", given=GOOD)
 
-    assert done.returncode == 1
-    assert "the file is not UTF-8" in done.stderr
+    assert done.code == 1
+    assert "the file is not UTF-8" in done.err
 
 
 @pytest.mark.parametrize("arguments", [("lnt",), ("lint",), ("lint", "--nope"), ()])
 def test_a_wrong_command_line_exits_with_two(arguments: tuple[str, ...]) -> None:
     done = omnigraph(*arguments)
 
-    assert done.returncode == 2
-    assert "omnigraph" in done.stderr
+    assert done.code == 2
+    assert "omnigraph" in done.err
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ("lint", "--help"), ("-v",)])
 def test_help_and_version_succeed(arguments: tuple[str, ...]) -> None:
-    assert omnigraph(*arguments).returncode == 0
+    assert omnigraph(*arguments).code == 0
 
 
 def test_help_lists_commands_by_capability() -> None:
-    shown = omnigraph("--help").stdout
+    shown = omnigraph("--help").out
 
     assert "COMMANDS BY CAPABILITY" in shown
     assert shown.index("direct commands") < shown.index("local commands")
@@ -129,7 +130,7 @@ def test_help_lists_commands_by_capability() -> None:
 
 @pytest.mark.parametrize("arguments", [("version",), ("-v",), ("--version",)])
 def test_the_version_is_printed_in_one_way(arguments: tuple[str, ...]) -> None:
-    assert omnigraph(*arguments).stdout == "omnigraph 0.1.0\n"
+    assert omnigraph(*arguments).out == "omnigraph 0.1.0\n"
 
 
 def test_a_plan_lists_its_steps(schema: str, tmp_path: Path) -> None:
@@ -137,9 +138,9 @@ def test_a_plan_lists_its_steps(schema: str, tmp_path: Path) -> None:
 
     done = omnigraph("schema", "plan", "--from", schema, "--schema", desired)
 
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[:2] == [f"schema plan for {schema}", "supported: yes"]
-    assert "Person.nick" in done.stdout
+    assert done.code == 0
+    assert done.out.splitlines()[:2] == [f"schema plan for {schema}", "supported: yes"]
+    assert "Person.nick" in done.out
 
 
 def test_an_unsupported_plan_still_exits_with_zero(schema: str, tmp_path: Path) -> None:
@@ -147,9 +148,9 @@ def test_an_unsupported_plan_still_exits_with_zero(schema: str, tmp_path: Path) 
 
     done = omnigraph("schema", "plan", "--from", schema, "--schema", desired)
 
-    assert done.returncode == 0
-    assert "supported: no" in done.stdout
-    assert "unsupported change on node:Person.age [OG-MF-106, destructive]" in done.stdout
+    assert done.code == 0
+    assert "supported: no" in done.out
+    assert "unsupported change on node:Person.age [OG-MF-106, destructive]" in done.out
 
 
 def test_a_plan_as_json_counts_its_steps(schema: str, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_a_plan_as_json_counts_its_steps(schema: str, tmp_path: Path) -> None:
 
     done = omnigraph("schema", "plan", "--from", schema, "--schema", desired, "--json")
 
-    assert json.loads(done.stdout) == {
+    assert json.loads(done.out) == {
         "uri": schema,
         "supported": True,
         "step_count": 1,
@@ -168,7 +169,7 @@ def test_a_plan_as_json_counts_its_steps(schema: str, tmp_path: Path) -> None:
 def test_the_same_schema_plans_nothing(schema: str) -> None:
     done = omnigraph("schema", "plan", "--from", schema, "--schema", schema)
 
-    assert "no schema changes" in done.stdout
+    assert "no schema changes" in done.out
 
 
 def test_a_reader_that_leaves_early_causes_no_complaint(schema: str, tmp_path: Path) -> None:

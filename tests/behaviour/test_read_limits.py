@@ -318,7 +318,8 @@ def test_a_limit_that_cannot_be_applied_shows_nothing(types: TypeViews, tmp_path
 def test_every_call_of_a_graph_is_limited_or_refused_or_tells_of_no_row() -> None:
     limited = {
         "algorithms", "changes", "diff", "entity", "explain", "export", "export_batches",
-        "export_files", "query", "read_blob", "schema_source", "snapshot", "tables", "transaction",
+        "export_files", "query", "read_blob", "replay", "retrieve", "schema_source", "snapshot",
+        "tables", "transaction",
     }  # fmt: skip
     refused = {
         "apply_schema", "bulk", "cherry_pick", "doctor", "embed", "ensure_indices", "load", "merge",

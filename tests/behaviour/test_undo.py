@@ -342,3 +342,11 @@ def test_a_node_that_is_there_by_another_way_is_no_conflict(tmp_path: Path) -> N
     graph.load(ndjson(node("Person", name="Eve", age=5)), mode="append")
 
     assert graph.cherry_pick(made).outcome == "already_up_to_date"
+
+
+@pytest.mark.parametrize("verb", ["revert", "cherry_pick"])
+def test_no_commit_at_all_is_not_taken_for_the_newest_one(tmp_path: Path, verb: str) -> None:
+    graph = social_graph(tmp_path)
+
+    with unchanged(graph), pytest.raises(InvalidValueError, match="a text is needed"):
+        getattr(graph, verb)(None)

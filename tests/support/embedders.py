@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from omnigraph import Graph
 from omnigraph.embed.mock import MockEmbedder
@@ -32,8 +35,12 @@ class Listening:
         """As the built-in provider does."""
         self.asked.append(text)
         self.before()
-        found = MockEmbedder(self.model).embed(text, dimension)
-        return found[:1] if text == TOO_SHORT else found
+        return MockEmbedder(self.model).embed(text, dimension)
+
+    def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:
+        """As the built-in provider does, shorter if it does not know enough about one."""
+        made = np.array([self.embed(text, dimension) for text in texts], np.float32)
+        return made[:, :1] if TOO_SHORT in texts else made
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,10 @@ class Deadly:
         """Nothing comes back."""
         os.kill(os.getpid(), signal.SIGKILL)
         return ()
+
+    def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:
+        """Nothing comes back."""
+        return np.array([self.embed(text, dimension) for text in texts], np.float32)
 
 
 def embedding(graph: Graph, embedder: Embedder | None) -> Graph:

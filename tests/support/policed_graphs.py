@@ -9,6 +9,7 @@ from pathlib import Path
 from omnigraph import Graph
 from omnigraph.embed.mock import MockEmbedder
 from omnigraph.engine.opening import open_graph
+from omnigraph.engine.retrieval.answers import Receipt
 from omnigraph.engine.settings import make_settings
 from omnigraph.model.policy import Action, Gate
 from omnigraph.policy.bundle import SERVER_ACTIONS
@@ -99,6 +100,11 @@ def _keep_up(graph: Graph) -> None:
     assert done.errors == ()
 
 
+def _receipt(graph: Graph) -> Receipt:
+    # Given out without a gate: only what is asked of it is asked about.
+    return under(graph, None, actor=None).retrieve("tall").receipt
+
+
 def _last_commit(graph: Graph, branch: str) -> str:
     # Looked up without a gate: naming a commit is not what is asked about.
     return under(graph, None, actor=None).head(branch)
@@ -111,6 +117,8 @@ DEED_BY_NAME = {
     "entity": deed(lambda graph: graph.entity("Person", "Ann"), READ_MAIN),
     "read_blob": deed(lambda graph: graph.read_blob("Person", "Ben", "face"), READ_MAIN),
     "algorithms": deed(lambda graph: graph.algorithms("Knows").degrees(), READ_MAIN),
+    "retrieve": deed(lambda graph: graph.retrieve("tall"), READ_MAIN),
+    "replay": deed(lambda graph: graph.replay(_receipt(graph)), READ_MAIN),
     "spark_views": Deed(lambda graph: graph.spark_views(), (READ_MAIN,), is_local=False),
     "commits": deed(lambda graph: graph.commits(), READ_MAIN),
     "head": deed(lambda graph: graph.head(), READ_MAIN),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from omnigraph.compiler.text import decode_source
@@ -10,14 +12,28 @@ from omnigraph.model.errors import NotFoundError, UnreadableError
 from omnigraph.model.source import Source
 
 STANDARD_INPUT = "-"
+STANDARD_OUTPUT = "-"
 
 
 def read_source(path: str) -> Source:
     """The text of a schema or query file."""
+    name = "<stdin>" if path == STANDARD_INPUT else path
+    return decode_source(read_bytes(path), name=name)
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file."""
     if path == STANDARD_INPUT:
-        return decode_source(sys.stdin.buffer.read(), name="<stdin>")
+        return sys.stdin.buffer.read()
+    with reading(path):
+        return Path(path).read_bytes()
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """A block whose failures to read a file are told as errors of ours."""
     try:
-        return decode_source(Path(path).read_bytes(), name=path)
+        yield
     except FileNotFoundError as error:
         raise NotFoundError(kind="file", name=path, advice="check the path") from error
     except OSError as error:

@@ -1,108 +1,115 @@
-"""The `omnigraph` command: finds the command that was asked for and turns errors into exits.
+"""The `omnigraph` command: runs the command that was asked for and turns errors into exits.
 
-Exits with 0 on success, 1 when the work failed, 2 when the command line was wrong. A command's
-module is imported only when it runs, so that `--help` and offline commands start at once.
+Exits with 0 on success, 1 when the work failed, 2 when the command line was wrong. Nothing but a
+command's payload goes to standard output. The only module here that reads the environment.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from dataclasses import dataclass
-from importlib import import_module
+import traceback
+from collections.abc import Mapping, Sequence
 
 import click
 
 import omnigraph
+from omnigraph.cli.command import Group
+from omnigraph.cli.display import make_lines_harmless
+from omnigraph.cli.flags import global_options
+from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.short_life import hasten_end, hasten_start
+from omnigraph.cli.spellings import modernize
 from omnigraph.model.errors import GraphError
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A command before it is imported: where it is, and what `--help` says of it."""
-
-    location: str
-    capability: str
-    summary: str
-
-
-ENTRIES = {
-    "lint": Entry(
-        "omnigraph.cli.commands.lint:lint",
-        "direct",
-        "Check a file of queries against a schema.",
-    ),
-    "schema": Entry(
-        "omnigraph.cli.commands.schema:schema",
-        "direct",
-        "Plan how a schema becomes another.",
-    ),
-    "version": Entry(
-        "omnigraph.cli.commands.version:version",
-        "local",
-        "Print the version.",
-    ),
-}
-
-_MEANING_BY_CAPABILITY = {
-    "direct": "work on files and storage themselves",
-    "local": "need neither a graph nor a server",
-}
-
-
-class LazyGroup(click.Group):
-    """The commands of `ENTRIES`, each imported when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(ENTRIES)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        entry = ENTRIES.get(cmd_name)
-        if entry is None:
-            return None
-        module, _, name = entry.location.partition(":")
-        command = getattr(import_module(module), name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("COMMANDS BY CAPABILITY"):
-            for capability, meaning in _MEANING_BY_CAPABILITY.items():
-                formatter.write_text(f"{capability} commands {meaning}:")
-                formatter.indent()
-                formatter.write_dl(
-                    [(n, e.summary) for n, e in ENTRIES.items() if e.capability == capability]
-                )
-                formatter.dedent()
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(omnigraph.__version__, "-v", "--version", message="omnigraph %(version)s")
-def root() -> None:
-    """A typed property graph with branches, on open Lance tables."""
+PROGRAM = "omnigraph"
 
 
 def main() -> None:
-    """Run the command line and exit."""
+    """Run the command line of this process and exit."""
+    _open_closed_streams()
+    hasten_start()
+    code = run(sys.argv[1:], environment=os.environ)
     try:
-        # Outside its standalone mode click returns the code of an early exit, such as `--help`'s.
-        sys.exit(root.main(standalone_mode=False))
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try and complain again when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # A reader of a pipe that has left wants no more, not even to hear about it.
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            _fail(f"cannot write the output: {error.strerror}")
+        code = 1
+    hasten_end()
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
+    """Run a command line and return its exit code; what is printed may still be on its way."""
+    modern, warning = modernize(arguments)
+    if warning is not None:
+        click.echo(warning, err=True)
+    try:
+        returned = make_root().main(
+            modern, prog_name=PROGRAM, standalone_mode=False, obj=environment
+        )
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except GraphError as error:
-        _fail(str(error))
-    except BrokenPipeError:
-        # The reader of a pipe has left. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return error.exit_code
+    except (GraphError, CommandError) as error:
+        return _fail("\n".join([str(error), *getattr(error, "__notes__", ())]))
     except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted")
+        return _fail("interrupted")
+    except OSError as error:
+        return _fail(_explain(error))
+    except Exception as error:  # noqa: BLE001  # the outermost: a bug ends as any failure does
+        traceback.print_exception(error)
+        return _fail("this is a mistake in omnigraph; please report it with the lines above")
+    # Outside its standalone mode click returns the code of an early exit, such as `--help`'s.
+    return returned if isinstance(returned, int) else 0
 
 
-def _fail(message: str) -> None:
-    click.echo(f"Error: {message}", err=True)
-    sys.exit(1)
+def make_root() -> Group:
+    """The whole program as one group of commands."""
+    version = click.version_option(
+        omnigraph.__version__, "-v", "--version", message=f"{PROGRAM} %(version)s"
+    )
+    return version(
+        Group(
+            PROGRAM,
+            params=global_options(),
+            help="A typed property graph with branches, on open Lance tables.",
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+    )
+
+
+def _open_closed_streams() -> None:
+    """Give a process whose standard streams were closed empty ones.
+
+    The next files to be opened would otherwise be taken for them, and messages end up in a graph.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+
+
+def _explain(error: OSError) -> str:
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    if error.errno == errno.ENOSPC:
+        # Files of graphs have names, so this is a stream.
+        return f"cannot write the output: {error.strerror}; what was asked for may be done"
+    return error.strerror or str(error)
+
+
+def _fail(message: str) -> int:
+    click.echo(f"Error: {make_lines_harmless(message)}", err=True)
+    return 1

@@ -15,7 +15,6 @@ from typing import Self, TextIO
 from omnigraph.model.limits import PROGRESS_DRAWS_PER_S_MAX
 
 _BAR_WIDTH = 24
-_ERASE_THE_REST = "\x1b[K"
 
 
 class ProgressBar:
@@ -24,6 +23,7 @@ class ProgressBar:
     def __init__(self, terminal: TextIO, *, width: int, clock: Callable[[], float]) -> None:
         self._terminal, self._width, self._clock = terminal, width, clock
         self._stage: str | None = None
+        self._shown = 0
         self._began = self._drawn = clock()
 
     def __call__(self, stage: str, done: int, total: int | None) -> None:
@@ -35,9 +35,11 @@ class ProgressBar:
         elif done != total and now - self._drawn < 1 / PROGRESS_DRAWS_PER_S_MAX:
             return
         self._drawn = now
-        line = _line(stage, done, total, seconds=now - self._began)
-        self._terminal.write(f"\r{line[: self._width - 1]}{_ERASE_THE_REST}")
+        line = _line(stage, done, total, seconds=now - self._began)[: self._width - 1]
+        # Blanks over what is left of a longer line: some terminals know no codes, or want none.
+        self._terminal.write(f"\r{line:<{self._shown}}")
         self._terminal.flush()
+        self._shown = len(line)
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +51,7 @@ class ProgressBar:
         if self._stage is not None:
             self._terminal.write("\n")
             self._terminal.flush()
-        self._stage = None
+        self._stage, self._shown = None, 0
 
 
 class SilentProgress:

@@ -6,9 +6,11 @@ expected results can be shared. Texts that mean the same are not near each other
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from omnigraph.model.names import fnv1a_64
 
@@ -32,6 +34,13 @@ class MockEmbedder:
         # Only the length is worked out in double precision, one number after the other.
         squares = np.add.accumulate(np.square(numbers.astype(np.float64)))
         return tuple((numbers / np.sqrt(squares[-1:]).astype(np.float32)).tolist())
+
+    def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:
+        """The same, a row for each text."""
+        made = np.empty((len(texts), dimension), np.float32)
+        for row, text in enumerate(texts):
+            made[row] = self.embed(text, dimension)
+        return made
 
 
 def _shifted(state: int) -> int:

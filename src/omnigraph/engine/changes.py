@@ -20,12 +20,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.html import make_note, make_table
 from omnigraph.engine.read.json_rows import column_as_json
-from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.history import Commit
+from omnigraph.model.arguments import require_text
 from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError
-from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX
+from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX, CHANGES_SHOWN_MAX
 from omnigraph.model.types import STRING
 
 if TYPE_CHECKING:
@@ -154,6 +155,11 @@ class ChangeSet:
         return count_changes(self._parts)
 
     @property
+    def parts(self) -> tuple[ChangedRows, ...]:
+        """The changes of each type that was compared, in their order."""
+        return self._parts
+
+    @property
     def old_commit_id(self) -> str | None:
         """The commit that was compared with; None before the first."""
         return self._old_commit_id
@@ -254,6 +260,17 @@ class ChangeSet:
             f"{commits}: {stats.inserts} inserts, {stats.updates} updates, {stats.deletes} deletes>"
         )
 
+    def _repr_html_(self) -> str:
+        title = make_note(repr(self).strip("<>"))
+        # To show changes is no reason to have Spark find them.
+        if not isinstance(self._found, Sequence) and "_parts" not in vars(self):
+            return title
+        shown = self.page(limit=CHANGES_SHOWN_MAX).changes
+        rows = ([each.op, each.kind, each.type, each.id, *_tell_change(each)] for each in shown)
+        hidden = len(self) - len(shown)
+        more = make_note(f"and {hidden:,} more changes") if hidden else ""
+        return title + make_table(("op", "kind", "type", "id", "before", "after"), rows) + more
+
     def _token_behind(self, parts: Sequence[ChangedRows]) -> str:
         last = [part for part in parts if len(part.ops)][-1]
         place = [*last.place, last.ids[-1].as_py()]
@@ -331,6 +348,15 @@ class CommitChanges:
     def cursor(self) -> str:
         """Where a feed goes on after this commit."""
         return f"after:{self.commit.id}"
+
+
+def _tell_change(change: Change) -> tuple[object, object]:
+    """Both images of a change, of an update only where they differ."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return before or "", after or ""
+    names = [name for name in after if name not in before or before[name] != after[name]]
+    return {name: before.get(name) for name in names}, {name: after[name] for name in names}
 
 
 def _import_frames() -> ModuleType:

@@ -10,9 +10,12 @@ from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from omnigraph.engine.settings import Settings
 from omnigraph.model.errors import InvalidValueError, UnavailableError
+
+if TYPE_CHECKING:
+    from omnigraph.engine.settings import Settings
 
 
 class Engine(StrEnum):

@@ -22,21 +22,10 @@ from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.engines import Engine, choose_engine, find_part, parse_engine
 from omnigraph.engine.graph_analysis import GraphAnalysis
 from omnigraph.engine.graph_history import GraphHistory
+from omnigraph.engine.graph_retrieval import GraphRetrieval
 from omnigraph.engine.graph_upkeep import GraphUpkeep
-from omnigraph.engine.loads import BulkJob, Progress, load, parse_call, require_appending
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import write_once
-from omnigraph.engine.ops.blobs import parse_range, read_blob
-from omnigraph.engine.ops.entity import find_entity
-from omnigraph.engine.ops.export import export, export_batches
-from omnigraph.engine.ops.export_files import export_files, is_large_export
-from omnigraph.engine.ops.limited_callers import require_inserts, require_new_rows
-from omnigraph.engine.ops.mutate import (
-    MutationCall,
-    PreparedMutation,
-    prepare_mutation,
-    tell_mutation,
-)
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
 from omnigraph.engine.ops.requests import make_request, parse_key
 from omnigraph.engine.ops.told import mutation_result
@@ -46,19 +35,38 @@ from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Basis
+from omnigraph.model.deferred import defer
 from omnigraph.model.names import MAIN, parse_branch_name
 from omnigraph.model.observer import Phase
 from omnigraph.model.policy import Action
 from omnigraph.storage.ports import Stores
-from omnigraph.storage.row_files import parse_format, parse_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from omnigraph.engine import loads
+    from omnigraph.engine.loads import BulkJob, Progress
+    from omnigraph.engine.ops import blobs, export_files, limited_callers
+    from omnigraph.engine.ops import entity as entities
+    from omnigraph.engine.ops import export as exporting
+    from omnigraph.engine.ops import mutate as mutating
+    from omnigraph.engine.ops.mutate import PreparedMutation
+    from omnigraph.storage import row_files
+else:
+    loads = defer("omnigraph.engine.loads")
+    blobs = defer("omnigraph.engine.ops.blobs")
+    export_files = defer("omnigraph.engine.ops.export_files")
+    limited_callers = defer("omnigraph.engine.ops.limited_callers")
+    entities = defer("omnigraph.engine.ops.entity")
+    exporting = defer("omnigraph.engine.ops.export")
+    mutating = defer("omnigraph.engine.ops.mutate")
+    row_files = defer("omnigraph.storage.row_files")
+
+
 T = TypeVar("T")
 
 
-class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
+class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
     """A graph on a disk or an object store, opened by `omnigraph.init` or `omnigraph.open`."""
 
     def __init__(
@@ -198,17 +206,19 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             seen = self._open.seen_by_writer(basis, branch=target)
             ir = self._open.compiled.mutation(source, name=name, contract=seen.contract)
             if seen.limited is not None:
-                require_inserts(ir, actor=self._open.actor_of(None))
+                limited_callers.require_inserts(ir, actor=self._open.actor_of(None))
                 ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
             values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
-            prepared = prepare_mutation(
-                MutationCall(ir, values, to_the_millisecond, self._open.settings.external_blobs),
+            prepared = mutating.prepare_mutation(
+                mutating.MutationCall(
+                    ir, values, to_the_millisecond, self._open.settings.external_blobs
+                ),
                 catalog=basis.catalog,
                 committed=committed,
                 runtime=self._open.settings.runtime,
             )
             if seen.limited is not None:
-                require_new_rows(prepared.write.changes, committed=committed)
+                limited_callers.require_new_rows(prepared.write.changes, committed=committed)
             return prepared
 
         author = self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit)
@@ -217,7 +227,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             told = write_once(
                 target,
                 prepare=prepare,
-                tell=tell_mutation,
+                tell=mutating.tell_mutation,
                 authorship=author.answering(request),
                 path=self._open.writes,
             )
@@ -249,7 +259,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         `idempotency_key` is done once, and answered alike.
         """
         self._open.require_writable("load")
-        call = parse_call(
+        call = loads.parse_call(
             mode=mode,
             branch=branch,
             base=base,
@@ -260,9 +270,9 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             quarantine=quarantine,
         )
         self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
-        require_appending(call, self._open)
+        loads.require_appending(call, self._open)
         call = replace(call, expected_head=if_commit, key=parse_key(idempotency_key))
-        return load(data, call, engine=engine, opened=self._open)
+        return loads.load(data, call, engine=engine, opened=self._open)
 
     def bulk(
         self,
@@ -282,7 +292,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         They become one commit, or nothing; the arguments are those of `load`.
         """
         self._open.require_writable("load")
-        call = parse_call(
+        call = loads.parse_call(
             mode=mode,
             branch=branch,
             base=base,
@@ -293,8 +303,8 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
             quarantine=quarantine,
         )
         self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
-        require_appending(call, self._open)
-        return BulkJob(replace(call, expected_head=if_commit), self._open)
+        loads.require_appending(call, self._open)
+        return loads.BulkJob(replace(call, expected_head=if_commit), self._open)
 
     def spark_views(
         self,
@@ -325,7 +335,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         basis = self._open.at(branch, commit, action=Action.READ)
         tables = basis.reader(self._open.stores.tables)
         with self._open.telling_gone(basis):
-            return find_entity(
+            return entities.find_entity(
                 type, id, snapshot=basis.snapshot, catalog=basis.catalog, tables=tables
             )
 
@@ -344,10 +354,10 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         commit; no other bytes are read."""
         for subject, given in (("type", type), ("id", id), ("property", property)):
             require_text(given, subject=subject)
-        asked = parse_range(start, length)
+        asked = blobs.parse_range(start, length)
         basis = self._open.at(branch, commit, action=Action.READ)
         with self._open.telling_gone(basis):
-            return read_blob(
+            return blobs.read_blob(
                 type,
                 id,
                 property,
@@ -367,7 +377,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         """The rows of a branch or commit as NDJSON lines that `load` reads back."""
         basis = self._open.at(branch, commit, action=Action.EXPORT)
         tables = basis.reader(self._open.stores.tables)
-        lines = export(basis.snapshot, catalog=basis.catalog, tables=tables, types=types)
+        lines = exporting.export(basis.snapshot, catalog=basis.catalog, tables=tables, types=types)
         return self._while_reading(lines, basis, is_past=commit is not None)
 
     def export_files(
@@ -385,9 +395,9 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
 
         There is one file a type, as `ndjson`, `parquet` or `arrow`; on Spark, one folder of parts.
         """
-        chosen, target = parse_format(format), parse_target(folder)
+        chosen, target = row_files.parse_format(format), row_files.parse_target(folder)
         basis = self._open.at(branch, commit, action=Action.EXPORT)
-        is_large = partial(is_large_export, basis, types)
+        is_large = partial(export_files.is_large_export, basis, types)
         runner = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.reading(basis, is_past=commit is not None):
             if runner is Engine.SPARK:
@@ -397,7 +407,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
                     target, basis=basis, opened=self._open, format=chosen, types=types, spark=spark
                 )
                 return report
-            return export_files(
+            return export_files.export_files(
                 target,
                 basis=basis,
                 tables=basis.reader(self._open.stores.tables),
@@ -411,7 +421,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis):
         """The rows of one type of a branch or commit as a stream of Arrow batches."""
         require_text(type, subject="type")
         basis = self._open.at(branch, commit, action=Action.EXPORT)
-        rows = export_batches(
+        rows = exporting.export_batches(
             type,
             snapshot=basis.snapshot,
             catalog=basis.catalog,

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from omnigraph.engine.analysis.algorithms import Algorithms
-from omnigraph.engine.analysis.selection import parse_selection
 from omnigraph.engine.engines import parse_engine
 from omnigraph.engine.opened import OpenGraph
+from omnigraph.model.deferred import defer
 from omnigraph.model.policy import Action
+
+if TYPE_CHECKING:
+    from omnigraph.engine.analysis import algorithms as analyses
+    from omnigraph.engine.analysis import selection as selections
+    from omnigraph.engine.analysis.algorithms import Algorithms
+else:
+    analyses = defer("omnigraph.engine.analysis.algorithms")
+    selections = defer("omnigraph.engine.analysis.selection")
 
 
 class GraphAnalysis:
@@ -32,8 +40,8 @@ class GraphAnalysis:
         """
         chosen = parse_engine(engine, spark=spark)
         basis = self._open.at(branch, commit, action=Action.READ)
-        return Algorithms(
-            parse_selection(edges, basis.catalog),
+        return analyses.Algorithms(
+            selections.parse_selection(edges, basis.catalog),
             basis=basis,
             is_past=commit is not None,
             engine=chosen,

@@ -5,37 +5,55 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
-from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.commit.protocol import Authorship
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.engines import Engine, choose_engine, find_part
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.ops.attempts import find_told
 from omnigraph.engine.ops.branch import create_branch, delete_branch
-from omnigraph.engine.ops.change_feed import ChangeFeed, open_feed
-from omnigraph.engine.ops.diff import Selection, diff, is_large_diff, list_pairs, parse_selection
-from omnigraph.engine.ops.merge import merge_branch, replay_here
 from omnigraph.engine.ops.requests import make_request
 from omnigraph.engine.ops.standing import standing
 from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
-from omnigraph.engine.ops.terms import Terms, parse_terms
 from omnigraph.engine.ops.told import merge_result
 from omnigraph.engine.ops.transaction import sweep_transactions
-from omnigraph.engine.ops.type_pairs import pair_types
-from omnigraph.engine.ops.undo import cherry_pick_commit, revert_commit
 from omnigraph.engine.results import MergeResult, SnapshotState, TableState
 from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.history import Commit, CommitLog
+from omnigraph.model.arguments import require_text
+from omnigraph.model.deferred import defer
 from omnigraph.model.names import BranchName, PrivateBranchName, parse_branch_name, parse_tag_name
 from omnigraph.model.policy import Action
 from omnigraph.storage.ports import TableStore
+
+if TYPE_CHECKING:
+    from omnigraph.engine.changes import ChangeSet
+    from omnigraph.engine.ops import change_feed, type_pairs, undo
+    from omnigraph.engine.ops import diff as comparing
+    from omnigraph.engine.ops import merge as merging
+    from omnigraph.engine.ops import terms as merge_terms
+    from omnigraph.engine.ops.change_feed import ChangeFeed
+    from omnigraph.engine.ops.diff import Selection
+    from omnigraph.engine.ops.terms import Terms
+else:
+    change_feed = defer("omnigraph.engine.ops.change_feed")
+    type_pairs = defer("omnigraph.engine.ops.type_pairs")
+    undo = defer("omnigraph.engine.ops.undo")
+    comparing = defer("omnigraph.engine.ops.diff")
+    merging = defer("omnigraph.engine.ops.merge")
+    merge_terms = defer("omnigraph.engine.ops.terms")
 
 
 class GraphHistory:
     """Git for a whole graph."""
 
     _open: OpenGraph
+
+    @property
+    def actor(self) -> str | None:
+        """In whose name calls are made that name nobody; None for nobody's."""
+        return self._open.actor_of(None)
 
     def branches(self) -> list[str]:
         """The branches, `main` first, then by name."""
@@ -119,7 +137,9 @@ class GraphHistory:
         the other branch must be at. What is asked again with the same `idempotency_key` is done
         once, and answered alike.
         """
-        terms = parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
+        terms = merge_terms.parse_terms(
+            granularity=granularity, resolve=resolve, is_dry_run=dry_run
+        )
         if not dry_run:
             self._open.require_writable("merge")
         self._open.require_open()
@@ -152,11 +172,11 @@ class GraphHistory:
         authorship: Authorship,
     ) -> MergeResult:
         if engine is Engine.LOCAL:
-            return merge_branch(
+            return merging.merge_branch(
                 source,
                 into=target,
                 terms=terms,
-                replayer=replay_here(self._open.writes),
+                replayer=merging.replay_here(self._open.writes),
                 authorship=authorship,
                 path=self._open.writes,
             )
@@ -168,8 +188,8 @@ class GraphHistory:
 
     def _is_large_merge(self, source: BranchName, target: BranchName) -> bool:
         """Whether two branches differ in more rows than one process should put together."""
-        pairs = pair_types(self._open.pin(target), self._open.pin(source))
-        return is_large_diff(pairs, self._open.stores.tables)
+        pairs = type_pairs.pair_types(self._open.pin(target), self._open.pin(source))
+        return comparing.is_large_diff(pairs, self._open.stores.tables)
 
     def revert(
         self,
@@ -185,6 +205,8 @@ class GraphHistory:
         `if_commit` and `idempotency_key` are those of `merge`.
         """
         self._open.require_writable("revert")
+        # Nobody's commit would be taken for the newest one.
+        require_text(commit, subject="commit")
         target = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         self._open.require_whole("revert", branch=target)
@@ -196,7 +218,7 @@ class GraphHistory:
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "revert")
         with self._open.telling_conflicts(None, target=target):
-            return revert_commit(
+            return undo.revert_commit(
                 found,
                 branch=target,
                 authorship=authorship,
@@ -217,6 +239,7 @@ class GraphHistory:
         `if_commit` and `idempotency_key` are those of `merge`.
         """
         self._open.require_writable("cherry-pick")
+        require_text(commit, subject="commit")
         target = parse_branch_name(onto)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         self._open.require_whole("cherry-pick", branch=target)
@@ -229,19 +252,19 @@ class GraphHistory:
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "cherry-pick")
         with self._open.telling_conflicts(None, target=target):
-            return cherry_pick_commit(
+            return undo.cherry_pick_commit(
                 found,
                 onto=target,
                 authorship=authorship,
                 path=self._open.writes,
             )
 
-    def commits(self, branch: str = "main") -> list[Commit]:
+    def commits(self, branch: str = "main") -> CommitLog:
         """The commits of a branch, oldest first."""
         self._open.require_open()
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
-        return self._open.tell(self._open.authority.commits(name), branch=name)
+        return CommitLog(self._open.tell(self._open.authority.commits(name), branch=name))
 
     def commit(self, id: str) -> Commit:
         """The commit of an id, or the one that a tag names."""
@@ -271,14 +294,14 @@ class GraphHistory:
         """
         before, after = self._open.named(old), self._open.named(new)
         catalogs = [after.catalog, before.catalog]
-        selection = parse_selection(catalogs, types=types, ops=ops)
+        selection = comparing.parse_selection(catalogs, types=types, ops=ops)
         tables = self._open.stores.tables
         again = "compare again, with what is there now"
         with standing(authority=self._open.authority, otherwise=again) as noted:
             noted += [before.state, after.state]
             is_large = partial(_is_large, before, after, selection, tables)
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
-                return diff(before, after, selection=selection, tables=tables)
+                return comparing.diff(before, after, selection=selection, tables=tables)
             for each in (before, after):
                 self._open.require_seen_whole(each, "compare on Spark")
             part = find_part("upkeep.diff", settings=self._open.settings, action="compare")
@@ -291,7 +314,7 @@ class GraphHistory:
         """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
-        return open_feed(start, branch=name, path=self._open.feeds)
+        return change_feed.open_feed(start, branch=name, path=self._open.feeds)
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
         """The snapshot of a branch, for those who read it with other Lance tools."""
@@ -320,4 +343,4 @@ def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableSt
     if before.limited is not None or after.limited is not None:
         # Spark would have to be told which rows are seen.
         return False
-    return is_large_diff(list_pairs(before, after, selection), tables)
+    return comparing.is_large_diff(comparing.list_pairs(before, after, selection), tables)

@@ -6,29 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from omnigraph.engine.commit.audit import Recovery, list_recoveries
 from omnigraph.engine.commit.protocol import WritePath
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.engines import Engine, choose_engine, find_part
 from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.cleanup import CleanupReport, cleanup, parse_policy
-from omnigraph.engine.ops.doctor.examine import examine
-from omnigraph.engine.ops.doctor.report import DoctorReport
-from omnigraph.engine.ops.doctor.scope import Scope
-from omnigraph.engine.ops.embed import EmbedResult, count_embedded, embed, parse_call
-from omnigraph.engine.ops.indexes import count_unindexed, ensure_indexes
-from omnigraph.engine.ops.optimize import count_moved, optimize
-from omnigraph.engine.ops.repair import RepairReport, parse_consent, repair
 from omnigraph.engine.ops.requests import make_request
-from omnigraph.engine.ops.schema_apply import apply_schema, plan_schema
 from omnigraph.engine.ops.transaction import sweep_transactions
-from omnigraph.engine.ops.wear import is_worn
-from omnigraph.engine.reconciler import Chores, Reconciler, parse_interval
 from omnigraph.engine.results import IndexReport, MigrationPlan, OptimizeReport, SchemaApplyResult
 from omnigraph.engine.settings import open_stores, require_text
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.contract import is_bare, write_derived_files
+from omnigraph.model.deferred import defer
 from omnigraph.model.errors import SchemaChangedError
 from omnigraph.model.limits import (
     EMBEDDED_ROWS_MAX,
@@ -40,6 +30,37 @@ from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.policy import Action
 from omnigraph.model.source import Source
 from omnigraph.storage.table_layout import Workers
+
+if TYPE_CHECKING:
+    from omnigraph.engine import reconciler as reconciling
+    from omnigraph.engine.commit import audit
+    from omnigraph.engine.commit.audit import Recovery
+    from omnigraph.engine.ops import cleanup as cleaning
+    from omnigraph.engine.ops import embed as embedding
+    from omnigraph.engine.ops import indexes as indexing
+    from omnigraph.engine.ops import optimize as optimizing
+    from omnigraph.engine.ops import repair as repairing
+    from omnigraph.engine.ops import schema_apply as schemas
+    from omnigraph.engine.ops import wear
+    from omnigraph.engine.ops.cleanup import CleanupReport
+    from omnigraph.engine.ops.doctor import examine as doctoring
+    from omnigraph.engine.ops.doctor import scope as scopes
+    from omnigraph.engine.ops.doctor.report import DoctorReport
+    from omnigraph.engine.ops.embed import EmbedResult
+    from omnigraph.engine.ops.repair import RepairReport
+    from omnigraph.engine.reconciler import Reconciler
+else:
+    reconciling = defer("omnigraph.engine.reconciler")
+    audit = defer("omnigraph.engine.commit.audit")
+    cleaning = defer("omnigraph.engine.ops.cleanup")
+    embedding = defer("omnigraph.engine.ops.embed")
+    indexing = defer("omnigraph.engine.ops.indexes")
+    optimizing = defer("omnigraph.engine.ops.optimize")
+    repairing = defer("omnigraph.engine.ops.repair")
+    schemas = defer("omnigraph.engine.ops.schema_apply")
+    wear = defer("omnigraph.engine.ops.wear")
+    doctoring = defer("omnigraph.engine.ops.doctor.examine")
+    scopes = defer("omnigraph.engine.ops.doctor.scope")
 
 
 class GraphUpkeep:
@@ -62,7 +83,7 @@ class GraphUpkeep:
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         self._open.require_whole("plan a schema", branch=MAIN)
         accepted = self._open.pin(MAIN).catalog
-        return plan_schema(
+        return schemas.plan_schema(
             Source("<schema>", source), accepted=accepted, allow_data_loss=allow_data_loss
         )
 
@@ -100,7 +121,7 @@ class GraphUpkeep:
 
         author = self._open.author(actor, WriterKind.SCHEMA_APPLY, expected_head=if_commit)
         asked = ("apply_schema", source, allow_data_loss)
-        return apply_schema(
+        return schemas.apply_schema(
             Source("<schema>", source),
             allow_data_loss=allow_data_loss,
             find_workers=find_workers,
@@ -129,10 +150,13 @@ class GraphUpkeep:
         authorship = self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None)
         tables = self._open.stores.tables
         chosen = self._choose(
-            engine, spark, name, measure=lambda basis: count_unindexed(basis, tables=tables)
+            engine,
+            spark,
+            name,
+            measure=lambda basis: indexing.count_unindexed(basis, tables=tables),
         )
         with self._working(chosen, spark, name, action="build indexes") as path:
-            return list(ensure_indexes(name, authorship=authorship, path=path))
+            return list(indexing.ensure_indexes(name, authorship=authorship, path=path))
 
     def optimize(
         self,
@@ -153,10 +177,13 @@ class GraphUpkeep:
         self._open.require_whole("optimize", branch=name)
         authorship = self._open.author(actor, WriterKind.OPTIMIZE, expected_head=None)
         chosen = self._choose(
-            engine, spark, name, measure=lambda basis: count_moved(basis, path=self._open.writes)
+            engine,
+            spark,
+            name,
+            measure=lambda basis: optimizing.count_moved(basis, path=self._open.writes),
         )
         with self._working(chosen, spark, name, action="optimize") as path:
-            return list(optimize(name, authorship=authorship, path=path))
+            return list(optimizing.optimize(name, authorship=authorship, path=path))
 
     def embed(
         self,
@@ -180,7 +207,7 @@ class GraphUpkeep:
         self._open.require_allowed(Action.CHANGE, branch=name, target=None, actor=actor)
         self._open.require_whole("embed", branch=name)
         basis = self._open.pin(name)
-        call = parse_call(
+        call = embedding.parse_call(
             type,
             property,
             catalog=basis.catalog,
@@ -190,13 +217,13 @@ class GraphUpkeep:
 
         def is_large() -> bool:
             tables = self._open.stores.tables
-            return count_embedded(call, basis, tables=tables) > EMBEDDED_ROWS_MAX
+            return embedding.count_embedded(call, basis, tables=tables) > EMBEDDED_ROWS_MAX
 
         workers = None
         if choose_engine(engine, spark=spark, is_large=is_large) is Engine.SPARK:
             workers = self._find_workers(spark, action="embed")
         with self._open.reading(basis, is_past=False):
-            return embed(
+            return embedding.embed(
                 call,
                 name,
                 workers=workers,
@@ -218,8 +245,8 @@ class GraphUpkeep:
         """
         self._open.require_writable("clean up")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
-        reports = cleanup(
-            parse_policy(keep, older_than),
+        reports = cleaning.cleanup(
+            cleaning.parse_policy(keep, older_than),
             is_preview=preview,
             readers=self._open.readers,
             path=self._open.writes,
@@ -237,14 +264,14 @@ class GraphUpkeep:
         """
         self._open.require_writable("repair")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
-        consent = parse_consent(confirm=confirm, force=force)
-        return list(repair(consent, path=self._open.writes))
+        consent = repairing.parse_consent(confirm=confirm, force=force)
+        return list(repairing.repair(consent, path=self._open.writes))
 
     def recoveries(self) -> list[Recovery]:
         """What was found half-way done and how it was ended, oldest first."""
         self._open.require_open()
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
-        return list(list_recoveries(self._open.stores.tables))
+        return list(audit.list_recoveries(self._open.stores.tables))
 
     def doctor(self, *, deep: bool = True) -> DoctorReport:
         """Look at everything that is stored; tell what is wrong, and which call mends it.
@@ -257,7 +284,7 @@ class GraphUpkeep:
         settings = self._open.settings
         # Of its own: what an open graph remembers need not be what is stored.
         stores = open_stores(settings)
-        scope = Scope(
+        scope = scopes.Scope(
             uri=settings.location.uri,
             stores=stores,
             authority=Authority(
@@ -267,7 +294,7 @@ class GraphUpkeep:
             now=settings.locking.clock.now(),
             is_deep=deep,
         )
-        return examine(scope)
+        return doctoring.examine(scope)
 
     def reconciler(
         self,
@@ -283,22 +310,24 @@ class GraphUpkeep:
         """
         self._open.require_writable("keep up a graph")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
-        pause_s = parse_interval(interval_s)
+        pause_s = reconciling.parse_interval(interval_s)
         has_policy = keep is not None or older_than is not None
         if has_policy:
-            parse_policy(keep, older_than)
-        chores = Chores(
+            cleaning.parse_policy(keep, older_than)
+        chores = reconciling.Chores(
             refresh=self.refresh,
             recoveries=self.recoveries,
             branches=lambda: list(self._open.authority.branches()),
-            is_worn=lambda branch: is_worn(
+            is_worn=lambda branch: wear.is_worn(
                 self._open.pin(parse_branch_name(branch)), tables=self._open.stores.tables
             ),
             # Nobody has asked for a cluster who hears of it.
             optimize=lambda branch: self.optimize(branch=branch, engine="local"),
             trim=(lambda: self.cleanup(keep, older_than)) if has_policy else None,
         )
-        made = Reconciler(chores, interval_s=pause_s, clock=self._open.settings.locking.clock)
+        made = reconciling.Reconciler(
+            chores, interval_s=pause_s, clock=self._open.settings.locking.clock
+        )
         self._open.stop_with(made)
         return made
 

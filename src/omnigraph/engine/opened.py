@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from omnigraph.engine.commit.fencing import Fence
@@ -17,8 +18,6 @@ from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.compiled import CompiledQueries
-from omnigraph.engine.ops.change_feed import FeedPath
-from omnigraph.engine.ops.limited_callers import without_others, without_rows, without_unseen
 from omnigraph.engine.ops.query import ReadPath
 from omnigraph.engine.ops.reading.pieces import Means
 from omnigraph.engine.ops.standing import telling_gone
@@ -26,12 +25,12 @@ from omnigraph.engine.ops.tags import find_tagged
 from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.read.views import Views
-from omnigraph.engine.reconciler import Reconciler
 from omnigraph.engine.settings import Settings, require_text
 from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import ManifestState
 from omnigraph.engine.state.readers import Readers
+from omnigraph.model.deferred import defer
 from omnigraph.model.errors import (
     Conflict,
     ForbiddenError,
@@ -55,6 +54,14 @@ from omnigraph.model.policy import Access, Action, View
 from omnigraph.storage.locks import open_write_locks
 from omnigraph.storage.outside_files import OutsideFiles
 from omnigraph.storage.ports import Stores
+
+if TYPE_CHECKING:
+    from omnigraph.engine.ops import change_feed, limited_callers
+    from omnigraph.engine.ops.change_feed import FeedPath
+    from omnigraph.engine.reconciler import Reconciler
+else:
+    change_feed = defer("omnigraph.engine.ops.change_feed")
+    limited_callers = defer("omnigraph.engine.ops.limited_callers")
 
 
 class OpenGraph:
@@ -80,7 +87,6 @@ class OpenGraph:
         )
         self.readers = Readers(stores.objects, settings.locking.clock)
         self.views = Views(stores.tables, self.reads.memory)
-        self.feeds = FeedPath(self.pin, self.seen, self.authority, stores.tables)
         self.writes = _make_write_path(settings, stores, self.authority)
         self._actor = actor
         self._is_read_only = is_read_only
@@ -90,6 +96,11 @@ class OpenGraph:
     def is_read_only(self) -> bool:
         """Whether nothing may be written, not even who reads."""
         return self._is_read_only
+
+    @property
+    def feeds(self) -> FeedPath:
+        """What a change feed of this graph needs."""
+        return change_feed.FeedPath(self.pin, self.seen, self.authority, self.stores.tables)
 
     def close(self) -> None:
         """Refuse further calls, and stop what works on the graph by itself."""
@@ -106,7 +117,6 @@ class OpenGraph:
         made: OpenGraph = copy(self)
         made._actor = actor
         made._life = _Life(self._life)
-        made.feeds = FeedPath(made.pin, made.seen, self.authority, self.stores.tables)
         return made
 
     def pin(self, branch: BranchName) -> Basis:
@@ -216,7 +226,7 @@ class OpenGraph:
         )
 
     def _no_commit(self, name: str) -> NotFoundError:
-        advice = "`commits` lists them, and `tags` what has a name"
+        advice = "a commit is named by its whole id, or by a tag"
         for each in self.authority.commits(MAIN):
             if each.merged_parent_id == name:
                 advice = f"commit {each.id} merged it, and then its branch was deleted"
@@ -238,7 +248,7 @@ class OpenGraph:
         except IntegrityError as error:
             if self._sees_all_of(branch):
                 raise
-            raise without_others(error) from None
+            raise limited_callers.without_others(error) from None
 
     @contextmanager
     def telling_conflicts(self, source: BranchName | None, *, target: BranchName) -> Iterator[None]:
@@ -261,7 +271,7 @@ class OpenGraph:
         if self.settings.gate is None or not conflicts:
             return tuple(conflicts)
         seen = partial(
-            without_unseen,
+            limited_callers.without_unseen,
             sees_source=source is None or self._sees_all_of(source),
             sees_target=self._sees_all_of(target),
         )
@@ -271,7 +281,7 @@ class OpenGraph:
         """Commits of a branch, as the caller may know of them."""
         if self._sees_all_of(branch):
             return list(commits)
-        return [without_rows(each) for each in commits]
+        return [limited_callers.without_rows(each) for each in commits]
 
     def _sees_all_of(self, branch: BranchName) -> bool:
         if self.settings.gate is None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from html import escape
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -19,13 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import orjson
 import pyarrow as pa
 
+from omnigraph.engine.html import make_facts, make_note, make_table
 from omnigraph.engine.read.json_rows import column_as_json
 from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import Conflict, InvalidValueError, NotFoundError
 from omnigraph.model.limits import (
+    CONFLICTS_SHOWN_MAX,
     RESULT_ROWS_SHOWN_MAX,
     RESULT_ROWS_WRITTEN,
-    VALUE_CHARACTERS_SHOWN_MAX,
 )
 from omnigraph.model.load_report import NOTHING_WRONG, LoadReport
 from omnigraph.model.types import PropertyType
@@ -99,6 +99,19 @@ class MergeResult:
     outcome: MergeOutcome
     commit_id: str | None
     conflicts: tuple[Conflict, ...]
+
+    def _repr_html_(self) -> str:
+        facts = [("outcome", self.outcome.value), ("commit", self.commit_id or "none")]
+        if not self.conflicts:
+            return make_facts(facts)
+        names = ("type", "id", "kind", "message", "base", "source", "target")
+        rows = (
+            [each.type, each.id, each.kind, each.message, each.base, each.source, each.target]
+            for each in self.conflicts[:CONFLICTS_SHOWN_MAX]
+        )
+        hidden = len(self.conflicts) - CONFLICTS_SHOWN_MAX
+        more = make_note(f"and {hidden:,} more conflicts") if hidden > 0 else ""
+        return make_facts(facts) + make_table(names, rows) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +273,11 @@ class Result:
         return [each.name for each in self._columns]
 
     @property
+    def result_columns(self) -> tuple[ResultColumn, ...]:
+        """The same with what each of them holds."""
+        return self._columns
+
+    @property
     def rows(self) -> list[dict[str, object]]:
         """The rows as dicts of JSON values, made when they are first asked for."""
         if self._rows is None:
@@ -364,14 +382,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         shown = self._table.slice(0, RESULT_ROWS_SHOWN_MAX)
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{escape(_write_cell(cell))}</td>' for cell in row)}</tr>"
-            for row in zip(*self._encode(shown), strict=True)
-        )
+        table = make_table(self.columns, zip(*self._encode(shown), strict=True))
         hidden = len(self) - len(shown)
-        note = f"<p>and {hidden:,} more rows</p>" if hidden else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+        more = make_note(f"and {hidden:,} more rows") if hidden else ""
+        return table + more + make_note(f"{self._branch} at commit {self._commit_id}")
 
     def _encode(self, table: pa.Table) -> list[list[object]]:
         columns = zip(table.columns, self._columns, strict=True)
@@ -404,13 +418,6 @@ def _schema(table: pa.Table, columns: tuple[ResultColumn, ...]) -> pa.Schema:
             for column, each in zip(table.columns, columns, strict=True)
         ]
     )
-
-
-def _write_cell(value: object) -> str:
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    if len(text) <= VALUE_CHARACTERS_SHOWN_MAX:
-        return text
-    return f"{text[:VALUE_CHARACTERS_SHOWN_MAX]}…"
 
 
 def _import(package: str) -> ModuleType:

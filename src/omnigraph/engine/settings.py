@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.read.budget import Allowance
+from omnigraph.model.arguments import require_text
 from omnigraph.model.embedding import Embedder
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import LEASE_S, QUERY_BYTES_MAX, QUERY_SECONDS_MAX
@@ -25,6 +26,8 @@ from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.locks import THIS_PROCESS, Locking
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import Stores
+
+__all__ = ["Settings", "make_settings", "open_stores", "require_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,3 @@ def open_stores(settings: Settings) -> Stores:
             is_durable=settings.is_durable,
         ),
     )
-
-
-def require_text(given: object, *, subject: str) -> None:
-    """Raise unless an argument is a text that can be stored."""
-    problem = None
-    if not isinstance(given, str):
-        problem = f"a text is needed, not a {type(given).__name__}"
-    elif any("\ud800" <= character <= "\udfff" for character in given):
-        problem = "the text holds half of a surrogate pair"
-    if problem is not None:
-        raise InvalidValueError(subject=subject, expected="text", value=given, problem=problem)

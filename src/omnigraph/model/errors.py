@@ -29,7 +29,8 @@
     │   ├── RecoveryRequiredError    .operation_id
     │   └── UnexpectedBaseError      .table .expected .found
     ├── UnavailableError           UNCHANGED: the storage did not answer
-    │   └── BusyError                .action .holder
+    │   ├── BusyError                .action .holder
+    │   └── EmbeddingError           .action .reason
     └── CorruptError               BROKEN: what is stored breaks a rule; stop
 
 Callers decide by type, `code` and `outcome`, never by the text of a message.
@@ -143,8 +144,10 @@ class LimitExceededError(RequestError):
 
     code = "resource_limit"
 
-    def __init__(self, *, resource: str, limit: int, found: int) -> None:
-        super().__init__(f"{resource} is {found:,}; at most {limit:,} is allowed")
+    def __init__(self, *, resource: str, limit: int, found: int, advice: str = "") -> None:
+        super().__init__(
+            f"{resource} is {found:,}; at most {limit:,} is allowed{advice and f'; {advice}'}"
+        )
         self.resource, self.limit, self.found = resource, limit, found
 
 
@@ -371,6 +374,10 @@ class BusyError(UnavailableError):
             "try again when that write is done, or end it if it hangs",
         )
         self.holder = holder
+
+
+class EmbeddingError(UnavailableError):
+    """Texts get no vectors: the provider does not answer, refuses, or is not configured."""
 
 
 class CorruptError(GraphError):

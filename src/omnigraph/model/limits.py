@@ -301,6 +301,15 @@ ANALYSIS_PATH_BYTES_MAX = 1024 * 1024 * 1024
 RESULT_ROWS_SHOWN_MAX = 20
 """Most rows of a result that a notebook shows: about a screenful."""
 
+COMMITS_SHOWN_MAX = 20
+"""Most commits of a branch that a notebook lists: about a screenful, the newest of them."""
+
+CHANGES_SHOWN_MAX = 20
+"""Most changes of a diff that a notebook shows: about a screenful, and a page of it gives more."""
+
+CONFLICTS_SHOWN_MAX = 20
+"""Most conflicts of a merge that a notebook shows: each has a row three times."""
+
 CHANGES_PER_PAGE = 1_000
 """Changes in a page of a diff unless the caller says otherwise: enough to show, quick to send."""
 
@@ -423,7 +432,7 @@ memory whole."""
 
 EMBEDDED_ROWS_MAX = 100_000
 """Rows that are embedded in process unless somebody says otherwise: a model that is asked over a
-network takes hours for more, one text after the other."""
+network takes some minutes for so many, and hours for a hundred times as many."""
 
 POLICY_BYTES_MAX = 4 * 1024 * 1024
 """Longest file of a policy: fifty thousand actors by name, and rules for them."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from secrets import randbits
 from threading import Event, Lock
 from typing import Protocol
 
-from ulid import ULID
-
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ENDINGS = [high + low for high in _ALPHABET for low in _ALPHABET]
+_RANDOM_BITS = 80
 
 
 class Runtime(Protocol):
@@ -76,7 +76,7 @@ class SystemRuntime:
         return self.new_ids(1)[0]
 
     def new_ids(self, count: int) -> list[str]:
-        fresh = int(ULID())
+        fresh = time.time_ns() // 1_000_000 << _RANDOM_BITS | randbits(_RANDOM_BITS)
         with self._lock:
             first = max(fresh, self._last + 1)
             self._last = first + count - 1
@@ -90,7 +90,7 @@ def encode_ids(first: int, count: int) -> list[str]:
     while number < end:
         # Two characters are ten bits: within such a block only the ending changes.
         start = number % len(_ENDINGS)
-        prefix = str(ULID.from_int(number))[:-2]
+        prefix = "".join(_ALPHABET[number >> shift & 31] for shift in range(125, 5, -5))
         ids += [prefix + ending for ending in _ENDINGS[start : start + end - number]]
         number += len(_ENDINGS) - start
     return ids

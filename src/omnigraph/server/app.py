@@ -20,7 +20,7 @@ from starlette.routing import Route as Mounted
 from starlette.types import Receive, Scope, Send
 
 import omnigraph
-from omnigraph.model.errors import GraphError
+from omnigraph.model.errors import GraphError, NotFoundError
 from omnigraph.server.answers import Answer
 from omnigraph.server.bodies import read_body
 from omnigraph.server.calls import Call, Means
@@ -190,7 +190,8 @@ class Frame:
             )
         served = self._means.graphs.by_id.get(graph_id)
         if served is None:
-            raise not_found(f"graph '{graph_id}' not found")
+            missing = NotFoundError(kind="graph", name=graph_id, advice="")
+            raise not_found(str(missing), told=missing)
         self._means.log.event("graph routed", graph=graph_id)
         return served
 

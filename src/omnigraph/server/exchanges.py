@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from starlette.types import Receive, Send
 
@@ -59,6 +60,11 @@ class Exchange:
                             return
                     await send({"type": "http.response.body", "body": b""})
 
+    def _tell_actor(self) -> tuple[Header, ...]:
+        if self.actor is None:
+            return ()
+        return ((b"omnigraph-actor", quote(self.actor).encode("ascii")),)
+
     async def _start(self, answer: Answer | Stream, length: tuple[Header, ...], send: Send) -> None:
         self.status = answer.status
         headers = [
@@ -66,6 +72,7 @@ class Exchange:
             *length,
             (b"x-request-id", self.request_id.encode("ascii")),
             *_EVERYWHERE,
+            *self._tell_actor(),
             *answer.headers,
         ]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})

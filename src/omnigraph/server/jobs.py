@@ -112,6 +112,10 @@ class Jobs:
                 "error": refused["error"],
                 "code": refused["code"],
             }
+            if "error_type" in refused:
+                told["error_type"] = refused["error_type"]
+            if "details" in refused:
+                told["details"] = refused["details"]
             job.end("failed", error=told)
         else:
             self._log.error("job failed unexpectedly", error=error, job=job.id)

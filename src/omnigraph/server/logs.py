@@ -131,6 +131,8 @@ def open_log(stream: BinaryIO, level: int) -> Log:
     root.handlers[:] = [JsonLines(lines)]
     # What libraries say at their leisure is not what the level of this server is about.
     root.setLevel(max(level, logging.WARNING))
+    # What providers of vectors were asked is: it takes long, and costs money.
+    logging.getLogger("omnigraph.embed").setLevel(level)
     return Log(lines, level)
 
 

@@ -20,7 +20,7 @@ from socket import socket
 import click
 
 import omnigraph
-from omnigraph.embed.mock import MockEmbedder
+from omnigraph.embed.providers import find_embedder
 from omnigraph.engine.read.access import TraversalMode
 from omnigraph.engine.read.budget import Allowance
 from omnigraph.engine.settings import Settings, make_settings
@@ -274,11 +274,9 @@ def _open_graphs(
 
 
 def _graph_settings(uri: str, environment: Mapping[str, str], *, bounds: Bounds) -> Settings:
-    is_mocked = is_on(environment.get("OMNIGRAPH_EMBEDDINGS_MOCK"))
-    model = environment.get("OMNIGRAPH_EMBED_MODEL", "")
     return replace(
         make_settings(uri, storage_options=None, durability="full"),
-        embedder=MockEmbedder(model) if is_mocked else None,
+        embedder=find_embedder(environment),
         spark_package="omnigraph.spark",
         traversal=_parse_traversal(environment.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
         allowance=Allowance(bounds.query_bytes_max, bounds.query_seconds_max, time.monotonic),

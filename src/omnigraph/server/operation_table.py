@@ -177,6 +177,7 @@ OPERATIONS: tuple[Operation, ...] = (
         request=requests.LoadRequest,
         parameters=(
             Parameter("async", "With `true` the load goes on by itself, as a job.", kind="boolean"),
+            Parameter("name", "What messages call rows that are the body itself."),
             *_TERMS,
         ),
         also=((202, (shapes.JobOutput,)),),
@@ -410,6 +411,7 @@ OPERATIONS: tuple[Operation, ...] = (
             Parameter("new", "A branch, a commit or a tag.", is_required=True),
             Parameter("types", "Names of types, with commas between them; all if absent."),
             Parameter("ops", "Of insert, update and delete, with commas between them."),
+            Parameter("engine", "`auto`, `local` or `spark`."),
             _LIMIT,
             Parameter("page_token", "The `next_page_token` of the page before."),
         ),
@@ -425,7 +427,7 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(
             Parameter("start", "`now`, `beginning` or `after:<commit>`.", is_required=True),
             _BRANCH,
-            Parameter("commits", "How many commits to answer.", kind="integer"),
+            Parameter("commits", "How many commits to answer, perhaps none.", kind="integer"),
             _LIMIT,
         ),
     ),

@@ -17,6 +17,7 @@ from omnigraph.model.errors import (
     Conflict,
     CorruptError,
     DriftError,
+    EmbeddingError,
     ExpectedVersionMismatchError,
     FeedGapError,
     ForbiddenError,
@@ -44,6 +45,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.server.answers import JSON, Answer, encode_headers
 from omnigraph.wire.conflicts import table_key_of
+from omnigraph.wire.problems import WITHHELD, describe_error
 
 RETRY_AFTER_S = 60
 """What a caller who was turned away is told to wait: writes are over long before."""
@@ -80,6 +82,7 @@ STATUS: Mapping[type[GraphError], int] = {
     UnexpectedBaseError: 503,
     UnavailableError: 500,
     BusyError: 429,
+    EmbeddingError: 500,
     CorruptError: 500,
 }
 
@@ -87,14 +90,24 @@ STATUS: Mapping[type[GraphError], int] = {
 class HttpError(Exception):
     """A request that is refused before any graph is asked."""
 
-    def __init__(self, *, status: int, code: str, message: str, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        status: int,
+        code: str,
+        message: str,
+        headers: Mapping[str, str],
+        told: GraphError | None = None,
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.headers = status, code, headers
+        self.told = told
+        """The error that the engine has for it, which clients are told as well."""
 
 
-def bad_request(message: str) -> HttpError:
+def bad_request(message: str, *, told: GraphError | None = None) -> HttpError:
     """The request cannot be understood (400)."""
-    return HttpError(status=400, code="bad_request", message=message, headers={})
+    return HttpError(status=400, code="bad_request", message=message, headers={}, told=told)
 
 
 def unauthorized(message: str) -> HttpError:
@@ -109,9 +122,9 @@ def forbidden(message: str) -> HttpError:
     return HttpError(status=403, code="forbidden", message=message, headers={})
 
 
-def not_found(message: str) -> HttpError:
+def not_found(message: str, *, told: GraphError | None = None) -> HttpError:
     """There is no such thing (404)."""
-    return HttpError(status=404, code="not_found", message=message, headers={})
+    return HttpError(status=404, code="not_found", message=message, headers={}, told=told)
 
 
 def conflict(message: str) -> HttpError:
@@ -146,7 +159,10 @@ def too_many(message: str) -> HttpError:
 
 def answer_http_error(error: HttpError) -> Answer:
     """The answer to a request that was refused before any graph was asked."""
-    return _answer(error.status, {"error": str(error), "code": error.code}, error.headers)
+    body: dict[str, object] = {"error": str(error), "code": error.code}
+    if error.told is not None:
+        body |= _describe(error.told, message=str(error))
+    return _answer(error.status, body, error.headers)
 
 
 def answer_graph_error(error: GraphError) -> Answer:
@@ -163,6 +179,9 @@ def answer_graph_error(error: GraphError) -> Answer:
         case BusyError():
             code, headers = "too_many_requests", {"Retry-After": str(RETRY_AFTER_S)}
             message = "others are writing here for too long; nothing was written; try again later"
+        case EmbeddingError():
+            # Its text names variables to set and the provider's own words, never a key.
+            pass
         case UnavailableError():
             message = "the storage did not answer; nothing was written; try again later"
         case CorruptError():
@@ -172,7 +191,8 @@ def answer_graph_error(error: GraphError) -> Answer:
             message = "a write stopped on its way; the next write finishes or undoes it; look first"
         case _:
             pass
-    return _answer(status, {"error": message, "code": code, **body}, headers)
+    told = _describe(error, message=message)
+    return _answer(status, {"error": message, "code": code, **told, **body}, headers)
 
 
 def answer_surprise(request_id: str) -> Answer:
@@ -200,4 +220,16 @@ def _encode_conflict(each: Conflict) -> dict[str, object]:
         "row_id": each.id,
         "kind": each.kind,
         "message": each.message,
+    }
+
+
+def _describe(error: GraphError, *, message: str) -> dict[str, object]:
+    """What a client needs to raise the same error; nothing that is withheld from the message."""
+    described = describe_error(error)
+    if type(error) in WITHHELD or str(error) == message or isinstance(error, MergeConflictError):
+        return described
+    details = described.get("details")
+    return {
+        **described,
+        "details": {**(details if isinstance(details, dict) else {}), "message": str(error)},
     }

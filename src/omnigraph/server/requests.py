@@ -16,6 +16,8 @@ from pydantic import (
     AliasChoices,
     Field,
     StrictBool,
+    StrictFloat,
+    StrictInt,
     StrictStr,
     TypeAdapter,
     ValidationError,
@@ -40,7 +42,10 @@ Params = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A read to run on a branch, or at a commit; `engine` is `local` or `spark`."""
+    """A read to run on a branch, or at a commit; `engine` is `local` or `spark`.
+
+    `seconds_max` and `bytes_max` allow it less than the server does.
+    """
 
     query: StrictStr
     name: StrictStr | None = None
@@ -48,6 +53,8 @@ class QueryRequest:
     branch: StrictStr | None = None
     snapshot: StrictStr | None = None
     engine: StrictStr | None = None
+    seconds_max: StrictFloat | None = None
+    bytes_max: StrictInt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +82,13 @@ class MutateRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """A read whose plan is asked for."""
+    """A read whose plan is asked for; `engine` is `local` or `spark`."""
 
     query: StrictStr
     name: StrictStr | None = None
     params: Params = None
     branch: StrictStr | None = None
+    engine: StrictStr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +127,11 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """A schema to apply or to plan for."""
+    """A schema to apply or to plan for; `engine` is `auto`, `local` or `spark`."""
 
     schema_source: StrictStr
     allow_data_loss: StrictBool | None = None
+    engine: StrictStr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +154,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """A branch to merge into another, `main` unless one is named."""
+    """A branch to merge into another, `main` unless one is named.
+
+    `engine` is `auto`, `local` or `spark`.
+    """
 
     source: StrictStr
     target: StrictStr | None = None
     dry_run: StrictBool | None = None
     granularity: StrictStr | None = None
     resolve: list[Decision] | None = None
+    engine: StrictStr | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -66,7 +65,7 @@ def parse_target(given: str | os.PathLike[str]) -> Path:
             value=text,
             problem="files are written to local disks only; write there and copy",
         )
-    return Path(text if uri is None else url2pathname(uri.path)).resolve()
+    return Path(text if uri is None else unquote(uri.path)).resolve()
 
 
 @contextmanager

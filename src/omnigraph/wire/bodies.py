@@ -1,34 +1,19 @@
 """Bodies of answers, made of what the engine returns.
 
-With `shapes` the one place that knows the names of fields, so that another vocabulary would be one
-edit here. Rows of results become text in `row_text`, and Arrow streams in `arrow`.
+With `shapes` and `result_pieces` the one place that knows the names of fields. Rows of results
+become text in `result_pieces`, and Arrow streams in `arrow`. Imports nothing that takes a while:
+commands that only say what was done start at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-import orjson
-
-from omnigraph.engine.changes import ChangePage, ChangeSet, ChangeStats, CommitChanges
-from omnigraph.engine.commit.audit import Recovery
-from omnigraph.engine.results import (
-    LoadResult,
-    MergeResult,
-    MigrationPlan,
-    MutationResult,
-    Result,
-    SchemaApplyResult,
-    SnapshotState,
-    TableState,
-)
-from omnigraph.engine.state.history import Commit
 from omnigraph.model.errors import Conflict
 from omnigraph.model.names import MAIN
 from omnigraph.wire.conflicts import table_key_of
-from omnigraph.wire.limits import JSON_PIECE_ROWS, PLAIN_ROWS_MAX
-from omnigraph.wire.row_text import encode_objects
 from omnigraph.wire.shapes import (
     BranchCreated,
     BranchDeleted,
@@ -46,41 +31,23 @@ from omnigraph.wire.shapes import (
     SchemaApplyOutput,
     SchemaPlanOutput,
     SnapshotOutput,
-    Target,
 )
 
+if TYPE_CHECKING:
+    from omnigraph.engine.changes import ChangePage, ChangeSet, ChangeStats, CommitChanges
+    from omnigraph.engine.commit.audit import Recovery
+    from omnigraph.engine.results import (
+        LoadResult,
+        MergeResult,
+        MigrationPlan,
+        MutationResult,
+        SchemaApplyResult,
+        SnapshotState,
+        TableState,
+    )
+    from omnigraph.engine.state.history import Commit
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-# Rows
-
-
-def encode_result(result: Result, target: Target) -> bytes:
-    """A result of few rows, whole."""
-    fields = _head_of(result, target)
-    if len(result) <= PLAIN_ROWS_MAX:
-        return orjson.dumps({**fields, "rows": result.rows})
-    return b"".join(encode_pieces(result, target))
-
-
-def encode_pieces(result: Result, target: Target) -> Iterator[bytes]:
-    """The same in pieces, for results of any length."""
-    yield orjson.dumps(_head_of(result, target))[:-1] + b',"rows":['
-    rows = result.to_arrow()
-    for start in range(0, rows.num_rows, JSON_PIECE_ROWS):
-        yield (b"," if start else b"") + encode_objects(rows.slice(start, JSON_PIECE_ROWS))
-    yield b"]}"
-
-
-def _head_of(result: Result, target: Target) -> dict[str, object]:
-    columns = {"columns": result.columns} if result.columns else {}
-    return {
-        "query_name": result.query_name,
-        "target": target,
-        "row_count": len(result),
-        **columns,
-        "commit_id": result.commit_id,
-    }
 
 
 # Writes

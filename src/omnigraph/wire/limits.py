@@ -10,3 +10,6 @@ JSON_PIECE_ROWS = 8_192
 
 ARROW_PIECE_ROWS = 65_536
 """The same as Arrow, which takes less; a client may begin while others are on their way."""
+
+TOLD_VALUE_BYTES_MAX = 16 * 1024
+"""Longest value that an error sends back to whoever gave it, who has it anyway."""

@@ -28,18 +28,43 @@ from omnigraph.engine.read.json_text import (
 def encode_objects(rows: pa.Table) -> bytes:
     """The rows as JSON objects with commas between them; where columns share a name, the last
     of them counts."""
+    return bytes(_encode(rows, between=",")[:-1])
+
+
+def encode_lines(rows: pa.Table) -> bytes:
+    """The same objects, each on a line of its own."""
+    return bytes(_encode(rows, between="\n"))
+
+
+def write_texts(rows: pa.Table) -> list[pa.Array]:
+    """Each column as texts that people read: texts and dates as they are, anything else as JSON."""
+    return [with_nulls(_write_text(column.combine_chunks())) for column in rows.columns]
+
+
+def _encode(rows: pa.Table, *, between: str) -> memoryview:
     column_by_name = dict(zip(rows.schema.names, rows.columns, strict=True))
     if not rows.num_rows:
-        return b""
+        return memoryview(b"")
     if not column_by_name:
-        return b",".join([b"{}"] * rows.num_rows)
+        return memoryview(f"{{}}{between}".encode() * rows.num_rows)
     parts: list[str | pa.Array] = []
     opening = "{"
     for name, column in column_by_name.items():
         written = with_nulls(_write(column.combine_chunks()))
         parts += [f"{opening}{orjson.dumps(name).decode()}:", written]
         opening = ","
-    return bytes(content(join(*parts, "},"))[:-1])
+    return content(join(*parts, f"}}{between}"))
+
+
+def _write_text(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column.cast(TEXT)
+    written = _write(column)
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return written
+    # What JSON has no literal for is quoted there: dates, blobs, numbers that are not finite.
+    return pc.utf8_trim(written, characters='"')
 
 
 def _write(column: pa.Array) -> pa.Array:

@@ -325,6 +325,8 @@ class JobError(TypedDict):
     status: int
     error: str
     code: ErrorCode
+    error_type: NotRequired[str]
+    details: NotRequired[Row]
 
 
 class JobOutput(TypedDict):
@@ -412,9 +414,14 @@ class MergeConflict(TypedDict):
 
 
 class ErrorOutput(TypedDict):
-    """Why a request was refused or failed; callers decide by `code`."""
+    """Why a request was refused or failed; callers decide by `code`.
+
+    `error_type` is the class that the Python client raises, and `details` holds its fields.
+    """
 
     error: str
     code: ErrorCode
+    error_type: NotRequired[str]
+    details: NotRequired[Row]
     merge_conflicts: NotRequired[list[MergeConflict]]
     manifest_conflict: NotRequired[ManifestConflict]

@@ -24,8 +24,7 @@ def test_a_stage_is_one_line_with_its_share_and_rate() -> None:
     bar("stage rows", 1_000, 4_000)
 
     assert terminal.getvalue() == (
-        "\rstage rows ...\x1b[K"
-        "\rstage rows  [######                  ]  25%  1,000 of 4,000  500/s\x1b[K"
+        "\rstage rows ...\rstage rows  [######                  ]  25%  1,000 of 4,000  500/s"
     )
 
 
@@ -37,7 +36,7 @@ def test_how_much_is_done_is_shown_when_the_end_is_unknown() -> None:
     clock.now = 1.0
     bar("read", 12, None)
 
-    assert terminal.getvalue().endswith("\rread  12  12/s\x1b[K")
+    assert terminal.getvalue().endswith("\rread  12  12/s")
 
 
 def test_another_stage_begins_another_line() -> None:
@@ -49,7 +48,7 @@ def test_another_stage_begins_another_line() -> None:
 
     first, second = terminal.getvalue().split("\n")
     assert "100%" in first
-    assert second == "\rcheck keys ...\x1b[K"
+    assert second == "\rcheck keys ..."
 
 
 def test_it_is_drawn_only_as_often_as_it_can_be_seen() -> None:
@@ -88,7 +87,18 @@ def test_a_narrow_terminal_is_not_overflowed() -> None:
 
     ProgressBar(terminal, width=20, clock=Clock())("stage rows", 1, 2)
 
-    assert len(terminal.getvalue().strip("\r").removesuffix("\x1b[K")) == 19
+    assert len(terminal.getvalue().strip("\r")) == 19
+
+
+def test_what_is_left_of_a_longer_line_is_blanked_without_any_code() -> None:
+    terminal, clock = io.StringIO(), Clock()
+    bar = ProgressBar(terminal, width=80, clock=clock)
+
+    bar("read", 100_000, None)
+    clock.now = 1.0
+    bar("read", 1, None)
+
+    assert terminal.getvalue() == "\rread  100,000\rread  1  1/s "
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal() -> None:

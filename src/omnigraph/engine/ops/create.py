@@ -175,5 +175,5 @@ def _exists(uri: str) -> AlreadyExistsError:
     return AlreadyExistsError(
         kind="graph",
         name=uri,
-        advice="`omnigraph.open` opens it; `force=True` deletes it and starts over",
+        advice="open it, or start over by force, which deletes it",
     )

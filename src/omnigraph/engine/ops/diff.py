@@ -21,9 +21,9 @@ from omnigraph.engine.ops.reading.type_names import find_type
 from omnigraph.engine.ops.type_changes import TypeChanges, find_changes, plan_changes
 from omnigraph.engine.ops.type_pairs import TypePair, pair_types
 from omnigraph.engine.read.permitted import read_together
-from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.authority import Basis
 from omnigraph.engine.state.snapshot import table_key_of
+from omnigraph.model.arguments import require_names
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.limits import DIFF_INLINE_ROWS_MAX
@@ -50,10 +50,10 @@ def parse_selection(
 
     `NotFoundError` means that none of the schemas has such a type.
     """
-    names = None if types is None else frozenset(_require_names(types, "types"))
+    names = None if types is None else frozenset(require_names(types, subject="types"))
     for name in names or ():
         _require_meant(name, catalogs)
-    wanted = ChangeOp if ops is None else map(_parse_op, _require_names(ops, "ops"))
+    wanted = ChangeOp if ops is None else map(_parse_op, require_names(ops, subject="ops"))
     return Selection(names, frozenset(wanted))
 
 
@@ -126,19 +126,6 @@ def put_in_order(
 def _absent(rows: pa.Table) -> pa.Table:
     """As many rows of nulls."""
     return pa.table([pa.nulls(rows.num_rows, each.type) for each in rows.schema], rows.schema)
-
-
-def _require_names(given: Collection[str], subject: str) -> list[str]:
-    if isinstance(given, str):
-        raise InvalidValueError(
-            subject=subject,
-            expected="several names",
-            value=given,
-            problem=f"a list of names is needed, such as [{given!r}]",
-        )
-    for name in given:
-        require_text(name, subject=subject)
-    return list(given)
 
 
 def _parse_op(name: str) -> ChangeOp:

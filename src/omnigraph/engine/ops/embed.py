@@ -31,10 +31,10 @@ from omnigraph.engine.state.snapshot import Entry, line_of, table_key_of
 from omnigraph.model.catalog import Catalog, Embedding, NodeType, Property
 from omnigraph.model.embedding import Embedder
 from omnigraph.model.errors import (
+    EmbeddingError,
     GraphError,
     InvalidValueError,
     NotFoundError,
-    UnavailableError,
 )
 from omnigraph.model.limits import SPARK_PART_ROWS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name
@@ -72,7 +72,7 @@ def parse_call(
         raise _refuse(declared.name, "an edge type has no embedded properties; name a node type")
     named = _find_declared(declared, property_name)
     if embedder is None:
-        raise UnavailableError(
+        raise EmbeddingError(
             action=f"embed {declared.name}, so the graph is unchanged",
             reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for the "
             "built-in one",
@@ -264,9 +264,10 @@ def _find_rows(call: EmbedCall, entry: Entry, tables: TableStore) -> str | None:
     """The rows that get a vector, as a predicate; None if there can be none."""
     stored = frozenset(tables.schema(entry.at).names)
     conditions = [
-        f"(`{each.source}` IS NOT NULL AND `{each.column}` IS NULL)"
+        # What is null is not unequal either.
+        f"(`{each.source}` != '' AND `{each.column}` IS NULL)"
         if call.is_only_missing and each.column in stored
-        else f"`{each.source}` IS NOT NULL"
+        else f"`{each.source}` != ''"
         for each in call.targets
         if each.source in stored
     ]

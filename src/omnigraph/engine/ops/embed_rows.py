@@ -6,7 +6,6 @@ nothing of commits: the files that it writes are named by nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.embedding import Embedder
-from omnigraph.model.errors import UnavailableError
+from omnigraph.model.errors import EmbeddingError
 from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.lance_parts import replace_rows
 from omnigraph.storage.table_parts import RewrittenPart, TablePart
@@ -77,7 +76,8 @@ def _fill(rows: pa.Table, target: Target, call: EmbedCall) -> tuple[pa.Table, in
     """The rows with the vectors of a property that they lack, and how many these were."""
     texts = rows[target.source].combine_chunks()
     vectors = rows[target.column].combine_chunks()
-    is_wanted = pc.is_valid(texts)
+    # Providers have no vector for nothing at all.
+    is_wanted = pc.fill_null(pc.not_equal(texts, ""), fill_value=False)
     if call.is_only_missing:
         is_wanted = pc.and_(is_wanted, pc.is_null(vectors))
     wanted = np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False))
@@ -94,19 +94,12 @@ def _fill(rows: pa.Table, target: Target, call: EmbedCall) -> tuple[pa.Table, in
 
 
 def _make_vectors(texts: pa.Array, target: Target, call: EmbedCall) -> pa.Array:
-    numbers = np.empty((len(texts), target.dimension), np.float32)
-    for row, vector in enumerate(_ask(texts, target, call.embedder)):
-        numbers[row] = vector
+    numbers = call.embedder.embed_many(texts.to_pylist(), target.dimension)
+    row_count, length = numbers.shape
+    if (row_count, length) != (len(texts), target.dimension):
+        raise EmbeddingError(
+            action=f"embed {target.source}, so the graph is unchanged",
+            reason=f"model '{call.embedder.model}' gave a vector of {length} numbers where "
+            f"{target.column} has {target.dimension}",
+        )
     return pa.FixedSizeListArray.from_arrays(numbers.reshape(-1), target.dimension)
-
-
-def _ask(texts: pa.Array, target: Target, embedder: Embedder) -> Iterator[Sequence[float]]:
-    for text in texts.to_pylist():
-        vector = embedder.embed(text, target.dimension)
-        if len(vector) != target.dimension:
-            raise UnavailableError(
-                action=f"embed {target.source}, so the graph is unchanged",
-                reason=f"model '{embedder.model}' gave a vector of {len(vector)} numbers where "
-                f"{target.column} has {target.dimension}",
-            )
-        yield vector

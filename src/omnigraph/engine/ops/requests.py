@@ -17,25 +17,10 @@ import pyarrow as pa
 from omnigraph.engine.commit.requests import Request
 from omnigraph.engine.ops.reading.pieces import Piece
 from omnigraph.engine.ops.reading.received import ReceivedRows
-from omnigraph.engine.settings import require_text
 from omnigraph.engine.state.snapshot import table_key_of
-from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.limits import REQUEST_KEY_CHARACTERS_MAX
+from omnigraph.model.arguments import parse_key
 
-
-def parse_key(key: str | None) -> str | None:
-    """The key that a caller gives a request, checked."""
-    if key is None:
-        return None
-    require_text(key, subject="idempotency_key")
-    if not 0 < len(key) <= REQUEST_KEY_CHARACTERS_MAX:
-        raise InvalidValueError(
-            subject="idempotency_key",
-            expected="a short text",
-            value=key,
-            problem=f"a key has 1 to {REQUEST_KEY_CHARACTERS_MAX} characters, not {len(key)}",
-        )
-    return key
+__all__ = ["RowsDigest", "make_request", "parse_key"]
 
 
 def make_request(key: str | None, *asked: object) -> Request | None:

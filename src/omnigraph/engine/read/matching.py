@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -38,13 +39,19 @@ from omnigraph.engine.read.masks import mask
 from omnigraph.engine.read.memory import Sources
 from omnigraph.engine.read.mentions import variables_of
 from omnigraph.engine.read.relation import Relation
-from omnigraph.engine.read.search.text_index import SoughtText
 from omnigraph.engine.read.spaces import UNBOUND, Codes, Marks, Space, move
 from omnigraph.engine.read.values import repeat_value
 from omnigraph.model.catalog import TypeKind
+from omnigraph.model.deferred import defer
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.types import DATETIME, STRING, PropertyType
 from omnigraph.storage.arrow_schema import arrow_type
+
+if TYPE_CHECKING:
+    from omnigraph.engine.read.search import text_index
+    from omnigraph.engine.read.search.text_index import SoughtText
+else:
+    text_index = defer("omnigraph.engine.read.search.text_index")
 
 _EDITS = 2
 """How many edits `fuzzy` allows when the query does not say."""
@@ -77,7 +84,7 @@ class Inputs:
             return None
         assert isinstance(words, str)
         assert edits is None or isinstance(edits, int)
-        return SoughtText(words, edits)
+        return text_index.SoughtText(words, edits)
 
 
 def can_push_down(condition: Condition) -> bool:

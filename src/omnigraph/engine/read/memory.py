@@ -7,18 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.search.text_index import TextIndex, build_text_index
 from omnigraph.engine.read.search.vectors import VectorColumn, vector_column
 from omnigraph.engine.read.spaces import Marks, TableSpace, WarmColumns
 from omnigraph.engine.read.topology import WarmTopologies
 from omnigraph.engine.read.warm import Warm
 from omnigraph.engine.state.snapshot import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
+from omnigraph.model.deferred import defer
 from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_SEARCH_BYTES_MAX
 from omnigraph.model.observer import Observer
 from omnigraph.storage.ports import RowReader, TableVersion
+
+if TYPE_CHECKING:
+    from omnigraph.engine.read.search import text_index
+    from omnigraph.engine.read.search.text_index import TextIndex
+else:
+    text_index = defer("omnigraph.engine.read.search.text_index")
 
 _Searched = tuple[TableVersion, str]
 
@@ -111,7 +118,7 @@ class Sources:
     def text_index(self, space: TableSpace, property: str) -> TextIndex:
         """The words of a text property, read now if they are not in memory."""
         return self.memory.texts.get(
-            (space.at, property), lambda: build_text_index(space.column(property))
+            (space.at, property), lambda: text_index.build_text_index(space.column(property))
         )
 
     def vector_column(self, space: TableSpace, property: str) -> VectorColumn:

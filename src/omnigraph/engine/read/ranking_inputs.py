@@ -15,7 +15,7 @@ from omnigraph.compiler.ir import Given, Nearest, PropertyValue, Value
 from omnigraph.engine.read.matching import Inputs
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.embedding import Embedder
-from omnigraph.model.errors import InvalidValueError, UnavailableError
+from omnigraph.model.errors import EmbeddingError, InvalidValueError
 from omnigraph.model.types import Vector
 
 QueryVector = npt.NDArray[np.float32]
@@ -33,7 +33,7 @@ class QueryVectors:
     def find(self, ranking: Nearest) -> QueryVector | None:
         """The vector that a ranking measures distances from, None if that is null.
 
-        A text that cannot be embedded raises `UnavailableError`, and `InvalidValueError` if its
+        A text that cannot be embedded raises `EmbeddingError`, and `InvalidValueError` if its
         vector could not be compared.
         """
         element = ranking.field.type.element
@@ -48,7 +48,7 @@ class QueryVectors:
 
     def _embed(self, text: str, field: PropertyValue, dimension: int) -> Value:
         if self.embedder is None:
-            raise UnavailableError(
+            raise EmbeddingError(
                 action=f"embed the text that ${field.variable}.{field.property} is compared with",
                 reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for "
                 "the built-in one, or give a vector",

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy import sparse
 
 from omnigraph.compiler.ir import Direction
 from omnigraph.engine.read.spaces import (
@@ -26,9 +26,18 @@ from omnigraph.engine.read.spaces import (
     to_codes,
 )
 from omnigraph.engine.read.warm import Asked, Warm
+from omnigraph.model.deferred import defer
 from omnigraph.model.limits import WARM_KEYS_MAX, WARM_TOPOLOGY_BYTES_MAX
 from omnigraph.model.observer import Observer
 from omnigraph.storage.ports import RowReader, TableVersion
+
+if TYPE_CHECKING:
+    from scipy import sparse
+else:
+    sparse = defer("scipy.sparse")
+
+_MATRIX_EDGES_MIN = 1_000_000
+"""Edges from which products of sparse matrices save more time than importing them takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,9 @@ class Adjacency:
 
     def degrees_among(self, marks: Marks) -> Codes:
         """How many neighbours each code has that are marked."""
+        if len(self.ends) < _MATRIX_EDGES_MIN:
+            before = np.concatenate([[0], np.cumsum(marks[self.ends], dtype=np.int64)])
+            return np.diff(before[self.starts])
         counted: npt.NDArray[np.float64] = self._matrix @ marks.astype(np.float64)
         return counted.astype(np.int64)
 
@@ -94,6 +106,10 @@ class Adjacency:
 
         Exact as long as a weight has 53 bits.
         """
+        if len(self.ends) < _MATRIX_EDGES_MIN:
+            sent = np.repeat(weights, self.degrees)
+            counted = np.bincount(self.ends, weights=sent, minlength=self.target_count)
+            return counted.astype(np.float64, copy=False)
         arrived: npt.NDArray[np.float64] = self._matrix.T @ weights
         return arrived
 
@@ -116,26 +132,24 @@ def make_adjacency(
     are_there = (rows != UNBOUND) & (columns != UNBOUND)
     if not are_there.all():
         rows, columns, edges = rows[are_there], columns[are_there], edges[are_there]
-    # Scipy sorts by row in one pass over the edges, which no sort of numpy's does.
     if keeps_edges:
-        numbered = _compress(rows, np.arange(len(rows)), (source.size, max(len(rows), 1)))
-        order = numbered.indices
-        return Adjacency(numbered.indptr, columns[order], edges[order], target.size)
-    matrix = _compress(rows, columns, (source.size, target.size))
-    return Adjacency(matrix.indptr, matrix.indices, None, target.size)
+        numbered = np.arange(len(rows), dtype=np.int64)
+        first, order = _compress(rows, numbered, height=source.size, width=len(rows))
+        return Adjacency(first, columns[order], edges[order], target.size)
+    first, found = _compress(rows, columns, height=source.size, width=target.size)
+    return Adjacency(first, found, None, target.size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Compressed:
-    indptr: Codes
-    indices: Codes
-
-
-def _compress(rows: Codes, columns: Codes, shape: tuple[int, int]) -> _Compressed:
-    """The columns of every row, each once."""
-    ones = np.ones(len(rows), np.bool_)
-    matrix = sparse.coo_matrix((ones, (rows, columns)), shape=shape).tocsr()
-    return _Compressed(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64))
+def _compress(rows: Codes, columns: Codes, *, height: int, width: int) -> tuple[Codes, Codes]:
+    """Where the columns of every row start, and these columns in order, each once."""
+    # One number for a row and a column: numpy sorts numbers faster than scipy makes a matrix.
+    places = rows * width + columns
+    places.sort()
+    is_first = np.ones(len(places), np.bool_)
+    is_first[1:] = places[1:] != places[:-1]
+    sorted_rows, found = np.divmod(places[is_first], max(width, 1))
+    counts = np.bincount(sorted_rows, minlength=height)
+    return np.concatenate([[0], np.cumsum(counts)]), found
 
 
 def _orient(topology: Topology, direction: Direction) -> tuple[Codes, Codes, Codes]:

@@ -74,7 +74,7 @@ def read_contract(objects: ObjectStore, *, uri: str) -> Contract:
     stored = {name: objects.find(name) for name in FILES}
     source = stored[SOURCE_FILE]
     if source is None:
-        raise NotFoundError(kind="graph", name=uri, advice="`omnigraph.init` creates one")
+        raise NotFoundError(kind="graph", name=uri, advice="`init` creates one")
     catalog_file, state_file = stored[CATALOG_FILE], stored[STATE_FILE]
     if catalog_file is None or state_file is None:
         missing = CATALOG_FILE if catalog_file is None else STATE_FILE

@@ -12,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import orjson
 
+from omnigraph.engine.html import make_facts, make_note, make_table
 from omnigraph.model.errors import CorruptError
+from omnigraph.model.limits import COMMITS_SHOWN_MAX
 from omnigraph.model.names import MAIN, BranchName
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -98,6 +100,42 @@ class Commit:
     def age(self) -> tuple[int, datetime, str]:
         """What orders the commits of a branch, oldest first."""
         return (self.manifest_version, self.created_at, self.id)
+
+    def _repr_html_(self) -> str:
+        facts = (
+            ("commit", self.id),
+            ("branch", self.branch),
+            ("time", f"{self.created_at:%Y-%m-%d %H:%M:%SZ}"),
+            ("actor", self.actor),
+            ("parent", self.parent_id),
+            ("merged", self.merged_parent_id),
+            ("reverts", self.notes.reverted_id),
+            ("repeats", self.notes.picked_id),
+        )
+        return make_facts(fact for fact in facts if fact[1] is not None)
+
+
+class CommitLog(list[Commit]):
+    """Commits, oldest first: a list that a notebook shows as one."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        names = ("commit", "branch", "time", "actor", "parent", "merged")
+        rows = (
+            [
+                each.id,
+                each.branch,
+                f"{each.created_at:%Y-%m-%d %H:%M:%SZ}",
+                each.actor or "",
+                each.parent_id or "",
+                each.merged_parent_id or "",
+            ]
+            for each in self[: -COMMITS_SHOWN_MAX - 1 : -1]
+        )
+        hidden = len(self) - COMMITS_SHOWN_MAX
+        more = make_note(f"and {hidden:,} before") if hidden > 0 else ""
+        return make_table(names, rows) + more
 
 
 def encode_commit(commit: Commit) -> str:

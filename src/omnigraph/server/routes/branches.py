@@ -63,6 +63,7 @@ async def merge(call: Call) -> Answer:
                 dry_run=asked.dry_run is True,
                 granularity="row" if asked.granularity is None else asked.granularity,
                 resolve=resolve,
+                engine=asked.engine or "auto",
                 if_commit=terms.if_commit,
                 idempotency_key=terms.idempotency_key,
             )

@@ -17,6 +17,7 @@ from omnigraph.server.routes.terms import Place, parse_place
 from omnigraph.server.routing import GRAPH, Body, Route
 from omnigraph.wire.shapes import EntityOutput
 
+SIZE_HEADER = "Omnigraph-Blob-Size"
 _BYTES = b"application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 
@@ -66,11 +67,11 @@ async def blob(call: Call) -> Answer | Stream:
             status=416,
             code="bad_request",
             message=f"the blob has {first.size:,} bytes",
-            headers={"Content-Range": f"bytes */{first.size}"},
+            headers={"Content-Range": f"bytes */{first.size}", **_tell(first)},
         )
     stop = first.size if end is None else min(end, first.size)
     is_part = call.header("range") is not None
-    headers = {"ETag": f'"{first.etag}"', "Accept-Ranges": "bytes"}
+    headers = {**_tell(first), "Accept-Ranges": "bytes"}
     if is_part:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{first.size}"
     status = 206 if is_part else 200
@@ -81,6 +82,10 @@ async def blob(call: Call) -> Answer | Stream:
     )
     headers["Content-Length"] = str(stop - start)
     return Stream(status, _BYTES, stream.pieces, encode_headers(headers))
+
+
+def _tell(found: Blob) -> dict[str, str]:
+    return {"ETag": f'"{found.etag}"', SIZE_HEADER: str(found.size)}
 
 
 def _follow(

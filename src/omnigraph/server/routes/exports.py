@@ -12,19 +12,17 @@ from omnigraph.server.answers import NDJSON, Answer, Stream
 from omnigraph.server.calls import Call
 from omnigraph.server.limits import BODY_BYTES_MAX, EXPORT_PIECE_CHARACTERS
 from omnigraph.server.problems import bad_request
-from omnigraph.server.requests import EXPORT, ExportRequest
+from omnigraph.server.requests import EXPORT
 from omnigraph.server.routes.terms import parse_place, refusing
 from omnigraph.server.routing import GRAPH, Body, Route
-
-# How the line of a row begins, by the kind of its type.
-_OPENING = {"node": '{"type":"', "edge": '{"edge":"'}
+from omnigraph.wire.export_lines import LineSelection, select_lines
 
 
 async def export(call: Call) -> Answer | Stream:
     """POST /graphs/{graph_id}/export"""
     asked = EXPORT.read(call.body or b"{}")
     place = parse_place(asked.branch, asked.snapshot)
-    names, openings = _select(asked)
+    selection = select_lines(asked.type_names or [], asked.table_keys or [])
     if place.branch is not None:
         call.require(Action.EXPORT, branch=place.branch, target=None)
 
@@ -32,27 +30,10 @@ async def export(call: Call) -> Answer | Stream:
         if place.branch is not None:
             _require_known(asked.table_keys or [], graph, branch=place.branch)
         with refusing(advice=""):
-            lines = graph.export(branch=place.branch, commit=place.commit, types=names)
-        return _join(lines, openings)
+            lines = graph.export(branch=place.branch, commit=place.commit, types=selection.types)
+        return _join(lines, selection)
 
     return await call.stream(work, content_type=NDJSON)
-
-
-def _select(asked: ExportRequest) -> tuple[list[str] | None, Collection[str] | None]:
-    """The names of types to write, and how their lines begin where a kind was said."""
-    names, keys = asked.type_names or [], asked.table_keys or []
-    if not names and not keys:
-        return None, None
-    openings = []
-    for key in keys:
-        kind, _, name = key.partition(":")
-        if kind not in _OPENING or not name:
-            raise bad_request(f"table_keys: {key!r} is none; say node:Name or edge:Name")
-        names = [*names, name]
-        openings.append(f'{_OPENING[kind]}{name}"')
-    for name in asked.type_names or []:
-        openings += [f'{opening}{name}"' for opening in _OPENING.values()]
-    return list(dict.fromkeys(names)), tuple(openings) if keys else None
 
 
 def _require_known(keys: Collection[str], graph: Graph, *, branch: BranchName) -> None:
@@ -69,14 +50,12 @@ def _require_known(keys: Collection[str], graph: Graph, *, branch: BranchName) -
             raise bad_request(f"table_keys: there is no '{key}'")
 
 
-def _join(lines: Iterator[str], openings: Collection[str] | None) -> Generator[bytes]:
+def _join(lines: Iterator[str], selection: LineSelection) -> Generator[bytes]:
     """The lines in pieces; an iterator that is closed before its end lets go of the rows."""
     held: list[str] = []
     size = 0
     try:
-        for line in lines:
-            if openings is not None and not line.startswith(tuple(openings)):
-                continue
+        for line in selection.keep(lines):
             held.append(line)
             size += len(line)
             if size >= EXPORT_PIECE_CHARACTERS:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 
 import orjson
 
+from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import MergeResult
 from omnigraph.model.limits import CHANGES_PER_PAGE
 from omnigraph.model.names import BranchName
 from omnigraph.model.policy import Action
-from omnigraph.server.answers import JSON, Answer, answer_bytes, answer_json
+from omnigraph.server.answers import (
+    JSON,
+    Answer,
+    Stream,
+    answer_bytes,
+    answer_json,
+    with_headers,
+)
 from omnigraph.server.calls import Call
 from omnigraph.server.limits import BODY_BYTES_MAX, FEED_COMMITS_MAX
 from omnigraph.server.problems import bad_request
 from omnigraph.server.requests import CHERRY_PICK, REVERT
 from omnigraph.server.routes.terms import (
+    COMMIT_HEADER,
     find_terms,
     parse_branch,
     parse_count,
@@ -26,6 +36,7 @@ from omnigraph.server.routes.terms import (
     with_commit,
 )
 from omnigraph.server.routing import GRAPH, Body, Route
+from omnigraph.wire.arrow import ARROW, accepts_arrow
 from omnigraph.wire.bodies import (
     commit_changes_output,
     commit_output,
@@ -34,7 +45,10 @@ from omnigraph.wire.bodies import (
     replay_output,
     snapshot_output,
 )
+from omnigraph.wire.change_streams import encode_change_set
 from omnigraph.wire.shapes import CommitList, FeedOutput, HeadOutput, RecoveryList
+
+COUNT_HEADER = "Omnigraph-Commit-Count"
 
 
 async def snapshot(call: Call) -> Answer:
@@ -120,7 +134,7 @@ async def _answer_replay(
     return with_commit(answer_json(output), done.commit_id)
 
 
-async def diff(call: Call) -> Answer:
+async def diff(call: Call) -> Answer | Stream:
     """GET /graphs/{graph_id}/diff"""
     old, new = call.argument("old"), call.argument("new")
     if old is None or new is None:
@@ -129,12 +143,21 @@ async def diff(call: Call) -> Answer:
     token = call.argument("page_token")
     limit = parse_count(call, "limit", otherwise=CHANGES_PER_PAGE)
 
-    def work(graph: Graph) -> bytes:
+    engine = call.argument("engine") or "auto"
+
+    def find(graph: Graph) -> ChangeSet:
         with refusing(advice=""):
-            found = graph.diff(old, new, types=types, ops=ops)
+            return graph.diff(old, new, types=types, ops=ops, engine=engine)
+
+    def work(graph: Graph) -> bytes:
+        found = find(graph)
         return orjson.dumps(diff_output(found, found.page(token, limit=limit)))
 
     # Who may read what is known once the names are: the engine asks for each of them.
+    if accepts_arrow(call.header("accept")):
+        return await call.stream(
+            lambda graph: encode_change_set(find(graph), {}), content_type=ARROW
+        )
     return answer_bytes(await call.read(work), content_type=JSON)
 
 
@@ -145,10 +168,14 @@ async def changes(call: Call) -> Answer:
     start = call.argument("start")
     if start is None:
         raise bad_request("say where to start: ?start=now, beginning or after:<commit>")
-    commits = parse_count(call, "commits", otherwise=FEED_COMMITS_MAX)
+    commits = parse_count(call, "commits", otherwise=FEED_COMMITS_MAX, least=0)
     limit = parse_count(call, "limit", otherwise=CHANGES_PER_PAGE)
     if commits > FEED_COMMITS_MAX:
         raise bad_request(f"commits: at most {FEED_COMMITS_MAX} come at a time")
+    if accepts_arrow(call.header("accept")):
+        page = await call.read(lambda graph: _read_page(graph, start, branch, commits, limit))
+        headers = {COMMIT_HEADER: page.head, COUNT_HEADER: str(page.count)}
+        return with_headers(answer_bytes(page.body, content_type=ARROW), headers)
     body = await call.read(lambda graph: _follow(graph, start, branch, commits, limit))
     return answer_bytes(body, content_type=JSON)
 
@@ -159,6 +186,29 @@ async def list_recoveries(call: Call) -> Answer:
     found = await call.read(lambda graph: graph.recoveries())
     output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
     return answer_json(output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Commits of a feed with all their changes, and the commit that their branch was at."""
+
+    head: str
+    count: int
+    body: bytes
+
+
+def _read_page(graph: Graph, start: str, branch: BranchName, commits: int, limit: int) -> _Page:
+    # Before the feed looks, so that it goes at least as far.
+    head = graph.head(branch)
+    pieces: list[bytes] = []
+    count, left = 0, limit
+    for each in islice(graph.changes(start, branch), commits):
+        pieces += encode_change_set(each.changes, {"commit": commit_output(each.commit)})
+        count += 1
+        left -= len(each.changes)
+        if left <= 0:
+            break
+    return _Page(head, count, b"".join(pieces))
 
 
 def _follow(graph: Graph, start: str, branch: BranchName, commits: int, limit: int) -> bytes:

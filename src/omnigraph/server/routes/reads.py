@@ -6,7 +6,7 @@ Rows become JSON or Arrow on the thread that found them. Few are sent whole, man
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from omnigraph.engine.graph import Graph
@@ -36,7 +36,8 @@ from omnigraph.server.routes.terms import (
 )
 from omnigraph.server.routing import GRAPH, Body, Route
 from omnigraph.wire.arrow import ARROW, accepts_arrow, encode_batches, encode_table
-from omnigraph.wire.bodies import encode_pieces, encode_result
+from omnigraph.wire.columns import noted_table
+from omnigraph.wire.result_pieces import encode_pieces, encode_result
 from omnigraph.wire.shapes import ExplainOutput
 
 LOCAL = "local"
@@ -52,6 +53,8 @@ class ReadCall:
     params: Mapping[str, object] | None
     place: Place
     engine: str
+    seconds_max: float | None = None
+    bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,16 @@ async def query(call: Call) -> Answer | Stream:
     place = parse_place(asked.branch, asked.snapshot)
     params = parse_params(asked.params)
     return await answer_read(
-        call, ReadCall(asked.query, asked.name, params, place, asked.engine or LOCAL)
+        call,
+        ReadCall(
+            asked.query,
+            asked.name,
+            params,
+            place,
+            asked.engine or LOCAL,
+            asked.seconds_max,
+            asked.bytes_max,
+        ),
     )
 
 
@@ -90,7 +102,9 @@ async def explain(call: Call) -> Answer:
 
     def work(graph: Graph) -> str:
         with refusing(advice="a mutation has no plan; POST /mutate runs it"):
-            return graph.explain(asked.query, params, name=asked.name, branch=branch)
+            return graph.explain(
+                asked.query, params, name=asked.name, branch=branch, engine=asked.engine or LOCAL
+            )
 
     output: ExplainOutput = {"plan": await call.read(work)}
     return answer_json(output)
@@ -112,7 +126,7 @@ async def answer_read(call: Call, asked: ReadCall) -> Answer | Stream:
     def pieces(graph: Graph) -> Iterator[bytes]:
         del graph
         if is_arrow:
-            return encode_batches(result.to_arrow())
+            return encode_batches(noted_table(result))
         return encode_pieces(result, place.target)
 
     stream = await call.stream(pieces, content_type=content_type)
@@ -136,12 +150,12 @@ def _find_answer(
             branch=place.branch,
             commit=place.commit,
             engine=asked.engine,
-            limits=call.limits,
+            limits=replace(call.limits, seconds_max=asked.seconds_max, bytes_max=asked.bytes_max),
         )
     table = result.to_arrow()
     if table.nbytes > WHOLE_ANSWER_BYTES_MAX:
         return _Long(result)
-    body = encode_table(table) if is_arrow else encode_result(result, place.target)
+    body = encode_table(noted_table(result)) if is_arrow else encode_result(result, place.target)
     answer = KeptAnswer(result.commit_id, result.query_name, body)
     if question is not None:
         call.means.answers.keep(question, answer)
@@ -151,7 +165,8 @@ def _find_answer(
 def _find_question(call: Call, asked: ReadCall, graph: Graph, *, is_arrow: bool) -> Question | None:
     """What the answer is kept under; None if the next who asks may get another one."""
     branch = asked.place.branch
-    if branch is None or asked.engine != LOCAL or depends_on_time(asked.source):
+    is_bounded = asked.seconds_max is not None or asked.bytes_max is not None
+    if branch is None or asked.engine != LOCAL or is_bounded or depends_on_time(asked.source):
         return None
     if not call.sees_all(branch):
         return None

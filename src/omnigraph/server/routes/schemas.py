@@ -54,6 +54,7 @@ async def apply(call: Call) -> Answer:
         done = graph.apply_schema(
             asked.schema_source,
             allow_data_loss=asked.allow_data_loss is True,
+            engine=asked.engine or "auto",
             if_commit=terms.if_commit,
             idempotency_key=terms.idempotency_key,
         )

@@ -87,12 +87,12 @@ def parse_flag(call: Call, name: str) -> bool:
     return True
 
 
-def parse_count(call: Call, name: str, *, otherwise: int) -> int:
-    """A positive number that follows `?`."""
+def parse_count(call: Call, name: str, *, otherwise: int, least: int = 1) -> int:
+    """A number that follows `?`, not below the least that makes sense."""
     given = call.argument(name)
     if given is None:
         return otherwise
-    if not (given.isascii() and given.isdigit() and len(given) <= 9 and int(given)):
+    if not (given.isascii() and given.isdigit() and len(given) <= 9 and int(given) >= least):
         raise bad_request(f"{name}: a positive number is needed")
     return int(given)
 
@@ -114,11 +114,11 @@ def refusing(*, advice: str) -> Iterator[None]:
         yield
     except CompileError as error:
         if any(each.code == _WRONG_KIND for each in error.diagnostics):
-            raise bad_request(f"{error}\n{advice}") from error
+            raise bad_request(f"{error}\n{advice}", told=error) from error
         raise
     except NotFoundError as error:
         if error.kind in ("query", "type"):
-            raise bad_request(str(error)) from error
+            raise bad_request(str(error), told=error) from error
         raise
 
 

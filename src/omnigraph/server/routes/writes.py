@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 
-from omnigraph.compiler.query.parse import parse_queries
+from omnigraph.compiler.query.naming import find_only_name
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.loads import Progress
 from omnigraph.engine.results import MutationResult
 from omnigraph.model.names import BranchName, parse_branch_name
 from omnigraph.model.policy import Action
-from omnigraph.model.source import Source
 from omnigraph.server.answers import Answer, Stream, answer_json, with_headers
 from omnigraph.server.calls import Call
 from omnigraph.server.limits import BODY_BYTES_MAX, LOAD_BODY_BYTES_MAX
@@ -58,6 +57,8 @@ class LoadCall:
     mode: str
     engine: str
     terms: WriteTerms
+    name: str
+    """What messages call the rows; empty if they have no name."""
 
 
 async def mutate(call: Call) -> Answer:
@@ -106,18 +107,12 @@ async def answer_mutation(call: Call, asked: MutateCall) -> Answer:
                 if_commit=asked.terms.if_commit,
                 idempotency_key=asked.terms.idempotency_key,
             )
-        return done, asked.name or _find_name(asked.source)
+        return done, asked.name or find_only_name(asked.source)
 
     with call.admit(len(call.body)):
         done, name = await call.write(work)
     output = change_output(done, branch=asked.branch, query_name=name, actor=call.actor)
     return with_commit(answer_json(output), done.commit_id)
-
-
-def _find_name(source: str) -> str:
-    """The name of the only query of a text."""
-    (only,) = parse_queries(Source("<mutation>", source))
-    return only.name.text
 
 
 def _parse_load(call: Call) -> LoadCall:
@@ -132,6 +127,7 @@ def _parse_load(call: Call) -> LoadCall:
             mode="merge" if asked.mode is None else asked.mode,
             engine="auto" if asked.engine is None else asked.engine,
             terms=terms,
+            name="",
         )
     if media_type(content_type) not in NDJSON_TYPES:
         raise unsupported_type(
@@ -146,12 +142,21 @@ def _parse_load(call: Call) -> LoadCall:
         mode=call.argument("mode") or "merge",
         engine=call.argument("engine") or "auto",
         terms=terms,
+        name=call.argument("name") or "",
     )
+
+
+class _NamedRows(BytesIO):
+    """Rows in memory that are called by a name."""
+
+    def __init__(self, rows: bytes, name: str) -> None:
+        super().__init__(rows)
+        self.name = name
 
 
 def _load(graph: Graph, asked: LoadCall, call: Call, *, progress: Progress | None) -> IngestOutput:
     done = graph.load(
-        BytesIO(asked.rows),
+        _NamedRows(asked.rows, asked.name),
         mode=asked.mode,
         branch=asked.branch,
         base=asked.base,

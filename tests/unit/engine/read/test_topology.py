@@ -213,3 +213,20 @@ def test_weights_arrive_at_every_neighbour() -> None:
     arrived = adjacency.push(np.array([2.0**52, 5.0, 0.0]))
 
     assert arrived.tolist() == [0.0, 2.0**52, 2.0**52 + 5]
+
+
+def test_many_edges_are_counted_and_followed_as_their_halves_are() -> None:
+    node_count, fan = 4_000, 300
+    ends = np.random.default_rng(7).integers(0, node_count, node_count * fan)
+    marks = np.arange(node_count) % 3 == 0
+    weights = np.arange(node_count, dtype=np.float64)
+
+    whole, *halves = (
+        Adjacency(np.arange(len(part) // fan + 1) * fan, part, None, node_count)
+        for part in (ends, *np.split(ends, 2))
+    )
+
+    counted = [half.degrees_among(marks) for half in halves]
+    arrived = [half.push(part) for half, part in zip(halves, np.split(weights, 2), strict=True)]
+    assert whole.degrees_among(marks).tolist() == np.concatenate(counted).tolist()
+    assert whole.push(weights).tolist() == (arrived[0] + arrived[1]).tolist()

@@ -13,6 +13,7 @@ from omnigraph.engine.commit.sidecar import (
     Sidecar,
     changes_schema,
     decode_sidecar,
+    sidecar_path,
 )
 from omnigraph.engine.ops.doctor.report import Trouble
 from omnigraph.engine.ops.doctor.scope import FROM_A_COPY, Findings, Scope
@@ -72,6 +73,9 @@ def _tell_write(scope: Scope, findings: Findings, sidecar: Sidecar) -> None:
     )
     subject = f"write {sidecar.operation_id}"
     if holder is None:
+        if not _is_there(scope, sidecar_path(sidecar.operation_id)):
+            # It ended between the look at its record and the one at its locks.
+            return
         message = f"{deed}, has stopped half-way"
         findings.add(Trouble.WRITE_LEFT, subject, message, advice=_HEAL)
     else:
@@ -86,6 +90,8 @@ def _examine_transactions(scope: Scope, findings: Findings) -> None:
             continue
         subject, holder = f"transaction {name}", _find_holder(scope, [life_of(name)])
         if holder is None:
+            if not _is_there(scope, f"{TRANSACTIONS_PREFIX}/{file}"):
+                continue
             findings.add(
                 Trouble.TRANSACTION_LEFT,
                 subject,
@@ -130,6 +136,10 @@ def _read_all(scope: Scope, prefix: str) -> Iterator[tuple[str, bytes]]:
         # One that went away since it was listed is none.
         if stored is not None:
             yield path, stored.content
+
+
+def _is_there(scope: Scope, path: str) -> bool:
+    return scope.stores.objects.find(path) is not None
 
 
 def _find_holder(scope: Scope, keys: list[LockKey]) -> str | None:

@@ -110,6 +110,9 @@ def _examine_staged(scope: Scope, findings: Findings) -> bool:
         return False
     holder = scope.locks.find_holder([SCHEMA_LOCK])
     if holder is None:
+        if not is_staged(scope.stores.objects.list("")):
+            # It arrived between the look at the root and the one at the lock.
+            return False
         findings.add(
             Trouble.SCHEMA_LEFT,
             _SUBJECT,

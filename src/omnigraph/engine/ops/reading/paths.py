@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.storage.outside_files import Entry, EntryKind, OutsideFiles, is_remote
@@ -34,7 +33,7 @@ def parse_path(given: str | os.PathLike[str]) -> str:
     uri = urlsplit(text)
     if uri.scheme != "file" or uri.netloc not in ("", "localhost"):
         raise refuse_path(text, "only files on local disks and in S3 can be read")
-    return str(Path(url2pathname(uri.path)))
+    return str(Path(unquote(uri.path)))
 
 
 def find_files(path: str, files: OutsideFiles) -> Iterator[Entry]:

@@ -1,0 +1,188 @@
+"""Commands and groups as click knows them, made of the registry.
+
+Promises that the global flags are taken before and after a command's name, that the guard has
+looked at them before a command runs, and that a command's module is imported only when the command
+itself is asked for: neither help nor completion of names imports one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+import click
+from click.exceptions import NoSuchCommand
+from click.shell_completion import CompletionItem
+
+from omnigraph.cli.advice import next_command
+from omnigraph.cli.capabilities import (
+    MEANING_BY_CAPABILITY,
+    Capability,
+    applicable_flags,
+    require_applicable,
+)
+from omnigraph.cli.completions import complete_paths
+from omnigraph.cli.flags import GlobalOption, flags_of, global_options
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.next_commands import write_command
+from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.registry import ENTRIES, Entry, find_entry, list_names, summary_of
+from omnigraph.model.errors import GraphError
+
+_TERM_COLUMNS_MAX = 34
+
+
+class Command(click.Command):
+    """A command that takes the global flags and gets an `Invocation` by `@click.pass_obj`."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command, if the guard lets it."""
+        entry = _entry_of(ctx)
+        flags = flags_of(ctx)
+        require_applicable(entry.verb, flags)
+        environment: Mapping[str, str] = ctx.find_root().obj
+        invocation = ctx.obj = Invocation(flags=flags, environment=environment)
+        try:
+            return super().invoke(ctx)
+        except GraphError as error:
+            advice = next_command(
+                error, target=invocation.reached, servers=invocation.reached_servers
+            )
+            if advice is not None:
+                error.add_note(f"Try: {advice}")
+            raise
+        except KeyboardInterrupt as error:
+            if not invocation.is_writing:
+                raise
+            look = write_command("log", target=invocation.reached)
+            raise CommandError(
+                f"interrupted; what was asked for may have been done all the same\nTry: {look}"
+            ) from error
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options, and of the global ones those that apply to it."""
+        applicable = applicable_flags(_entry_of(ctx).verb)
+        own, shared = [], []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None or isinstance(parameter, click.Argument):
+                continue
+            if not isinstance(parameter, GlobalOption):
+                own.append(record)
+            elif applicable.intersection(parameter.opts):
+                shared.append(record)
+        with formatter.section("Options"):
+            formatter.write_dl(own)
+        if shared:
+            with formatter.section("Global options"):
+                formatter.write_dl(shared)
+
+
+class Group(click.Group):
+    """The commands of the registry below the words that lead to this group."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names that help and completion show."""
+        return list_names(_path_of(ctx))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, imported now, or the group of it."""
+        path = (*_path_of(ctx), cmd_name)
+        entry = find_entry(path)
+        if entry is not None:
+            return _import_command(entry)
+        return make_group(path) if list_names(path) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which names are near."""
+        known = self.list_commands(ctx)
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            raise NoSuchCommand(args[0], possibilities=known, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command, without importing any, or a flag."""
+        path = _path_of(ctx)
+        names = [
+            CompletionItem(name, help=summary_of((*path, name)))
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of this group; the whole program's by what they are able to do."""
+        path = _path_of(ctx)
+        if path:
+            with formatter.section("Commands"):
+                formatter.write_dl(
+                    [(name, summary_of((*path, name))) for name in self.list_commands(ctx)]
+                )
+        else:
+            _write_legend(formatter)
+
+
+def command() -> Callable[[Callable[..., object]], Command]:
+    """Make a function a command of ours; the registry says what it is called."""
+
+    def decorate(function: Callable[..., object]) -> Command:
+        made = click.command(cls=Command)(function)
+        complete_paths(made.params)
+        made.params.extend(global_options())
+        return made
+
+    return decorate
+
+
+def make_group(path: tuple[str, ...]) -> Group:
+    """The group of these words."""
+    return Group(path[-1], params=global_options(), help=summary_of(path))
+
+
+def _path_of(context: click.Context) -> tuple[str, ...]:
+    words: list[str] = []
+    while context.parent is not None:
+        words.append(context.info_name or "")
+        context = context.parent
+    return tuple(reversed(words))
+
+
+def _entry_of(context: click.Context) -> Entry:
+    entry = find_entry(_path_of(context))
+    assert entry is not None, "a command that runs was found in the registry"
+    return entry
+
+
+def _import_command(entry: Entry) -> Command:
+    module, _, name = entry.location.partition(":")
+    found = getattr(import_module(module), name)
+    assert isinstance(found, Command), f"{entry.location} is made with @command()"
+    return found
+
+
+def _write_legend(formatter: click.HelpFormatter) -> None:
+    with formatter.section("COMMANDS BY CAPABILITY"):
+        for capability, meaning in MEANING_BY_CAPABILITY.items():
+            formatter.write_text(f"{capability} commands {meaning}:")
+            formatter.indent()
+            formatter.write_dl(_legend_rows(capability), col_max=_TERM_COLUMNS_MAX)
+            formatter.dedent()
+
+
+def _legend_rows(capability: Capability) -> list[tuple[str, str]]:
+    """One row a command or group: `branch create|list`, and what it is for."""
+    names_by_word: dict[str, list[str]] = {}
+    for entry in ENTRIES:
+        if entry.capability is capability and not entry.is_hidden:
+            names_by_word.setdefault(entry.path[0], []).extend(entry.path[1:])
+    return [
+        (f"{word} {'|'.join(names)}".rstrip(), _legend_summary(word, names))
+        for word, names in names_by_word.items()
+    ]
+
+
+def _legend_summary(word: str, names: list[str]) -> str:
+    # A group of which one command is able to do this is told by that command.
+    return summary_of((word, names[0]) if len(names) == 1 else (word,))

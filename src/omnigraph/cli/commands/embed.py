@@ -1,0 +1,119 @@
+"""`omnigraph embed`: vectors for a file of rows, before it is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from omnigraph.cli.command import command
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import JSON_OPTION
+from omnigraph.cli.output import print_json, print_line
+from omnigraph.cli.terminal import progress
+from omnigraph.embed.offline import Job, Mode, Report, embed_rows, parse_selector
+from omnigraph.embed.providers import find_embedder
+from omnigraph.embed.spec import Manifest, read_manifest, read_spec
+
+
+@command()
+@click.option("--seed", "manifest_path", metavar="MANIFEST", help="A YAML file that says it all.")
+@click.option("--input", "source", metavar="FILE", help="The rows, one JSON object a line.")
+@click.option("--output", metavar="FILE", help="Where the rows with their vectors go.")
+@click.option("--spec", "spec_path", metavar="FILE", help="What to embed, as JSON.")
+@click.option("--clean", "is_clean", is_flag=True, help="Take the vectors out.")
+@click.option("--reembed-all", "is_anew", is_flag=True, help="Make all vectors anew.")
+@click.option(
+    "--type", "types", multiple=True, metavar="TYPE", help="Only this type; may be repeated."
+)
+@click.option(
+    "--select",
+    "selectors",
+    multiple=True,
+    metavar="[TYPE:]FIELD=VALUE",
+    help="Only such rows, whose vectors are then made anew; may be repeated.",
+)
+@JSON_OPTION
+@click.pass_obj
+def embed(  # noqa: PLR0913  # one a flag
+    invocation: Invocation,
+    *,
+    manifest_path: str | None,
+    source: str | None,
+    output: str | None,
+    spec_path: str | None,
+    is_clean: bool,
+    is_anew: bool,
+    types: tuple[str, ...],
+    selectors: tuple[str, ...],
+    is_json: bool,
+) -> None:
+    """Give the rows of a file the vectors that they lack.
+
+    Texts are made of the fields that the manifest or the specification names.
+    """
+    if is_clean and is_anew:
+        raise click.UsageError("--clean and --reembed-all exclude each other")
+    files = _find_files(manifest_path, source, output, spec_path)
+    mode = _choose_mode(is_clean=is_clean, is_anew=is_anew, has_selectors=bool(selectors))
+    job = Job(
+        source=files.source,
+        output=files.output,
+        spec=files.spec,
+        mode=mode,
+        types=frozenset(types),
+        selectors=tuple(parse_selector(each) for each in selectors),
+    )
+    embedder = None if mode is Mode.CLEAN else find_embedder(invocation.environment)
+    # Whoever cannot embed says so here, before anything is read.
+    model = None if embedder is None else embedder.model
+    with progress(invocation.environment) as report_progress:
+        report = embed_rows(job, embedder=embedder, progress=report_progress)
+    if is_json:
+        print_json(_encode(job, report, model))
+    else:
+        done = (
+            f"cleaned {report.cleaned_rows:,}"
+            if mode is Mode.CLEAN
+            else f"embedded {report.embedded_rows:,}"
+        )
+        print_line(
+            f"{done} of {report.selected_rows:,} selected rows, {report.rows:,} in all ({mode})"
+        )
+        print_line(f"wrote {job.output}")
+
+
+def _find_files(
+    manifest_path: str | None, source: str | None, output: str | None, spec_path: str | None
+) -> Manifest:
+    match manifest_path, source, output, spec_path:
+        case str(), None, None, None:
+            return read_manifest(Path(manifest_path))
+        case None, str(), str(), str():
+            return Manifest(Path(source), Path(output), read_spec(Path(spec_path)))
+        case str(), _, _, _:
+            raise click.UsageError("--seed says all; leave out --input, --output and --spec")
+        case _:
+            raise click.UsageError("give --seed MANIFEST, or --input, --output and --spec")
+
+
+def _choose_mode(*, is_clean: bool, is_anew: bool, has_selectors: bool) -> Mode:
+    if is_clean:
+        return Mode.CLEAN
+    if is_anew:
+        return Mode.REEMBED_ALL
+    return Mode.REEMBED_SELECTED if has_selectors else Mode.FILL_MISSING
+
+
+def _encode(job: Job, report: Report, model: str | None) -> dict[str, object]:
+    return {
+        "input": str(job.source),
+        "output": str(job.output),
+        "rows": report.rows,
+        "selected_rows": report.selected_rows,
+        "embedded_rows": report.embedded_rows,
+        "cleaned_rows": report.cleaned_rows,
+        "mode": job.mode.value,
+        "dimension": job.spec.dimension,
+        "model": model,
+    }

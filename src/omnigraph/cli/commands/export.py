@@ -1,0 +1,126 @@
+"""`omnigraph export`: the rows of a branch as lines of JSON, or as files that `load` reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.command import command
+from omnigraph.cli.files import STANDARD_OUTPUT
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import READ_BRANCH_OPTION, SNAPSHOT_OPTION, URI_ARGUMENT
+from omnigraph.cli.output import print_line, print_note, print_pieces
+from omnigraph.cli.query_inputs import require_one
+from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.targets import ServedTarget
+from omnigraph.model.errors import NotFoundError
+from omnigraph.wire.export_lines import LineSelection, select_lines
+
+if TYPE_CHECKING:
+    from omnigraph.client.calls import GraphCalls
+
+# A write to a pipe for every line would take longer than reading the rows.
+_PIECE_CHARACTERS = 65_536
+
+
+@command()
+@URI_ARGUMENT
+@READ_BRANCH_OPTION
+@SNAPSHOT_OPTION
+@click.option("--type", "types", multiple=True, metavar="NAME", help="Only this type. Repeatable.")
+@click.option(
+    "--table",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="Only this type, with its kind: node:Name or edge:Name. Repeatable.",
+)
+@click.option("--jsonl", is_flag=True, hidden=True)
+@click.option(
+    "--out", metavar="FOLDER", help="Write one file a type into a new folder; opened directly only."
+)
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["ndjson", "parquet", "arrow"]),
+    help="What the files of --out are; ndjson if nothing is said.",
+)
+@click.pass_obj
+def export(  # noqa: PLR0913  # its flags
+    invocation: Invocation,
+    *,
+    uri: str | None,
+    branch: str | None,
+    snapshot: str | None,
+    types: tuple[str, ...],
+    keys: tuple[str, ...],
+    jsonl: bool,
+    out: str | None,
+    format: str | None,
+) -> None:
+    """Print the rows of a branch as lines of JSON, edges before nodes; `load` reads them back."""
+    require_one({"--branch": branch, "--snapshot": snapshot})
+    if jsonl:
+        print_note("warning: `--jsonl` is deprecated; lines of JSON are what is printed anyway")
+    selection = select_lines(types, keys)
+    if out is not None and out != STANDARD_OUTPUT:
+        if keys:
+            raise click.UsageError("--table does not go with --out; use --type")
+        _write_files(
+            invocation, uri, out, format or "ndjson", branch, snapshot, list(types) or None
+        )
+        return
+    if format is not None:
+        raise click.UsageError("--format is for the files of --out FOLDER")
+    with invocation.open(invocation.target(uri), read_only=True) as graph:
+        if snapshot is None:
+            _require_known(keys, graph, branch=branch or "main")
+        lines = graph.export(branch=branch, commit=snapshot, types=selection.types)
+        print_pieces(_join(selection, lines))
+
+
+def _write_files(
+    invocation: Invocation,
+    uri: str | None,
+    folder: str,
+    format: str,
+    branch: str | None,
+    snapshot: str | None,
+    types: list[str] | None,
+) -> None:
+    target = invocation.target(uri)
+    if isinstance(target, ServedTarget):
+        raise CommandError(
+            "--out needs direct storage access; without it a server's rows come to stdout: "
+            "`omnigraph export > rows.jsonl`"
+        )
+    with invocation.open_direct(target, read_only=True) as graph:
+        report = graph.export_files(
+            folder, format=format, branch=branch, commit=snapshot, types=types
+        )
+    for each in report.types:
+        print_line(f"{each.file} {each.type} rows={each.rows}")
+    print_note(f"exported commit {report.commit_id} to {report.folder}")
+
+
+def _require_known(keys: tuple[str, ...], graph: GraphCalls, *, branch: str) -> None:
+    """Raise if a key names a type of the other kind."""
+    known = graph.tables(branch) if keys else {}
+    for key in keys:
+        if key not in known:
+            raise NotFoundError(kind="type", name=key, advice="`omnigraph snapshot` lists them")
+
+
+def _join(selection: LineSelection, lines: Iterator[str]) -> Iterator[bytes]:
+    held: list[str] = []
+    size = 0
+    for line in selection.keep(lines):
+        held.append(line)
+        size += len(line)
+        if size >= _PIECE_CHARACTERS:
+            yield "\n".join([*held, ""]).encode()
+            held, size = [], 0
+    if held:
+        yield "\n".join([*held, ""]).encode()

@@ -1,0 +1,260 @@
+"""`omnigraph load`: rows of files, or of a pipe, as one commit; and its old form `ingest`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from omnigraph.cli.command import command
+from omnigraph.cli.files import STANDARD_INPUT
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import (
+    BRANCH_OPTION,
+    IF_COMMIT_OPTION,
+    JSON_OPTION,
+    KEY_OPTION,
+    URI_ARGUMENT,
+)
+from omnigraph.cli.output import print_json, print_line, print_note
+from omnigraph.cli.payloads import LoadOutput, load_output
+from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.targets import ServedTarget, Target
+from omnigraph.cli.terminal import progress
+from omnigraph.wire.bodies import ingest_output
+
+if TYPE_CHECKING:
+    from omnigraph.engine.results import LoadResult
+
+_MODES = click.Choice(["overwrite", "append", "merge"])
+
+_DATA_OPTION = click.option(
+    "--data",
+    "paths",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="Rows: NDJSON, Parquet, Arrow or CSV; a folder; `-` is NDJSON from stdin. Repeatable.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A load that was asked for; `settings` are those of a Spark session, if it is to be one."""
+
+    paths: Sequence[str]
+    mode: str
+    branch: str
+    base: str | None
+    engine: str
+    master: str | None
+    settings: Sequence[str]
+    on_error: str
+    quarantine: str | None
+    if_commit: str | None
+    idempotency_key: str | None
+    is_json: bool
+
+    @property
+    def has_session(self) -> bool:
+        """Whether a Spark session was described."""
+        return self.master is not None or bool(self.settings)
+
+
+@command()
+@URI_ARGUMENT
+@_DATA_OPTION
+@click.option(
+    "--mode", type=_MODES, required=True, help="Replace rows, add new ones only, or add and update."
+)
+@BRANCH_OPTION
+@click.option("--from", "base", metavar="BASE", help="Start a branch that is missing from this.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "inline", "spark"]),
+    default="auto",
+    show_default=True,
+    help="Where rows are read and checked.",
+)
+@click.option("--spark-master", "master", metavar="URL", help="Load on Spark, there.")
+@click.option(
+    "--spark-conf",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Load on Spark, with this setting. Repeatable.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "quarantine"]),
+    default="raise",
+    show_default=True,
+    help="Whether rows that cannot be loaded end the load, or are left out (on Spark).",
+)
+@click.option("--quarantine", metavar="FOLDER", help="Where rows that are left out are written.")
+@IF_COMMIT_OPTION
+@KEY_OPTION
+@JSON_OPTION
+@click.pass_obj
+def load(  # noqa: PLR0913  # its flags
+    invocation: Invocation,
+    *,
+    uri: str | None,
+    paths: tuple[str, ...],
+    mode: str,
+    branch: str,
+    base: str | None,
+    engine: str,
+    master: str | None,
+    settings: tuple[str, ...],
+    on_error: str,
+    quarantine: str | None,
+    if_commit: str | None,
+    idempotency_key: str | None,
+    is_json: bool,
+) -> None:
+    """Load rows of any number of types as one commit, or change nothing."""
+    asked = Asked(
+        paths=paths,
+        mode=mode,
+        branch=branch,
+        base=base,
+        engine=engine,
+        master=master,
+        settings=settings,
+        on_error=on_error,
+        quarantine=quarantine,
+        if_commit=if_commit,
+        idempotency_key=idempotency_key,
+        is_json=is_json,
+    )
+    target = invocation.target(uri)
+    done, actor = _load(invocation, asked, target, verb="load")
+    output = load_output(done, uri=target.uri, mode=mode, actor=actor)
+    if is_json:
+        print_json(output)
+    else:
+        _print(output, done)
+
+
+@command()
+@URI_ARGUMENT
+@_DATA_OPTION
+@click.option("--mode", type=_MODES, default="merge", show_default=True)
+@BRANCH_OPTION
+@click.option("--from", "base", default="main", show_default=True, metavar="BASE")
+@JSON_OPTION
+@click.pass_obj
+def ingest(
+    invocation: Invocation,
+    *,
+    uri: str | None,
+    paths: tuple[str, ...],
+    mode: str,
+    branch: str,
+    base: str,
+    is_json: bool,
+) -> None:
+    """Load rows (deprecated: use `omnigraph load`)."""
+    print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")
+    asked = Asked(
+        paths=paths,
+        mode=mode,
+        branch=branch,
+        base=base,
+        engine="auto",
+        master=None,
+        settings=(),
+        on_error="raise",
+        quarantine=None,
+        if_commit=None,
+        idempotency_key=None,
+        is_json=is_json,
+    )
+    target = invocation.target(uri)
+    done, actor = _load(invocation, asked, target, verb="ingest")
+    if is_json:
+        print_json(ingest_output(done, uri=target.uri, mode=mode, actor=actor))
+    else:
+        _print(load_output(done, uri=target.uri, mode=mode, actor=actor), done)
+
+
+def _load(
+    invocation: Invocation, asked: Asked, target: Target, *, verb: str
+) -> tuple[LoadResult, str | None]:
+    """Load what was asked for; also gives whose load it was."""
+    if asked.engine == "inline" and asked.has_session:
+        raise click.UsageError("--engine inline takes no Spark session")
+    rows = _find_rows(asked.paths)
+    start_session = _plan_session(asked, target)
+    if asked.mode == "overwrite":
+        invocation.confirm(
+            f"replace the rows of branch '{asked.branch}'", target, is_json=asked.is_json
+        )
+    invocation.announce(verb, target)
+    with (
+        invocation.open(target, read_only=False) as graph,
+        progress(invocation.environment) as report,
+    ):
+        done = graph.load(
+            rows,
+            mode=asked.mode,
+            branch=asked.branch,
+            base=asked.base,
+            engine="spark" if asked.has_session else asked.engine,
+            progress=report,
+            spark=start_session(),
+            on_error=asked.on_error,
+            quarantine=asked.quarantine,
+            if_commit=asked.if_commit,
+            idempotency_key=asked.idempotency_key,
+        )
+        return done, graph.actor
+
+
+def _find_rows(paths: Sequence[str]) -> object:
+    if STANDARD_INPUT not in paths:
+        return paths[0] if len(paths) == 1 else list(paths)
+    if len(paths) > 1:
+        raise click.UsageError("--data - stands alone: the standard input is one file of rows")
+    return sys.stdin.buffer
+
+
+def _plan_session(asked: Asked, target: Target) -> Callable[[], object]:
+    """What gives the Spark session that was described, once it is needed; None if none was."""
+    if not asked.has_session:
+        return lambda: None
+    if isinstance(target, ServedTarget):
+        raise CommandError(
+            "--spark-master and --spark-conf are for graphs that are opened directly; a server "
+            "has its own Spark: use --engine spark"
+        )
+    settings = dict(_parse_setting(each) for each in asked.settings)
+    # By its name, because PySpark takes a second to import and most loads do without.
+    part = import_module("omnigraph.spark")
+    return partial(part.session, asked.master, **settings)
+
+
+def _parse_setting(written: str) -> tuple[str, str]:
+    key, equals, value = written.partition("=")
+    if not key or not equals:
+        raise click.UsageError(f"--spark-conf {written!r}: write KEY=VALUE")
+    return key, value
+
+
+def _print(output: LoadOutput, done: LoadResult) -> None:
+    print_line(
+        f"loaded {output['uri']} on branch {output['branch']} with {output['mode']}: "
+        f"{output['nodes_loaded']} nodes across {output['node_types_loaded']} node types, "
+        f"{output['edges_loaded']} edges across {output['edge_types_loaded']} edge types"
+    )
+    if done.branch_created:
+        print_line(f"branch {done.branch} created from {done.base_branch}")
+    if done.rejected:
+        print_line(f"left out {done.rejected} rows:")
+        print_line(str(done.report))

@@ -1,0 +1,196 @@
+"""The tokens of servers: kept in `credentials` beside the configuration, looked up by url.
+
+Promises that the file is readable by its owner only, that a rewrite is whole or not at all and
+leaves other servers' sections as they are, and that a token kept for one server is never sent to
+another.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from omnigraph.cli.refusals import CommandError
+
+CREDENTIALS_FILE = "credentials"
+TOKEN_FOR_ANY = "OMNIGRAPH_BEARER_TOKEN"
+
+_SECTION = re.compile(r"\s*\[([^\]]*)\]\s*(?:#.*)?")
+_TOKEN = re.compile(r"\s*token\s*=\s*(.*?)\s*")
+_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+# Some of them end a line for Python, and could begin another server's section.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def find_token(
+    url: str,
+    *,
+    url_by_server: Mapping[str, str],
+    environment: Mapping[str, str],
+    read_stored: Callable[[str], str | None],
+) -> str | None:
+    """The token to show to the server at a url.
+
+    A server of the configuration has its own: of the environment, else the stored one. Where there
+    is none, the token for any server serves.
+    """
+    for server in servers_at(url, url_by_server):
+        keyed = environment.get(variable_of(server), "").strip() or read_stored(server)
+        if keyed:
+            return keyed
+    return environment.get(TOKEN_FOR_ANY, "").strip() or None
+
+
+def servers_at(url: str, url_by_server: Mapping[str, str]) -> list[str]:
+    """The servers of the longest url that the given one begins with."""
+    wanted = f"{url.rstrip('/')}/"
+    found = {
+        server: base
+        for server, base in ((name, each.rstrip("/")) for name, each in url_by_server.items())
+        # What is cut off behind its scheme names no server, and would be the start of every url.
+        if "://" in base and wanted.startswith(f"{base}/")
+    }
+    longest = max(map(len, found.values()), default=0)
+    return [server for server, base in found.items() if len(base) == longest]
+
+
+def variable_of(server: str) -> str:
+    """The environment variable with the token of a server."""
+    return f"OMNIGRAPH_TOKEN_{server.upper().replace('-', '_')}"
+
+
+def require_name(server: str) -> None:
+    """Refuse a name that could not head a section."""
+    if not _NAME.fullmatch(server):
+        raise CommandError(
+            f"{server!r} is no server name: letters, digits, `.`, `_` and `-` make one"
+        )
+
+
+def read_token(path: Path, server: str) -> str | None:
+    """The stored token of a server."""
+    return parse_tokens(_read_private(path)).get(server)
+
+
+def store_token(path: Path, server: str, token: str) -> None:
+    """Keep a token, in the place of the one that was kept before."""
+    with _alone(path):
+        _write_private(path, with_token(_read_private(path), server, token))
+
+
+def remove_token(path: Path, server: str) -> None:
+    """Forget the token of a server, if there is one."""
+    if not path.exists():
+        return
+    with _alone(path):
+        text = _read_private(path)
+        remaining = without_section(text, server)
+        if remaining != text:
+            _write_private(path, remaining)
+
+
+def parse_tokens(text: str) -> dict[str, str]:
+    """The token of each server in a file of credentials; lines that say nothing are passed over."""
+    tokens: dict[str, str] = {}
+    server: str | None = None
+    for line in text.splitlines():
+        if found := _SECTION.fullmatch(line):
+            server = found[1].strip()
+        elif server is not None and (found := _TOKEN.fullmatch(line)):
+            token = _unquote(found[1])
+            if token:
+                tokens[server] = token
+    return tokens
+
+
+def with_token(text: str, server: str, token: str) -> str:
+    """A file of credentials with one server's section written anew."""
+    if _CONTROL.search(token):
+        raise CommandError("a token is one line without control characters; nothing was stored")
+    kept = without_section(text, server).rstrip("\n")
+    section = f"[{server}]\ntoken = {_quote(token)}\n"
+    return f"{kept}\n\n{section}" if kept else section
+
+
+def without_section(text: str, server: str) -> str:
+    """A file of credentials without one server's section."""
+    kept: list[str] = []
+    is_kept = True
+    for line in text.splitlines(keepends=True):
+        if found := _SECTION.fullmatch(line):
+            is_kept = found[1].strip() != server
+        if is_kept:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _unquote(written: str) -> str:
+    if written[:1] in ("'", '"'):
+        end = written.find(written[0], 1)
+        return written[1:end] if end > 0 else written
+    # A token may have a `#` inside; a comment stands after a space.
+    return re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
+
+
+def _quote(token: str) -> str:
+    if not re.search(r"[\s#'\"]", token):
+        return token
+    if '"' not in token:
+        return f'"{token}"'
+    if "'" not in token:
+        return f"'{token}'"
+    raise CommandError("a token with both kinds of quotes cannot be stored; nothing was stored")
+
+
+def _read_private(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_IMODE(mode) & 0o077:
+            raise CommandError(
+                f"{path} holds tokens and others may read it; run `chmod 600 {path}` first"
+            )
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"cannot read {path}: {error}") from error
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """A block in which no other command rewrites the file, so that no token gets lost."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)
+    except OSError as error:
+        raise _refuse_write(path, error) from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _write_private(path: Path, text: str) -> None:
+    # Where the file is a link, what it leads to is rewritten.
+    kept = path.resolve()
+    beside = kept.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+            written.write(text)
+            written.flush()
+            os.fsync(written.fileno())
+        beside.replace(kept)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise _refuse_write(path, error) from error
+
+
+def _refuse_write(path: Path, error: OSError) -> CommandError:
+    return CommandError(f"cannot write {path}: {error.strerror or error}; nothing was stored")

@@ -1,0 +1,138 @@
+"""Approvals: somebody's word that a graph may be deleted, bound to exactly what they saw.
+
+An approval names the configuration and the digest of what goes. When either changes it is stale
+and counts for nothing. One that was made use of is marked, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from omnigraph.cluster.findings import Findings, StoppedError, telling
+from omnigraph.cluster.stored_fields import ShapeError, VersionError, decode_fields, encode_tree
+
+if TYPE_CHECKING:
+    # Lance comes with it, and who only checks a folder does without.
+    from omnigraph.storage.ports import ObjectStore
+
+APPROVALS_PREFIX = "__cluster/approvals"
+
+_KNOWN = frozenset(
+    {
+        "approval_id",
+        "resource",
+        "operation",
+        "config_digest",
+        "before_digest",
+        "after_digest",
+        "approved_by",
+        "approved_at",
+        "consumed_at",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A word given; `after_digest` is None because nothing is left of what is deleted."""
+
+    id: str
+    resource: str
+    operation: str
+    config_digest: str
+    before_digest: str | None
+    after_digest: str | None
+    approved_by: str
+    approved_at: str
+    consumed_at: str | None
+
+    @property
+    def path(self) -> str:
+        """Where it is stored."""
+        return f"{APPROVALS_PREFIX}/{self.id}.json"
+
+
+def write_approval(approval: Approval, objects: ObjectStore) -> None:
+    """Durable effect: keep an approval, or the mark that it was made use of."""
+    with telling("approval_write_error", approval.path):
+        objects.put(approval.path, _encode(approval))
+
+
+def list_approvals(objects: ObjectStore, findings: Findings) -> tuple[Approval, ...]:
+    """All approvals in order of time; one that cannot be read is told and counts for nothing."""
+    with telling("approval_read_error", APPROVALS_PREFIX):
+        names = sorted(objects.tokens(APPROVALS_PREFIX))
+    found = []
+    for name in names:
+        path = f"{APPROVALS_PREFIX}/{name}"
+        try:
+            with telling("approval_read_error", path):
+                stored = objects.find(path)
+            if stored is not None:
+                found.append(_decode(stored.content))
+        except VersionError as error:
+            findings.warn("unsupported_approval_version", path, str(error))
+        except ShapeError as error:
+            findings.warn("invalid_approval_artifact", path, str(error))
+        except StoppedError as error:
+            for each in error.findings:
+                findings.warn(each.code, each.path, each.message)
+    return tuple(found)
+
+
+def mark_consumed(
+    approvals: tuple[Approval, ...],
+    records: Mapping[str, Mapping[str, object]],
+    objects: ObjectStore,
+) -> None:
+    """Durable effect: mark the approvals that the ledger says were made use of."""
+    for each in approvals:
+        record = records.get(each.id)
+        if record is not None and each.consumed_at is None:
+            # A crash here is mended by the next apply: the ledger knows already.
+            write_approval(replace(each, consumed_at=str(record["consumed_at"])), objects)
+
+
+def encode_record(approval: Approval, *, consumed_at: str) -> dict[str, object]:
+    """What the ledger keeps of an approval that was made use of."""
+    return {
+        "resource": approval.resource,
+        "operation": approval.operation,
+        "approved_by": approval.approved_by,
+        "approved_at": approval.approved_at,
+        "consumed_at": consumed_at,
+    }
+
+
+def _encode(approval: Approval) -> bytes:
+    return encode_tree(
+        {
+            "version": 1,
+            "approval_id": approval.id,
+            "resource": approval.resource,
+            "operation": approval.operation,
+            "config_digest": approval.config_digest,
+            "before_digest": approval.before_digest,
+            "after_digest": approval.after_digest,
+            "approved_by": approval.approved_by,
+            "approved_at": approval.approved_at,
+            "consumed_at": approval.consumed_at,
+        }
+    )
+
+
+def _decode(content: bytes) -> Approval:
+    fields = decode_fields(content, version_key="version", known=_KNOWN)
+    return Approval(
+        id=fields.text("approval_id"),
+        resource=fields.text("resource"),
+        operation=fields.text("operation"),
+        config_digest=fields.text("config_digest"),
+        before_digest=fields.find_text("before_digest"),
+        after_digest=fields.find_text("after_digest"),
+        approved_by=fields.text("approved_by"),
+        approved_at=fields.text("approved_at"),
+        consumed_at=fields.find_text("consumed_at"),
+    )

@@ -1,0 +1,419 @@
+"""`cluster.yaml`: from text to frozen values, or everything that is wrong with it at once.
+
+Strict: a field that nobody knows is an error at every level, because one that is ignored is one
+that somebody relies on. Reads no file; whether what is named exists is looked at elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.cluster.addresses import (
+    CLUSTER,
+    ID,
+    Kind,
+    graph_address,
+    is_address,
+    kind_of,
+    name_of,
+    provider_address,
+)
+from omnigraph.cluster.config_fields import Section
+from omnigraph.cluster.findings import Findings
+from omnigraph.cluster.yaml_tree import YamlTextError, read_yaml_tree
+
+CONFIG_FILE = "cluster.yaml"
+
+_RESERVED = frozenset({"apply", "env_file", "pipelines", "embeddings", "ui", "aliases", "bindings"})
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/[^/]?)?")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class ProviderKind(StrEnum):
+    """Whom texts are sent to for their vectors."""
+
+    OPENAI_COMPATIBLE = "openai-compatible"
+    OPENAI = "openai"
+    GEMINI = "gemini"
+    MOCK = "mock"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingProfile:
+    """An embedding provider; `api_key` is the name of the variable that holds the key."""
+
+    kind: ProviderKind
+    base_url: str | None
+    model: str | None
+    api_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDeclaration:
+    """A graph: its queries are those of some paths, or of files by their names, never both."""
+
+    id: str
+    schema: str
+    query_paths: tuple[str, ...]
+    file_by_query: Mapping[str, str]
+    embedding_provider: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDeclaration:
+    """A policy; `applies_to` are `cluster` and addresses of graphs, sorted."""
+
+    name: str
+    file: str
+    applies_to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A whole configuration; `storage` is None where the folder itself holds the cluster."""
+
+    name: str | None
+    storage: str | None
+    is_locked: bool
+    providers: Mapping[str, EmbeddingProfile]
+    graphs: Mapping[str, GraphDeclaration]
+    policies: Mapping[str, PolicyDeclaration]
+
+
+def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
+    """The configuration of a text; None where it is too broken to say more about it."""
+    try:
+        tree = read_yaml_tree(content)
+    except YamlTextError as error:
+        findings.error("invalid_cluster_yaml", CONFIG_FILE, f"it is no YAML: {error}")
+        return None
+    for each in tree.repeated:
+        findings.error(
+            "duplicate_yaml_key",
+            each.path,
+            f"the key is there a second time in line {each.line}; keep one of them",
+        )
+    root = Section.parse(tree.content if tree.content is not None else {}, "", findings)
+    if root is None:
+        return None
+    if not _has_version(root, findings):
+        return None
+    for key in sorted(_RESERVED & root.keys()):
+        findings.error(
+            "future_phase_field", key, "the field is reserved and does nothing yet; take it out"
+        )
+    root.allow_only(
+        "version", "metadata", "storage", "state", "providers", "graphs", "policies", *_RESERVED
+    )
+    providers = _parse_providers(root, findings)
+    graphs = _parse_graphs(root, providers, findings)
+    return ClusterConfig(
+        name=_parse_name(root, findings),
+        storage=_parse_storage(root, findings),
+        is_locked=_parse_state(root, findings),
+        providers=providers,
+        graphs=graphs,
+        policies=_parse_policies(root, graphs, findings),
+    )
+
+
+def encode_config(config: ClusterConfig) -> dict[str, object]:
+    """A configuration as a tree: what is in the file, and neither comments nor order."""
+    return {
+        "version": 1,
+        "name": config.name,
+        "storage": config.storage,
+        "lock": config.is_locked,
+        "providers": {name: encode_profile(each) for name, each in config.providers.items()},
+        "graphs": {
+            id: {
+                "schema": each.schema,
+                "query_paths": list(each.query_paths),
+                "queries": dict(each.file_by_query),
+                "embedding_provider": each.embedding_provider,
+            }
+            for id, each in config.graphs.items()
+        },
+        "policies": {
+            name: {"file": each.file, "applies_to": list(each.applies_to)}
+            for name, each in config.policies.items()
+        },
+    }
+
+
+def encode_profile(profile: EmbeddingProfile) -> dict[str, object]:
+    """A profile as it is stored: with the name of a variable, never with a key."""
+    return {
+        "kind": str(profile.kind),
+        "base_url": profile.base_url,
+        "model": profile.model,
+        "api_key": None if profile.api_key is None else f"${{{profile.api_key}}}",
+    }
+
+
+def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | None:
+    """The profile that some fields declare; None, and findings, if they declare none."""
+    section.allow_only("kind", "provider", "base_url", "model", "api_key")
+    if {"kind", "provider"} <= section.keys():
+        findings.error(
+            "invalid_embedding_provider",
+            section.path,
+            "`kind` and `provider` are two names of one field; keep `kind`",
+        )
+    spelled = section.find_text("kind") or section.find_text("provider")
+    kind = spelled or ProviderKind.OPENAI_COMPATIBLE
+    if kind not in tuple(ProviderKind):
+        findings.error(
+            "invalid_embedding_provider",
+            section.path_of("kind"),
+            f"`{kind}` is no kind of provider; write one of {', '.join(ProviderKind)}",
+        )
+        return None
+    base_url = section.find_text("base_url")
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        findings.error(
+            "invalid_embedding_provider",
+            section.path_of("base_url"),
+            "a url begins with http:// or https://",
+        )
+    return EmbeddingProfile(
+        kind=ProviderKind(kind),
+        base_url=None if base_url is None else base_url.rstrip("/"),
+        model=section.find_text("model"),
+        api_key=_parse_key(section, ProviderKind(kind), findings),
+    )
+
+
+def _has_version(root: Section, findings: Findings) -> bool:
+    version = root.find("version")
+    if version == 1 and not isinstance(version, bool):
+        return True
+    said = "is missing" if version is None else f"{version!r} is unknown"
+    findings.error("unsupported_cluster_config_version", "version", f"{said}; write `version: 1`")
+    return False
+
+
+def _parse_name(root: Section, findings: Findings) -> str | None:
+    metadata = root.find_section("metadata")
+    if metadata is None:
+        return None
+    metadata.allow_only("name")
+    name = metadata.find("name")
+    if not isinstance(name, str) or not name.strip():
+        findings.error(
+            "empty_metadata_name", "metadata.name", "the cluster's name is blank; write one"
+        )
+        return None
+    return name.strip()
+
+
+def _parse_storage(root: Section, findings: Findings) -> str | None:
+    storage = root.find_text("storage")
+    scheme = None if storage is None else _SCHEME.match(storage)
+    if scheme is None or (scheme[1] in ("file", "s3") and scheme[2]):
+        return storage
+    findings.error(
+        "invalid_storage_root",
+        "storage",
+        f"{storage} is no place for a cluster; write a path, file://… or s3://bucket/prefix",
+    )
+    return None
+
+
+def _parse_state(root: Section, findings: Findings) -> bool:
+    state = root.find_section("state")
+    if state is None:
+        return True
+    state.allow_only("backend", "lock")
+    backend = state.find("backend")
+    if backend not in (None, "cluster"):
+        findings.error(
+            "unsupported_state_backend",
+            "state.backend",
+            f"{backend!r} is unknown; the only one is `cluster`",
+        )
+    lock = state.find("lock")
+    if lock not in (None, True, False):
+        state.refuse("lock", "it is true or false")
+    return lock is not False
+
+
+def _parse_providers(root: Section, findings: Findings) -> dict[str, EmbeddingProfile]:
+    providers = root.find_section("providers")
+    if providers is None:
+        return {}
+    providers.allow_only("embedding")
+    named = providers.find_section("embedding")
+    parsed: dict[str, EmbeddingProfile] = {}
+    for name, section in _named(named, findings):
+        profile = parse_profile(section, findings)
+        if profile is not None:
+            parsed[name] = profile
+    return parsed
+
+
+def _parse_key(section: Section, kind: ProviderKind, findings: Findings) -> str | None:
+    key = section.find_text("api_key")
+    path = section.path_of("api_key")
+    if key is None:
+        if kind is not ProviderKind.MOCK:
+            findings.error(
+                "embedding_api_key_required",
+                path,
+                "name the variable that holds the key, as in `api_key: ${OPENAI_API_KEY}`",
+            )
+        return None
+    found = _VARIABLE.fullmatch(key.strip())
+    if found is None:
+        # Without the value: it may be a secret.
+        findings.error(
+            "embedding_api_key_inline",
+            path,
+            "a key does not belong into this file; write `${NAME}` and set the variable NAME",
+        )
+        return None
+    return found[1]
+
+
+def _parse_graphs(
+    root: Section, providers: Mapping[str, EmbeddingProfile], findings: Findings
+) -> dict[str, GraphDeclaration]:
+    graphs: dict[str, GraphDeclaration] = {}
+    declared = root.find_section("providers")
+    embedding = None if declared is None else declared.find("embedding")
+    names = {*providers, *(embedding if isinstance(embedding, Mapping) else ())}
+    for id, section in _named(root.find_section("graphs"), findings):
+        section.allow_only("schema", "queries", "embedding_provider")
+        paths, files = _parse_queries(section, findings)
+        graphs[id] = GraphDeclaration(
+            id=id,
+            schema=section.get_text("schema"),
+            query_paths=paths,
+            file_by_query=files,
+            embedding_provider=_parse_reference(section, names, findings),
+        )
+    return graphs
+
+
+def _parse_queries(section: Section, findings: Findings) -> tuple[tuple[str, ...], dict[str, str]]:
+    given = section.find("queries")
+    match given:
+        case None:
+            return (), {}
+        case str() if given.strip():
+            return (given,), {}
+        case list() if all(isinstance(each, str) and each.strip() for each in given):
+            return tuple(str(each) for each in given), {}
+        case Mapping():
+            files = {}
+            for name, entry in _named(section.find_section("queries"), findings):
+                entry.allow_only("file")
+                files[name] = entry.get_text("file")
+            return (), files
+        case _:
+            section.refuse(
+                "queries", "it is a folder or file, a list of them, or `name: {file: …}` entries"
+            )
+            return (), {}
+
+
+def _parse_reference(section: Section, names: set[str], findings: Findings) -> str | None:
+    given = section.find_text("embedding_provider")
+    if given is None:
+        return None
+    path = section.path_of("embedding_provider")
+    if is_address(given) and kind_of(given) is not Kind.PROVIDER:
+        findings.error(
+            "wrong_kind_reference",
+            path,
+            f"`{given}` is no embedding provider; name one of `providers.embedding`",
+        )
+        return None
+    name = name_of(given) if given.startswith("provider.") else given
+    if name not in names:
+        findings.error(
+            "dangling_embedding_provider_reference",
+            path,
+            f"there is no embedding provider `{name}`; declare it under `providers.embedding`",
+        )
+        return None
+    return provider_address(name)
+
+
+def _parse_policies(
+    root: Section, graphs: Mapping[str, GraphDeclaration], findings: Findings
+) -> dict[str, PolicyDeclaration]:
+    policies: dict[str, PolicyDeclaration] = {}
+    for name, section in _named(root.find_section("policies"), findings):
+        section.allow_only("file", "applies_to")
+        policies[name] = PolicyDeclaration(
+            name=name,
+            file=section.get_text("file"),
+            applies_to=_parse_bindings(section, graphs, findings),
+        )
+    return policies
+
+
+def _parse_bindings(
+    section: Section, graphs: Mapping[str, GraphDeclaration], findings: Findings
+) -> tuple[str, ...]:
+    given = section.find("applies_to")
+    path = section.path_of("applies_to")
+    if given is None or given == []:
+        findings.error(
+            "policy_missing_applies_to",
+            path,
+            "say what the policy is for: a list of `cluster` and graphs",
+        )
+        return ()
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        section.refuse("applies_to", "it is a list of `cluster` and graphs")
+        return ()
+    bindings = {_parse_binding(each, path, graphs, findings) for each in given}
+    return tuple(sorted(each for each in bindings if each is not None))
+
+
+def _parse_binding(
+    given: str, path: str, graphs: Mapping[str, GraphDeclaration], findings: Findings
+) -> str | None:
+    if given == CLUSTER:
+        return given
+    id = given.removeprefix("graph.")
+    if is_address(given) and kind_of(given) is not Kind.GRAPH:
+        findings.error(
+            "wrong_kind_reference",
+            path,
+            f"`{given}` is no graph; a policy applies to `cluster` and to graphs",
+        )
+        return None
+    if id not in graphs:
+        findings.error(
+            "dangling_graph_reference",
+            path,
+            f"there is no graph `{id}`; declare it under `graphs`",
+        )
+        return None
+    return graph_address(id)
+
+
+def _named(section: Section | None, findings: Findings) -> list[tuple[str, Section]]:
+    """The entries of a section with the fields of each, those with proper ids only."""
+    found: list[tuple[str, Section]] = []
+    for key in () if section is None else sorted(section.keys()):
+        # Within a section that is there.
+        assert section is not None
+        entry = section.find_section(key)
+        if ID.fullmatch(key) is None:
+            findings.error(
+                "invalid_resource_id",
+                section.path_of(key),
+                "an id is a letter or `_`, then letters, digits, `_` and `-`",
+            )
+        elif entry is not None:
+            found.append((key, entry))
+        else:
+            section.refuse(key, "fields are needed here, as `name: value`")
+    return found

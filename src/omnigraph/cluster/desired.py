@@ -1,0 +1,245 @@
+"""What a configuration asks for: every resource with its digest, and what depends on what.
+
+Read from a folder in one go, and never again while a command runs. Knows nothing of what is
+applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.cluster.addresses import (
+    CLUSTER,
+    Kind,
+    graph_address,
+    graph_id_of,
+    kind_of,
+    policy_address,
+    provider_address,
+    query_address,
+    schema_address,
+)
+from omnigraph.cluster.checks import CheckedGraph, check_sources
+from omnigraph.cluster.config import (
+    CONFIG_FILE,
+    ClusterConfig,
+    EmbeddingProfile,
+    encode_config,
+    encode_profile,
+    parse_config,
+)
+from omnigraph.cluster.digests import digest_bytes, digest_config, digest_graph, digest_profile
+from omnigraph.cluster.findings import Findings, StoppedError
+from omnigraph.cluster.sources import SourceFile, Sources, read_config_file, read_sources
+from omnigraph.model.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One thing that is asked for; `path` is its file, `content` what is published of it.
+
+    Which of the last fields are there follows from the kind.
+    """
+
+    address: str
+    kind: Kind
+    digest: str
+    path: str | None
+    content: bytes | None
+    applies_to: tuple[str, ...] | None
+    embedding_provider: str | None
+    embedding_profile: EmbeddingProfile | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A resource that needs another."""
+
+    dependent: str
+    needed: str
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredSchema:
+    """The schema of a graph: its text, its digest, and the hash of what it means."""
+
+    source: Source
+    digest: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """All that a folder asks for, by address; it is right, as far as that can be seen."""
+
+    config: ClusterConfig
+    sources: Sources
+    resources: Mapping[str, Resource]
+    schemas: Mapping[str, DesiredSchema]
+    dependencies: tuple[Dependency, ...]
+    config_digest: str
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of each resource."""
+        return {address: each.digest for address, each in self.resources.items()}
+
+
+def read_config(folder: Path, findings: Findings) -> ClusterConfig:
+    """The configuration of a folder, without its files; stops if it cannot be used."""
+    return _read_config(folder, findings)[1]
+
+
+def read_desired(folder: Path, findings: Findings) -> Desired:
+    """What a folder asks for; stops, and tells everything, if something is wrong with it."""
+    file, config = _read_config(folder, findings)
+    sources = read_sources(config, file, folder, findings)
+    checked = check_sources(config, sources, findings)
+    findings.require_no_errors()
+    resources = {
+        **_list_providers(config),
+        **_list_parts(config, checked),
+        **_list_policies(config, sources),
+    }
+    resources |= _list_graphs(config, checked, resources)
+    listed = dict(sorted(resources.items()))
+    digests = {address: each.digest for address, each in listed.items()}
+    return Desired(
+        config=config,
+        sources=sources,
+        resources=listed,
+        schemas={
+            id: DesiredSchema(each.schema, digests[schema_address(id)], each.schema_hash)
+            for id, each in checked.items()
+        },
+        dependencies=find_dependencies(
+            {address: each.applies_to for address, each in listed.items()},
+            {address: each.embedding_provider for address, each in listed.items()},
+        ),
+        config_digest=digest_config(encode_config(config), digests),
+    )
+
+
+def find_dependencies(
+    bindings: Mapping[str, tuple[str, ...] | None], providers: Mapping[str, str | None]
+) -> tuple[Dependency, ...]:
+    """What depends on what, of the resources that `bindings` lists."""
+    found: list[Dependency] = []
+    for address, applies_to in bindings.items():
+        id = graph_id_of(address) or ""
+        match kind_of(address):
+            case Kind.SCHEMA:
+                found.append(Dependency(address, graph_address(id)))
+            case Kind.QUERY:
+                found.append(Dependency(address, graph_address(id)))
+                found.append(Dependency(address, schema_address(id)))
+            case Kind.POLICY:
+                found += [Dependency(address, each) for each in applies_to or () if each != CLUSTER]
+            case Kind.GRAPH | Kind.PROVIDER:
+                pass
+        provider = providers.get(address)
+        if provider is not None:
+            found.append(Dependency(address, provider))
+    known = frozenset(bindings)
+    return tuple(
+        sorted(
+            (each for each in found if each.needed in known),
+            key=lambda each: (each.dependent, each.needed),
+        )
+    )
+
+
+def _read_config(folder: Path, findings: Findings) -> tuple[SourceFile, ClusterConfig]:
+    file = read_config_file(folder, findings)
+    config = None if file is None else parse_config(file.content, findings)
+    if file is None or config is None:
+        raise StoppedError
+    return file, config
+
+
+def _list_providers(config: ClusterConfig) -> dict[str, Resource]:
+    return {
+        (address := provider_address(name)): Resource(
+            address=address,
+            kind=Kind.PROVIDER,
+            digest=digest_profile(encode_profile(profile)),
+            path=CONFIG_FILE,
+            content=None,
+            applies_to=None,
+            embedding_provider=None,
+            embedding_profile=profile,
+        )
+        for name, profile in config.providers.items()
+    }
+
+
+def _list_parts(config: ClusterConfig, checked: Mapping[str, CheckedGraph]) -> dict[str, Resource]:
+    """The schemas and queries."""
+    found: dict[str, Resource] = {}
+    for id, graph in checked.items():
+        # As it will be stored, so without the byte order mark that some editors write.
+        digest = digest_bytes(graph.schema.text.encode())
+        address = schema_address(id)
+        found[address] = _plain(address, Kind.SCHEMA, digest, config.graphs[id].schema, None)
+        for name, file in graph.queries.items():
+            address = query_address(id, name)
+            found[address] = _plain(address, Kind.QUERY, file.digest, file.path, file.content)
+    return found
+
+
+def _list_policies(config: ClusterConfig, sources: Sources) -> dict[str, Resource]:
+    found: dict[str, Resource] = {}
+    for name, policy in config.policies.items():
+        address, file = policy_address(name), sources.policies[name]
+        found[address] = Resource(
+            address=address,
+            kind=Kind.POLICY,
+            digest=file.digest,
+            path=file.path,
+            content=file.content,
+            applies_to=policy.applies_to,
+            embedding_provider=None,
+            embedding_profile=None,
+        )
+    return found
+
+
+def _list_graphs(
+    config: ClusterConfig, checked: Mapping[str, CheckedGraph], parts: Mapping[str, Resource]
+) -> dict[str, Resource]:
+    found: dict[str, Resource] = {}
+    for id, graph in checked.items():
+        provider = config.graphs[id].embedding_provider
+        digest = digest_graph(
+            id,
+            schema=parts[schema_address(id)].digest,
+            queries={name: file.digest for name, file in graph.queries.items()},
+            provider=None if provider is None else (provider, parts[provider].digest),
+        )
+        address = graph_address(id)
+        found[address] = Resource(
+            address=address,
+            kind=Kind.GRAPH,
+            digest=digest,
+            path=None,
+            content=None,
+            applies_to=None,
+            embedding_provider=provider,
+            embedding_profile=None,
+        )
+    return found
+
+
+def _plain(address: str, kind: Kind, digest: str, path: str, content: bytes | None) -> Resource:
+    return Resource(
+        address=address,
+        kind=kind,
+        digest=digest,
+        path=path,
+        content=content,
+        applies_to=None,
+        embedding_provider=None,
+        embedding_profile=None,
+    )

@@ -1,0 +1,312 @@
+"""Plans: what has to change so that what is applied becomes what is desired.
+
+Pure. Says of each change whether an apply would make it, what it would touch beside it, and whose
+word it needs. Does not know how a change is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from omnigraph.cluster.addresses import Kind, graph_address, graph_id_of, kind_of, name_of
+from omnigraph.cluster.approvals import Approval
+from omnigraph.cluster.config import encode_profile
+from omnigraph.cluster.desired import Desired, Resource, find_dependencies
+from omnigraph.cluster.ledger import AppliedResource, Ledger
+
+
+class Operation(StrEnum):
+    """What happens to a resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Disposition(StrEnum):
+    """What an apply makes of a change."""
+
+    APPLIED = "applied"
+    DERIVED = "derived"
+    DEFERRED = "deferred"
+    BLOCKED = "blocked"
+
+
+class MetadataChange(StrEnum):
+    """What changes of a resource whose content stays the same."""
+
+    POLICY_BINDINGS = "policy_bindings"
+    EMBEDDING_PROFILE = "embedding_profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """The steps from a graph's schema to the desired one, for programs and in words."""
+
+    is_supported: bool
+    steps: tuple[Mapping[str, object], ...]
+    described: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change; `reason` says why it is blocked or deferred."""
+
+    resource: str
+    operation: Operation
+    before_digest: str | None
+    after_digest: str | None
+    disposition: Disposition
+    reason: str | None
+    is_binding_change: bool
+    metadata_change: MetadataChange | None
+    migration: Migration | None
+
+    @property
+    def graph_id(self) -> str | None:
+        """The graph that the changed resource is a part of."""
+        return graph_id_of(self.resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What else a change touches: everything that needs the changed resource."""
+
+    resource: str
+    affected: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A deletion that somebody has to agree to; `approval` is None until somebody has."""
+
+    resource: str
+    reason: str
+    approval: Approval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes, by resource, with their reach and the gates among them."""
+
+    changes: tuple[Change, ...]
+    reaches: tuple[Reach, ...]
+    gates: tuple[Gate, ...]
+    stale: tuple[Approval, ...]
+
+    def find_gate(self, graph_id: str) -> Gate | None:
+        """The gate before the deletion of a graph."""
+        address = graph_address(graph_id)
+        return next((each for each in self.gates if each.resource == address), None)
+
+
+def make_plan(
+    desired: Desired,
+    ledger: Ledger,
+    *,
+    pending: frozenset[str],
+    approvals: Iterable[Approval],
+    migrations: Mapping[str, Migration],
+) -> Plan:
+    """What has to change; `pending` are graphs with a change that stopped on its way.
+
+    `migrations` lead from graphs whose schema changes to their steps, where those are known.
+    """
+    deleted = sorted(set(ledger.graph_ids()) - set(desired.config.graphs))
+    gates, stale = _find_gates(deleted, desired, ledger, approvals)
+    approved = frozenset(name_of(each.resource) for each in gates if each.approval is not None)
+    changes = []
+    for address in sorted({*desired.resources, *ledger.resources}):
+        change = _compare(desired.resources.get(address), ledger.resources.get(address), address)
+        if change is not None:
+            changes.append(_dispose(change, pending, approved, frozenset(deleted)))
+    disposed = tuple(
+        _with_migration(each, migrations) for each in block_dependents(changes, desired, ledger)
+    )
+    return Plan(
+        changes=disposed,
+        reaches=_find_reaches(disposed, desired, ledger),
+        gates=gates,
+        stale=stale,
+    )
+
+
+def with_disposition(change: Change, disposition: Disposition, reason: str | None) -> Change:
+    """The change with another disposition."""
+    return replace(change, disposition=disposition, reason=reason)
+
+
+def block_dependents(
+    changes: Iterable[Change], desired: Desired, ledger: Ledger
+) -> tuple[Change, ...]:
+    """The changes, those of policies and providers blocked that a graph which stays needs.
+
+    A policy waits for a graph that it is to guard, and keeps guarding one that was to go and has
+    not gone yet.
+    """
+    listed = tuple(changes)
+    blocked = [each for each in listed if each.disposition is Disposition.BLOCKED]
+    moved = {
+        graph_address(each.graph_id): each.operation is Operation.DELETE
+        for each in blocked
+        if each.graph_id is not None and kind_of(each.resource) is not Kind.QUERY
+    }
+    return tuple(
+        with_disposition(each, Disposition.BLOCKED, "dependency_not_applied")
+        if _needs_stuck(each, moved, desired, ledger)
+        else each
+        for each in listed
+    )
+
+
+def _needs_stuck(
+    change: Change, is_going_by_stuck: Mapping[str, bool], desired: Desired, ledger: Ledger
+) -> bool:
+    wanted, applied = desired.resources.get(change.resource), ledger.resources.get(change.resource)
+    if kind_of(change.resource) is Kind.PROVIDER:
+        return change.operation is Operation.DELETE and any(
+            address in is_going_by_stuck and each.embedding_provider == change.resource
+            for address, each in ledger.resources.items()
+        )
+    if kind_of(change.resource) is not Kind.POLICY:
+        return False
+    guarding = set(() if wanted is None else wanted.applies_to or ())
+    guarded = set(() if applied is None else applied.applies_to or ())
+    awaited = {address for address, is_going in is_going_by_stuck.items() if not is_going}
+    return bool(guarding & awaited or (guarded - guarding) & set(is_going_by_stuck))
+
+
+def _compare(
+    desired: Resource | None, applied: AppliedResource | None, address: str
+) -> Change | None:
+    if desired is None:
+        assert applied is not None, "an address comes from one of the two"
+        return _change(address, Operation.DELETE, applied.digest, None)
+    if applied is None:
+        return _change(address, Operation.CREATE, None, desired.digest)
+    metadata = _compare_metadata(desired, applied)
+    is_rebound = (
+        metadata is MetadataChange.POLICY_BINDINGS
+        or desired.embedding_provider != applied.embedding_provider
+    )
+    if desired.digest == applied.digest and metadata is None and not is_rebound:
+        return None
+    return Change(
+        resource=address,
+        operation=Operation.UPDATE,
+        before_digest=applied.digest,
+        after_digest=desired.digest,
+        disposition=Disposition.APPLIED,
+        reason=None,
+        is_binding_change=is_rebound,
+        metadata_change=metadata,
+        migration=None,
+    )
+
+
+def _change(address: str, operation: Operation, before: str | None, after: str | None) -> Change:
+    return Change(
+        resource=address,
+        operation=operation,
+        before_digest=before,
+        after_digest=after,
+        disposition=Disposition.APPLIED,
+        reason=None,
+        is_binding_change=False,
+        metadata_change=None,
+        migration=None,
+    )
+
+
+def _compare_metadata(desired: Resource, applied: AppliedResource) -> MetadataChange | None:
+    if desired.kind is Kind.POLICY and desired.applies_to != applied.applies_to:
+        return MetadataChange.POLICY_BINDINGS
+    profile = desired.embedding_profile
+    if profile is not None and encode_profile(profile) != applied.embedding_profile:
+        return MetadataChange.EMBEDDING_PROFILE
+    return None
+
+
+def _dispose(
+    change: Change,
+    pending: frozenset[str],
+    approved: frozenset[str],
+    deleted: frozenset[str],
+) -> Change:
+    id = change.graph_id
+    if id is not None and id in pending:
+        return with_disposition(change, Disposition.BLOCKED, "cluster_recovery_pending")
+    if id is not None and id in deleted:
+        if id in approved:
+            return change
+        return with_disposition(change, Disposition.BLOCKED, "approval_required")
+    kind = kind_of(change.resource)
+    if kind is Kind.GRAPH and change.operation is Operation.UPDATE:
+        return with_disposition(change, Disposition.DERIVED, None)
+    if kind is Kind.SCHEMA and change.operation is Operation.DELETE:
+        return with_disposition(change, Disposition.DEFERRED, "apply_unsupported_kind")
+    return change
+
+
+def _with_migration(change: Change, migrations: Mapping[str, Migration]) -> Change:
+    is_update = change.operation is Operation.UPDATE
+    migration = migrations.get(name_of(change.resource))
+    if kind_of(change.resource) is not Kind.SCHEMA or not is_update or migration is None:
+        return change
+    return replace(change, migration=migration)
+
+
+def _find_gates(
+    deleted: Iterable[str], desired: Desired, ledger: Ledger, approvals: Iterable[Approval]
+) -> tuple[tuple[Gate, ...], tuple[Approval, ...]]:
+    """One gate a graph that goes, and the approvals of one that no longer count."""
+    given = [
+        each
+        for each in approvals
+        if each.consumed_at is None and each.id not in ledger.approval_records
+    ]
+    gates, stale = [], []
+    for id in deleted:
+        address = graph_address(id)
+        ours = [each for each in given if each.resource == address]
+        valid = [each for each in ours if _is_bound(each, desired, ledger)]
+        stale += [each for each in ours if each not in valid]
+        reason = "deletes the graph with its rows and history"
+        gates.append(Gate(address, reason, valid[0] if valid else None))
+    return tuple(gates), tuple(stale)
+
+
+def _is_bound(approval: Approval, desired: Desired, ledger: Ledger) -> bool:
+    return (
+        approval.operation == Operation.DELETE
+        and approval.config_digest == desired.config_digest
+        and approval.before_digest == ledger.find_digest(approval.resource)
+        and approval.after_digest is None
+    )
+
+
+def _find_reaches(changes: Iterable[Change], desired: Desired, ledger: Ledger) -> tuple[Reach, ...]:
+    """What needs the changed resources, directly or by others."""
+    needed_by: dict[str, set[str]] = {}
+    applied = find_dependencies(
+        {address: each.applies_to for address, each in ledger.resources.items()},
+        {address: each.embedding_provider for address, each in ledger.resources.items()},
+    )
+    for each in (*desired.dependencies, *applied):
+        needed_by.setdefault(each.needed, set()).add(each.dependent)
+    found = []
+    for change in changes:
+        if change.disposition is Disposition.DERIVED and not change.is_binding_change:
+            # Its parts are what changes, and what they touch is told of them.
+            continue
+        affected: set[str] = set()
+        waiting = [change.resource]
+        while waiting:
+            fresh = needed_by.get(waiting.pop(), set()) - affected
+            affected |= fresh
+            waiting += fresh
+        if affected:
+            found.append(Reach(change.resource, tuple(sorted(affected))))
+    return tuple(found)

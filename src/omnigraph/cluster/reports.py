@@ -1,0 +1,296 @@
+"""What the commands of a cluster answer: one report each, and its JSON.
+
+A report is complete on failure too: what could not be found out is empty. The only module that
+knows the names of the fields that programs read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omnigraph.cluster.approvals import Approval
+from omnigraph.cluster.desired import Desired
+from omnigraph.cluster.findings import Finding
+from omnigraph.cluster.ledger import Ledger, encode_statuses
+from omnigraph.cluster.lock import Lock
+from omnigraph.cluster.plan import Change, Gate, Plan, Reach
+from omnigraph.model.source import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What every report begins with: the folder, and what there is to tell."""
+
+    folder: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(each.severity is Severity.ERROR for each in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class StateFacts:
+    """How the state and the lock were found; `acquired` is the lock that the command itself had."""
+
+    state_path: str
+    lock_path: str
+    ledger: Ledger | None
+    cas: str | None
+    held: Lock | None
+    held_s: int | None
+    acquired: Lock | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateReport:
+    """What a folder asks for, if that is right."""
+
+    heading: Heading
+    config_file: str
+    desired: Desired | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """What an apply would do."""
+
+    heading: Heading
+    desired: Desired | None
+    facts: StateFacts | None
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyReport:
+    """What an apply has done."""
+
+    heading: Heading
+    actor: str | None
+    desired: Desired | None
+    facts: StateFacts | None
+    changes: tuple[Change, ...]
+    is_converged: bool
+    is_written: bool
+
+    @property
+    def applied_count(self) -> int:
+        """How many changes were made."""
+        return sum(each.disposition == "applied" for each in self.changes)
+
+    @property
+    def deferred_count(self) -> int:
+        """How many changes are left."""
+        return sum(each.disposition in ("deferred", "blocked") for each in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class ApproveReport:
+    """An approval that was given."""
+
+    heading: Heading
+    facts: StateFacts | None
+    approval: Approval | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateReport:
+    """The state as it is; `operation` is what was done to it, None if it was only read."""
+
+    heading: Heading
+    operation: str | None
+    facts: StateFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnlockReport:
+    """Whether a lock was taken away."""
+
+    heading: Heading
+    facts: StateFacts | None
+    removed: Lock | None
+
+
+Report = ValidateReport | PlanReport | ApplyReport | ApproveReport | StateReport | UnlockReport
+
+
+def encode_report(report: Report) -> dict[str, object]:
+    """A report as the JSON object that programs read."""
+    heading = report.heading
+    return {
+        "ok": heading.is_ok,
+        "config_dir": heading.folder,
+        **_encode_body(report),
+        "diagnostics": [_encode_finding(each) for each in heading.findings],
+    }
+
+
+def _encode_body(report: Report) -> dict[str, object]:
+    match report:
+        case ValidateReport(config_file=config_file, desired=desired):
+            return {
+                "config_file": config_file,
+                "resource_digests": {} if desired is None else desired.digests,
+                "resources": _encode_resources(desired),
+                "dependencies": _encode_dependencies(desired),
+            }
+        case PlanReport(desired=desired, facts=facts, plan=plan):
+            return {
+                "desired_revision": _encode_revision(desired),
+                "resource_digests": {} if desired is None else desired.digests,
+                "dependencies": _encode_dependencies(desired),
+                "state_observations": _encode_facts(facts),
+                "changes": [] if plan is None else [encode_change(each) for each in plan.changes],
+                "blast_radius": []
+                if plan is None
+                else [_encode_reach(each) for each in plan.reaches],
+                "approvals_required": []
+                if plan is None
+                else [_encode_gate(each) for each in plan.gates],
+            }
+        case ApplyReport(actor=actor, desired=desired, facts=facts, changes=changes):
+            return {
+                **_without_none({"actor": actor}),
+                "desired_revision": _encode_revision(desired),
+                "state_observations": _encode_facts(facts),
+                "changes": [encode_change(each) for each in changes],
+                "applied_count": report.applied_count,
+                "deferred_count": report.deferred_count,
+                "converged": report.is_converged,
+                "state_written": report.is_written,
+                "resource_statuses": _encode_ledger_part(facts)["resource_statuses"],
+            }
+        case ApproveReport(facts=facts, approval=approval):
+            given: Mapping[str, object] = (
+                {}
+                if approval is None
+                else {
+                    "approval_id": approval.id,
+                    "resource": approval.resource,
+                    "operation": approval.operation,
+                    "approved_by": approval.approved_by,
+                }
+            )
+            return {**given, "state_observations": _encode_facts(facts)}
+        case StateReport(operation=operation, facts=facts):
+            return {
+                **_without_none({"operation": operation}),
+                "state_observations": _encode_facts(facts),
+                **_encode_ledger_part(facts),
+            }
+        case UnlockReport(facts=facts, removed=removed):
+            return {
+                "state_observations": _encode_facts(facts),
+                "lock_removed": removed is not None,
+            }
+
+
+def encode_change(change: Change) -> dict[str, object]:
+    """One change as programs read it."""
+    encoded = _without_none(
+        {
+            "resource": change.resource,
+            "operation": str(change.operation),
+            "before_digest": change.before_digest,
+            "after_digest": change.after_digest,
+            "disposition": str(change.disposition),
+            "reason": change.reason,
+            "binding_change": True if change.is_binding_change else None,
+            "metadata_change": None
+            if change.metadata_change is None
+            else str(change.metadata_change),
+        }
+    )
+    if change.migration is not None:
+        encoded["migration"] = {
+            "supported": change.migration.is_supported,
+            "steps": [dict(each) for each in change.migration.steps],
+        }
+    return encoded
+
+
+def _encode_finding(finding: Finding) -> dict[str, object]:
+    return {
+        "code": finding.code,
+        "severity": str(finding.severity),
+        "path": finding.path,
+        "message": finding.message,
+    }
+
+
+def _encode_revision(desired: Desired | None) -> dict[str, object]:
+    return {} if desired is None else {"config_digest": desired.config_digest}
+
+
+def _encode_resources(desired: Desired | None) -> list[dict[str, object]]:
+    return [
+        _without_none(
+            {
+                "address": each.address,
+                "kind": str(each.kind),
+                "digest": each.digest,
+                "path": each.path,
+            }
+        )
+        for each in ({} if desired is None else desired.resources).values()
+    ]
+
+
+def _encode_dependencies(desired: Desired | None) -> list[dict[str, object]]:
+    dependencies = () if desired is None else desired.dependencies
+    return [{"from": each.dependent, "to": each.needed} for each in dependencies]
+
+
+def _encode_reach(reach: Reach) -> dict[str, object]:
+    return {"resource": reach.resource, "affected": list(reach.affected)}
+
+
+def _encode_gate(gate: Gate) -> dict[str, object]:
+    return {
+        "resource": gate.resource,
+        "reason": gate.reason,
+        "satisfied": gate.approval is not None,
+    }
+
+
+def _encode_ledger_part(facts: StateFacts | None) -> dict[str, object]:
+    ledger = None if facts is None else facts.ledger
+    if ledger is None:
+        return {"resource_digests": {}, "resource_statuses": {}, "observations": {}}
+    return {
+        "resource_digests": dict(sorted(ledger.digests.items())),
+        "resource_statuses": encode_statuses(ledger.statuses),
+        "observations": dict(sorted(ledger.observations.items())),
+    }
+
+
+def _encode_facts(facts: StateFacts | None) -> dict[str, object]:
+    if facts is None:
+        return {}
+    ledger, held, acquired = facts.ledger, facts.held, facts.acquired
+    told = held if held is not None else acquired
+    return _without_none(
+        {
+            "state_path": facts.state_path,
+            "lock_path": facts.lock_path,
+            "state_found": ledger is not None,
+            "applied_config_digest": None if ledger is None else ledger.config_digest,
+            "state_revision": 0 if ledger is None else ledger.revision,
+            "state_cas": facts.cas,
+            "resource_count": 0 if ledger is None else len(ledger.resources),
+            "locked": held is not None,
+            "lock_id": None if held is None else held.id,
+            "lock_acquired": acquired is not None,
+            "acquired_lock_id": None if acquired is None else acquired.id,
+            "lock_operation": None if told is None else told.operation,
+            "lock_created_at": None if told is None else told.created_at,
+            "lock_pid": None if told is None else told.process_id,
+            "lock_age_seconds": facts.held_s,
+        }
+    )
+
+
+def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in fields.items() if value is not None}

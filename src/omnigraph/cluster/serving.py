@@ -1,0 +1,225 @@
+"""The serving snapshot: what was applied, as a server boots from it.
+
+Read from the ledger and the catalog only, without the lock and without settling anything: what is
+in the folder's files does not count until it is applied. A graph that somebody is changing, or
+whose change stopped on its way, is left out; what makes the cluster itself doubtful stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from omnigraph.cluster.addresses import (
+    CLUSTER,
+    Kind,
+    graph_address,
+    graph_id_of,
+    kind_of,
+    name_of,
+    schema_address,
+)
+from omnigraph.cluster.applied import AppliedPolicy, AppliedQuery, read_blob
+from omnigraph.cluster.config import EmbeddingProfile, encode_profile, parse_profile
+from omnigraph.cluster.config_fields import Section
+from omnigraph.cluster.digests import digest_profile
+from omnigraph.cluster.findings import Finding, Findings, StoppedError, error_finding
+from omnigraph.cluster.ledger import STATE_PATH, Ledger, Status, StoredLedger, find_ledger
+from omnigraph.cluster.recoveries import list_sidecars
+from omnigraph.cluster.world import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedGraph:
+    """A graph to serve; no profile means that the environment says who makes vectors."""
+
+    id: str
+    uri: str
+    schema_digest: str
+    queries: tuple[AppliedQuery, ...]
+    policy: AppliedPolicy | None
+    embedding: EmbeddingProfile | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A graph that is not to be served now, and why."""
+
+    id: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class ServingSnapshot:
+    """Everything that was applied; `cas` changes with every revision, for who looks for a new one.
+
+    `storage_options` are those under which the graphs are opened.
+    """
+
+    root: str
+    revision: int
+    cas: str
+    config_digest: str | None
+    graphs: tuple[AppliedGraph, ...]
+    left_out: tuple[LeftOut, ...]
+    policy: AppliedPolicy | None
+    storage_options: Mapping[str, str]
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether any bundle says who may do what."""
+        return self.policy is not None or any(each.policy is not None for each in self.graphs)
+
+
+def read_serving_snapshot(cluster: Cluster) -> ServingSnapshot:
+    """What a server serves; stops, with every reason, if the cluster is doubtful or empty."""
+    stored = find_ledger(cluster.objects)
+    if stored is None:
+        raise StoppedError(
+            error_finding(
+                "cluster_state_missing",
+                STATE_PATH,
+                f"there is no applied cluster at {cluster.root.uri}; run `omnigraph cluster "
+                "import` and `omnigraph cluster apply`",
+            )
+        )
+    findings = Findings()
+    waiting = _find_waiting(cluster, findings)
+    snapshot = _read(cluster, stored, waiting, findings)
+    if findings.has_errors:
+        raise StoppedError(*findings)
+    return snapshot
+
+
+def _find_waiting(cluster: Cluster, findings: Findings) -> dict[str, Finding]:
+    """The graphs with a change under way; one that nobody can attribute to a graph is fatal."""
+    listed = list_sidecars(cluster.objects)
+    for each in listed.faults:
+        findings.error("cluster_recovery_unattributed", each.path, each.message)
+    return {
+        each.graph_id: error_finding(
+            "cluster_recovery_pending",
+            each.path,
+            f"`{each.kind}` of {each.started_at} is not finished; `omnigraph cluster apply` "
+            "settles it",
+        )
+        for each in listed.sidecars
+    }
+
+
+def _read(
+    cluster: Cluster, stored: StoredLedger, waiting: Mapping[str, Finding], findings: Findings
+) -> ServingSnapshot:
+    ledger = stored.ledger
+    ids = sorted(ledger.graph_ids())
+    healthy = [id for id in ids if id not in waiting]
+    if not ids:
+        findings.error("cluster_empty", STATE_PATH, "no graph was applied yet")
+    elif not healthy:
+        findings.error(
+            "cluster_no_healthy_graphs",
+            STATE_PATH,
+            f"every graph has a change that is not finished: {', '.join(ids)}",
+        )
+    policies = _read_policies(cluster, ledger, frozenset(healthy), findings)
+    queries = _read_queries(cluster, ledger, frozenset(healthy), findings)
+    return ServingSnapshot(
+        root=cluster.root.uri,
+        revision=ledger.revision,
+        cas=stored.cas,
+        config_digest=ledger.config_digest,
+        graphs=tuple(
+            AppliedGraph(
+                id=id,
+                uri=cluster.graphs.uri_of(id),
+                schema_digest=ledger.find_digest(schema_address(id)) or "",
+                queries=tuple(queries.get(id, ())),
+                policy=policies.get(graph_address(id)),
+                embedding=_find_profile(ledger, id, findings),
+            )
+            for id in healthy
+        ),
+        left_out=tuple(LeftOut(id, waiting[id]) for id in ids if id in waiting),
+        policy=policies.get(CLUSTER),
+        storage_options=cluster.root.storage_options,
+    )
+
+
+def _read_queries(
+    cluster: Cluster, ledger: Ledger, healthy: frozenset[str], findings: Findings
+) -> dict[str, list[AppliedQuery]]:
+    found: dict[str, list[AppliedQuery]] = {}
+    for address, resource in sorted(ledger.resources.items()):
+        id = graph_id_of(address)
+        if kind_of(address) is Kind.QUERY and id in healthy:
+            content = read_blob(cluster, address, resource.digest, findings)
+            if content is not None and id is not None:
+                query = AppliedQuery(name_of(address), resource.digest, content)
+                found.setdefault(id, []).append(query)
+    return found
+
+
+def _read_policies(
+    cluster: Cluster, ledger: Ledger, healthy: frozenset[str], findings: Findings
+) -> dict[str, AppliedPolicy]:
+    """The policy of each scope."""
+    for address, status in sorted(ledger.statuses.items()):
+        is_lost = status.status is Status.DRIFTED and address not in ledger.resources
+        if is_lost and kind_of(address) is Kind.POLICY:
+            # A graph without its policy would be open to everybody with a token.
+            findings.error(
+                "catalog_payload_missing",
+                address,
+                "its content was lost; `omnigraph cluster apply` publishes it again",
+            )
+    scopes = {CLUSTER, *map(graph_address, healthy)}
+    found: dict[str, AppliedPolicy] = {}
+    for address, resource in sorted(ledger.resources.items()):
+        if kind_of(address) is not Kind.POLICY:
+            continue
+        if not resource.applies_to:
+            findings.error(
+                "policy_bindings_missing", address, "the state does not say what it applies to"
+            )
+            continue
+        bound = scopes.intersection(resource.applies_to)
+        content = read_blob(cluster, address, resource.digest, findings) if bound else None
+        if content is None:
+            continue
+        policy = AppliedPolicy(name_of(address), resource.digest, content, resource.applies_to)
+        for scope in sorted(bound):
+            if scope in found:
+                findings.error(
+                    "policy_scope_shared",
+                    address,
+                    f"`{found[scope].name}` and `{policy.name}` both apply to `{scope}`; a scope "
+                    "has one policy",
+                )
+            found.setdefault(scope, policy)
+    return found
+
+
+def _find_profile(ledger: Ledger, id: str, findings: Findings) -> EmbeddingProfile | None:
+    provider = ledger.resources[graph_address(id)].embedding_provider
+    if provider is None:
+        return None
+    applied = ledger.resources.get(provider)
+    if applied is None:
+        findings.error("embedding_provider_missing", provider, f"graph '{id}' needs it")
+        return None
+    if applied.embedding_profile is None:
+        findings.error(
+            "embedding_provider_profile_missing", provider, "the state does not hold its profile"
+        )
+        return None
+    section = Section.parse(
+        {key: value for key, value in applied.embedding_profile.items() if value is not None},
+        provider,
+        findings,
+    )
+    profile = None if section is None else parse_profile(section, findings)
+    if profile is not None and digest_profile(encode_profile(profile)) != applied.digest:
+        findings.error(
+            "embedding_provider_digest_mismatch", provider, "its profile is not what was applied"
+        )
+    return profile

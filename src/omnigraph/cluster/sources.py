@@ -1,0 +1,177 @@
+"""The files that a configuration names: schemas, queries and policies, read once and kept.
+
+What was read is what is checked, planned and applied; `find_changed` tells whether somebody has
+edited a file since. Does not know what the files mean, but for which queries one declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig, GraphDeclaration
+from omnigraph.cluster.digests import digest_bytes
+from omnigraph.cluster.findings import Findings
+from omnigraph.cluster.limits import SOURCE_BYTES_MAX
+
+_QUERY_SUFFIX = ".gq"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was read; `path` is relative to the configuration, if it lies below it."""
+
+    path: str
+    content: bytes
+
+    @property
+    def digest(self) -> str:
+        """The digest of its bytes."""
+        return digest_bytes(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """A file of queries; `name` is the one query that it is there for, None if all of them are."""
+
+    file: SourceFile
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSources:
+    """The files of one graph; the schema is None if it could not be read."""
+
+    schema: SourceFile | None
+    queries: tuple[QueryFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All files of a configuration, those that could be read."""
+
+    folder: Path
+    config: SourceFile
+    graphs: Mapping[str, GraphSources]
+    policies: Mapping[str, SourceFile]
+
+    def files(self) -> Iterable[SourceFile]:
+        """Every file, some perhaps twice."""
+        yield self.config
+        for each in self.graphs.values():
+            yield from [] if each.schema is None else [each.schema]
+            yield from (query.file for query in each.queries)
+        yield from self.policies.values()
+
+    def find_changed(self) -> list[str]:
+        """The paths of files that no longer are what was read."""
+        changed = []
+        for file in {each.path: each for each in self.files()}.values():
+            try:
+                is_same = (self.folder / file.path).read_bytes() == file.content
+            except OSError:
+                is_same = False
+            if not is_same:
+                changed.append(file.path)
+        return sorted(changed)
+
+
+def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
+    """The text of the configuration in a folder; None, and a finding, if there is none."""
+    if not folder.is_dir():
+        findings.error(
+            "config_dir_not_found", str(folder), "there is no such folder; give it by --config"
+        )
+        return None
+    return _read_file(folder, CONFIG_FILE, "cluster_config_read_error", CONFIG_FILE, findings)
+
+
+def read_sources(
+    config: ClusterConfig, file: SourceFile, folder: Path, findings: Findings
+) -> Sources:
+    """Read every file that a configuration names; what cannot be read is told."""
+    return Sources(
+        folder=folder,
+        config=file,
+        graphs={
+            id: GraphSources(
+                schema=_read_file(
+                    folder, each.schema, "schema_file_missing", f"graphs.{id}.schema", findings
+                ),
+                queries=tuple(_read_queries(folder, each, findings)),
+            )
+            for id, each in config.graphs.items()
+        },
+        policies={
+            name: policy
+            for name, each in config.policies.items()
+            if (
+                policy := _read_file(
+                    folder, each.file, "policy_file_missing", f"policies.{name}.file", findings
+                )
+            )
+            is not None
+        },
+    )
+
+
+def _read_queries(folder: Path, graph: GraphDeclaration, findings: Findings) -> Iterable[QueryFile]:
+    place = f"graphs.{graph.id}.queries"
+    for name, path in graph.file_by_query.items():
+        file = _read_file(folder, path, "query_file_missing", f"{place}.{name}.file", findings)
+        if file is not None:
+            yield QueryFile(file, name)
+    seen: set[Path] = set()
+    for path in graph.query_paths:
+        for each in _discover(folder, path, place, findings):
+            resolved = (folder / each).resolve()
+            file = None
+            if resolved not in seen:
+                file = _read_file(folder, each, "query_file_missing", place, findings)
+            seen.add(resolved)
+            if file is not None:
+                yield QueryFile(file, None)
+
+
+def _discover(folder: Path, path: str, place: str, findings: Findings) -> list[str]:
+    """The files of a path: those of a folder's top level by name, or the file itself."""
+    target = folder / path
+    if not target.is_dir():
+        return [path]
+    try:
+        names = sorted(
+            each.name
+            for each in target.iterdir()
+            if each.suffix == _QUERY_SUFFIX and each.is_file()
+        )
+    except OSError as error:
+        findings.error("query_dir_unreadable", place, f"{path}: {error.strerror or error}")
+        return []
+    if not names:
+        findings.warn("query_dir_empty", place, f"{path} holds no {_QUERY_SUFFIX} file")
+    return [str(Path(path) / name) for name in names]
+
+
+def _read_file(
+    folder: Path, path: str, code: str, place: str, findings: Findings
+) -> SourceFile | None:
+    content = _read(folder, path, code, place, findings)
+    return None if content is None else SourceFile(path, content)
+
+
+def _read(folder: Path, path: str, code: str, place: str, findings: Findings) -> bytes | None:
+    if not path:
+        # That it is missing has been told.
+        return None
+    try:
+        with (folder / path).open("rb") as file:
+            content = file.read(SOURCE_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        findings.error(code, place, f"cannot read {path}: {reason.lower()}")
+        return None
+    if len(content) > SOURCE_BYTES_MAX:
+        findings.error(code, place, f"{path} has more than {SOURCE_BYTES_MAX} bytes")
+        return None
+    return content

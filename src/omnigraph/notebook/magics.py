@@ -1,0 +1,192 @@
+"""What `%load_ext omnigraph` adds to a notebook: `%gq_open`, `%%gq` and `%gq_log`.
+
+Promises that what a cell is refused for is told in a line, without a traceback, and that values of
+parameters are those that the notebook's variables have. Writes only where a cell says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import NoReturn
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+
+import omnigraph
+from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import RemoteGraph
+from omnigraph.compiler.typed.statements import (
+    Parameter,
+    Query,
+    find_type,
+    find_used,
+    is_command,
+    parse_statement,
+    split_statements,
+)
+from omnigraph.drawing.limits import PICTURE_COMMITS_MAX
+from omnigraph.engine.graph import Graph
+from omnigraph.engine.results import MutationResult, Result
+from omnigraph.model.errors import GraphError
+from omnigraph.notebook.pictures import HistoryPicture, draw
+
+
+def load(shell: InteractiveShell) -> None:
+    """Add the cells and lines to a notebook."""
+    cells = GraphCells(shell)
+    magics = shell.magics_manager
+    magics.register_function(cells.open, "line", "gq_open")
+    magics.register_function(cells.run, "cell", "gq")
+    magics.register_function(cells.log, "line", "gq_log")
+
+
+class GraphCells:
+    """The graph that the cells of a notebook are about, once one is opened."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+        self._graph: GraphCalls | None = None
+        self._is_own = False
+
+    def open(self, line: str) -> None:
+        """Open the graph that the cells below are about: `%gq_open URI|URL [--graph ID]`.
+
+        A variable that holds an open graph can stand in the place of its uri. `--token` names the
+        variable that holds the token of a server, `--as` is who writes, `--read-only` says that
+        nobody does.
+        """
+        given = _parse(_opening(), line)
+        chosen: object = self._shell.user_ns.get(given.uri)
+        opened = chosen if isinstance(chosen, Graph | RemoteGraph) else None
+        try:
+            graph = self._reach(given) if opened is None else opened
+        except GraphError as error:
+            raise UsageError(str(error)) from error
+        if self._is_own and self._graph is not None:
+            self._graph.close()
+        self._graph, self._is_own = graph, opened is None
+
+    def run(self, line: str, cell: str) -> Result | MutationResult:
+        """Run the query of a cell: `%%gq [--branch B] [--at COMMIT] [--params VAR] [--out NAME]`.
+
+        A cell that changes rows has to say `--mutate`.
+        """
+        given = _parse(_running(), line)
+        graph = self._require_graph()
+        try:
+            answer = self._answer(graph, cell, given)
+        except GraphError as error:
+            raise UsageError(str(error)) from error
+        if given.out is not None:
+            self._shell.user_ns[given.out] = answer
+        return answer
+
+    def log(self, line: str) -> HistoryPicture:
+        """Draw the history of the graph: `%gq_log [--branch B] [--limit N]`."""
+        given = _parse(_drawing(), line)
+        try:
+            return draw(self._require_graph(), given.branch, limit=given.limit)
+        except GraphError as error:
+            raise UsageError(str(error)) from error
+
+    def _reach(self, given: Namespace) -> GraphCalls:
+        if not given.uri.lower().startswith(("http://", "https://")):
+            return omnigraph.open(given.uri, read_only=given.is_read_only, actor=given.actor)
+        token = None if given.token is None else self._variable(given.token, "--token")
+        if token is not None and not isinstance(token, str):
+            raise UsageError(f"the variable '{given.token}' holds no text, and a token is one")
+        return omnigraph.connect(given.uri, graph=given.graph, token=token)
+
+    def _answer(self, graph: GraphCalls, cell: str, given: Namespace) -> Result | MutationResult:
+        query = self._read_query(cell, given)
+        if not query.is_mutation:
+            branch = None if given.at is not None else given.branch
+            return graph.query(query.source, query.params, branch=branch, commit=given.at)
+        if not given.is_mutation:
+            raise UsageError("this cell changes the graph; nothing was done; say %%gq --mutate")
+        if given.at is not None:
+            raise UsageError("the past cannot be changed; nothing was done; leave out --at")
+        return graph.mutate(query.source, query.params, branch=given.branch or "main")
+
+    def _read_query(self, cell: str, given: Namespace) -> Query:
+        match split_statements(cell):
+            case [text] if not is_command(text):
+                statement = parse_statement(text, self._find_parameters(text, given.params))
+                assert isinstance(statement, Query), "a text without a backslash is a query"
+                return statement
+            case []:
+                raise UsageError("this cell is empty; write a query below the first line")
+            case statements:
+                raise UsageError(f"a cell runs one query, and here are {len(statements)}")
+
+    def _find_parameters(self, text: str, variable: str | None) -> dict[str, Parameter]:
+        """The parameters of a text with their values: of `--params`, else of the notebook."""
+        chosen = {} if variable is None else self._variable(variable, "--params")
+        if not isinstance(chosen, Mapping):
+            raise UsageError(f"the variable '{variable}' is no dict of parameters")
+        values = {**self._shell.user_ns, **chosen}
+        found: dict[str, Parameter] = {}
+        for name in find_used(text):
+            if name in values:
+                type = find_type(values[name])
+                found[name] = Parameter(type or _TYPE_OTHERWISE, values[name])
+        return found
+
+    def _variable(self, name: str, flag: str) -> object:
+        if name not in self._shell.user_ns:
+            raise UsageError(f"{flag}: there is no variable '{name}'")
+        value: object = self._shell.user_ns[name]
+        return value
+
+    def _require_graph(self) -> GraphCalls:
+        if self._graph is None:
+            raise UsageError("no graph is open; begin with %gq_open URI")
+        return self._graph
+
+
+_TYPE_OTHERWISE = "String?"
+
+
+class _Parser(ArgumentParser):
+    """Reads the words behind a `%`; what is wrong with them is told in a line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what was typed."""
+        raise UsageError(f"{self.prog}: {message}")
+
+
+def _parse(parser: ArgumentParser, line: str) -> Namespace:
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"{parser.prog}: {error}") from error
+    return parser.parse_args(words)
+
+
+def _opening() -> ArgumentParser:
+    parser = _Parser(prog="%gq_open", add_help=False)
+    parser.add_argument("uri")
+    parser.add_argument("--graph")
+    parser.add_argument("--token")
+    parser.add_argument("--as", dest="actor")
+    parser.add_argument("--read-only", dest="is_read_only", action="store_true")
+    return parser
+
+
+def _running() -> ArgumentParser:
+    parser = _Parser(prog="%%gq", add_help=False)
+    parser.add_argument("--branch")
+    parser.add_argument("--at")
+    parser.add_argument("--params")
+    parser.add_argument("--out")
+    parser.add_argument("--mutate", dest="is_mutation", action="store_true")
+    return parser
+
+
+def _drawing() -> ArgumentParser:
+    parser = _Parser(prog="%gq_log", add_help=False)
+    parser.add_argument("--branch", action="append")
+    parser.add_argument("--limit", type=int, default=PICTURE_COMMITS_MAX)
+    return parser

@@ -1,0 +1,136 @@
+"""Texts are embedded by the same provider where somebody else does the work: a server, Spark."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import omnigraph
+from omnigraph import Graph
+from omnigraph.embed.mock import MockEmbedder
+from omnigraph.embed.providers import find_embedder
+from omnigraph.engine.opening import open_graph
+from omnigraph.engine.settings import make_settings
+from omnigraph.errors import EmbeddingError, InvalidValueError
+from tests.support.embedding_server import KEY, EmbeddingServer, Refuses, embedding_server
+from tests.support.graphs import build_graph, ndjson, node, rows, unchanged
+from tests.support.servers import running_server
+
+SCHEMA = """
+node Memo { head: String @key  v: Vector(4)? @embed("head", model="test-model") }
+"""
+BY_TEXT = """
+query q($text: String) {
+  match { $m: Memo }
+  return { $m.head as head }
+  order { nearest($m.v, $text) }
+  limit 2
+}
+"""
+NO_KEYS = {"OPENROUTER_API_KEY": "", "OPENAI_API_KEY": ""}
+BODY = {"query": BY_TEXT, "params": {"text": "beta"}}
+ASK = "/graphs/default/query"
+
+
+def memo_graph(root: Path) -> Graph:
+    """Three memos with the vectors of their own heads."""
+    mock = MockEmbedder("")
+    heads = ("alpha", "beta", "gamma")
+    return build_graph(
+        root, SCHEMA, *(node("Memo", head=head, v=list(mock.embed(head, 4))) for head in heads)
+    )
+
+
+def test_a_served_text_is_embedded_by_the_server(tmp_path: Path) -> None:
+    memo_graph(tmp_path / "graph").close()
+
+    with (
+        embedding_server() as provider,
+        running_server(
+            tmp_path, "--unauthenticated", environment=provider.environment("gemini")
+        ) as server,
+    ):
+        first = server.ask("POST", ASK, token=None, json=BODY)
+        server.ask("POST", ASK, token=None, json=BODY)
+        server.wait_for_line("texts were embedded", provider="gemini", text_count=1)
+        said = server.log_text()
+
+    assert first.json()["rows"][0] == {"head": "beta"}
+    assert provider.texts == ["beta"]
+    assert KEY not in said
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        (NO_KEYS, "OPENROUTER_API_KEY or OPENAI_API_KEY"),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "cohere"}, "unknown embedding provider"),
+    ],
+)
+def test_a_server_without_a_provider_says_which_variables_it_lacks(
+    tmp_path: Path, environment: dict[str, str], told: str
+) -> None:
+    memo_graph(tmp_path / "graph").close()
+
+    with running_server(tmp_path, "--unauthenticated", environment=environment) as server:
+        answer = server.ask("POST", ASK, token=None, json=BODY)
+        with omnigraph.connect(server.url) as graph, pytest.raises(EmbeddingError) as refused:
+            graph.query(BY_TEXT, {"text": "beta"})
+
+    assert answer.status_code == 500
+    assert told in answer.json()["error"]
+    assert told in str(refused.value)
+
+
+def test_a_model_that_made_other_vectors_is_the_callers_to_know(tmp_path: Path) -> None:
+    memo_graph(tmp_path / "graph").close()
+    environment = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1", "OMNIGRAPH_EMBED_MODEL": "other"}
+
+    with running_server(tmp_path, "--unauthenticated", environment=environment) as server:
+        answer = server.ask("POST", ASK, token=None, json=BODY)
+        with omnigraph.connect(server.url) as graph, pytest.raises(InvalidValueError):
+            graph.query(BY_TEXT, {"text": "beta"})
+
+    assert answer.status_code == 400
+    assert "'test-model'" in answer.json()["error"]
+
+
+def on_spark(root: Path, provider: EmbeddingServer) -> Graph:
+    """Memos without vectors in two files, in a graph that may use Spark."""
+    heads = [f"memo {number}" for number in range(150)]
+    graph = build_graph(root, SCHEMA, *(node("Memo", head=head) for head in heads[:100]))
+    graph.load(ndjson(*(node("Memo", head=head) for head in heads[100:])), mode="append")
+    settings = replace(
+        make_settings(str(root), storage_options=None, durability="relaxed"),
+        embedder=find_embedder(provider.environment()),
+        spark_package="omnigraph.spark",
+    )
+    return open_graph(settings, actor=None, is_read_only=False)
+
+
+def test_executors_ask_the_provider_themselves(
+    tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with embedding_server() as provider:
+        graph = on_spark(tmp_path, provider)
+        result = graph.embed("Memo", engine="spark", spark=spark)
+
+    mock = MockEmbedder("")
+    assert result.rows_by_property == {"v": 150}
+    assert {head: memo["v"] for head, memo in rows(graph, "Memo").items()} == {
+        head: pytest.approx(list(mock.embed(head, 4)), abs=1e-6) for head in set(provider.texts)
+    }
+    assert len(provider.texts) == 150
+    assert KEY not in "".join(capfd.readouterr())
+
+
+def test_what_a_provider_refuses_executors_arrives_as_it_was(
+    tmp_path: Path, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with embedding_server(*[Refuses(400, said=f"not with {KEY}")] * 20) as provider:
+        graph = on_spark(tmp_path, provider)
+        with unchanged(graph), pytest.raises(EmbeddingError, match=r"not with \(the key\)"):
+            graph.embed("Memo", engine="spark", spark=spark)
+
+    assert KEY not in "".join(capfd.readouterr())

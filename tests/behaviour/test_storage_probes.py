@@ -1,0 +1,239 @@
+"""The check of a storage: a sound one passes, each defect is named, and nothing stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import GraphError
+from omnigraph.storage.locations import Location, parse_location
+from omnigraph.storage.objects import open_objects
+from omnigraph.storage.ports import ObjectStore
+from omnigraph.storage.probing import CHECK_PREFIX, Trial, open_durably, try_storage
+from tests.support.control_objects import local_location, s3_location
+from tests.support.defective_objects import Defect, defective
+from tests.support.s3_faults import FaultyS3, RequestFault, Scope, Way, serve_faulty_s3
+from tests.support.s3_server import S3Server, serve_s3
+
+ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+PROBES = {
+    "access",
+    "read-after-write",
+    "listing",
+    "create-if-absent",
+    "replace-if-match",
+    "racing creates",
+    "racing replaces",
+    "whole objects",
+    "large objects",
+    "locks",
+    "clean-up",
+}
+
+# What each defect breaks; on a disk, because there a defect breaks nothing else.
+BROKEN_BY_DEFECT = {
+    Defect.CREATE_OVERWRITES: {"create-if-absent", "racing creates"},
+    Defect.MATCH_OVERWRITES: {"replace-if-match", "racing replaces"},
+    Defect.REFUSAL_WRITES: {"replace-if-match", "racing replaces"},
+    Defect.REFUSES_ALL: {
+        "create-if-absent",
+        "replace-if-match",
+        "racing creates",
+        "racing replaces",
+    },
+    Defect.LOOKS_FIRST: {"racing creates", "racing replaces"},
+    Defect.LAGGING_LISTINGS: {"listing", "clean-up"},
+    Defect.OTHER_TAGS: {"listing"},
+    Defect.TORN_WRITES: {"whole objects"},
+    Defect.SHORT_UPLOADS: {"large objects"},
+    Defect.CACHED_READS: {"flush and rename"},
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """One endpoint for the module; every test has a bucket of its own."""
+    with serve_s3() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[FaultyS3]:
+    """An endpoint that fails when it is told to, and knows no uploads in parts."""
+    with serve_faulty_s3() as running:
+        yield running
+
+
+# What is sound
+
+
+def test_a_folder_of_a_disk_passes_every_probe(tmp_path: Path) -> None:
+    trial = _try(local_location(tmp_path))
+
+    assert trial.is_passed
+    assert {each.name for each in trial.probed} == PROBES | {"flush and rename"}
+
+
+def test_a_graph_in_memory_passes_every_probe() -> None:
+    trial = _try(parse_location("memory://probed", storage_options={}))
+
+    assert trial.is_passed
+    assert trial.uri == "memory://probed"
+
+
+def test_a_bucket_passes_every_probe_by_uploads_in_parts_too(server: S3Server) -> None:
+    location = s3_location(server, bucket=server.create_bucket())
+
+    with server.recording() as requests:
+        trial = _try(location)
+
+    assert trial.is_passed
+    assert {each.name for each in trial.probed} == PROBES
+    assert any("uploadId" in each.query for each in requests)
+
+
+# What is not
+
+
+@pytest.mark.parametrize("defect", BROKEN_BY_DEFECT)
+def test_a_defect_fails_the_probes_of_what_it_breaks_and_no_other(
+    defect: Defect, tmp_path: Path
+) -> None:
+    trial = try_storage(local_location(tmp_path), id=ID, open_store=defective(defect))
+
+    assert _failed(trial) == BROKEN_BY_DEFECT[defect]
+    assert not trial.is_passed
+    assert all(each.problem and each.advice for each in trial.probed if not each.is_ok)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_that_is_stale_once_fails_the_probe_of_reading(tmp_path: Path) -> None:
+    trial = try_storage(local_location(tmp_path), id=ID, open_store=defective(Defect.STALE_READS))
+
+    assert not trial.is_passed
+    assert _failed(trial) & {"access", "read-after-write"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_locks_that_exclude_nobody_are_noticed_in_a_bucket(server: S3Server) -> None:
+    location = s3_location(server, bucket=server.create_bucket())
+
+    trial = try_storage(location, id=ID, open_store=defective(Defect.FORGETS_LEASES))
+
+    assert "locks" in _failed(trial)
+    assert _is_empty(location)
+
+
+def test_what_cannot_be_deleted_is_told_with_its_place(tmp_path: Path) -> None:
+    location = local_location(tmp_path)
+
+    trial = try_storage(location, id=ID, open_store=defective(Defect.KEEPS_DELETED))
+
+    removed = trial.probed[-1]
+    assert (removed.name, removed.is_ok) == ("clean-up", False)
+    assert f"{tmp_path}/{CHECK_PREFIX}/{ID}" in f"{removed.problem} {removed.advice}"
+
+
+def test_a_bucket_that_takes_no_uploads_in_parts_is_noticed(faulty: FaultyS3) -> None:
+    faulty.start_over({"_schema.pg": b"kept"})
+
+    trial = _try(parse_location(faulty.uri, storage_options=faulty.options))
+
+    assert _failed(trial) == {"large objects"}
+    assert faulty.image() == {"_schema.pg": b"kept"}
+
+
+# Where nothing can be done
+
+
+def test_a_bucket_that_is_not_there_is_told_once_and_nothing_else_is_tried(
+    server: S3Server,
+) -> None:
+    trial = _try(s3_location(server, bucket="no-such-bucket"))
+
+    assert not trial.is_complete
+    assert not trial.is_passed
+    assert "the bucket does not exist" in str(trial.probed[0].problem)
+    assert {each.name for each in trial.probed} <= {"access", "clean-up"}
+
+
+def test_a_file_in_the_place_of_the_folder_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "graph").write_bytes(b"kept")
+
+    trial = _try(local_location(tmp_path / "graph"))
+
+    assert "a file is where a folder is needed" in str(trial.probed[0].problem)
+    assert (tmp_path / "graph").read_bytes() == b"kept"
+
+
+# What stays behind
+
+
+def test_a_folder_that_was_not_there_is_not_there_afterwards(tmp_path: Path) -> None:
+    trial = _try(local_location(tmp_path / "new" / "graph"))
+
+    assert trial.is_passed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_there_is_neither_read_nor_changed(tmp_path: Path) -> None:
+    objects = open_objects(local_location(tmp_path), is_durable=True)
+    for path in ("_schema.pg", f"{CHECK_PREFIX}/other/whole", "races/number"):
+        objects.put(path, b"kept")
+    before = _image(tmp_path)
+
+    trial = _try(local_location(tmp_path))
+
+    assert trial.is_passed
+    assert _image(tmp_path) == before
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
+    calls = iter(range(1000))
+
+    def open_store(location: Location) -> ObjectStore:
+        # Clients are opened throughout: the tenth is in the middle of the probes.
+        if next(calls) == 10:
+            raise KeyboardInterrupt
+        return open_durably(location)
+
+    with pytest.raises(KeyboardInterrupt):
+        try_storage(local_location(tmp_path / "graph"), id=ID, open_store=open_store)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_storage_that_fails_at_any_moment_is_told_and_cleaned_up(faulty: FaultyS3) -> None:
+    for at in (1, 20, 80, 140):
+        faulty.start_over({"_schema.pg": b"kept"})
+        location = parse_location(faulty.uri, storage_options=faulty.options)
+
+        with faulty.failing(RequestFault(at=at, way=Way.REFUSED, scope=Scope.ALL)):
+            trial = _try(location)
+
+        assert _failed(trial) - {"large objects"}, at
+        assert faulty.image() == {"_schema.pg": b"kept"}, at
+
+
+def test_a_place_that_cannot_be_named_is_refused_before_anything_is_done() -> None:
+    with pytest.raises(GraphError):
+        _try(parse_location("s3://", storage_options={}))
+
+
+def _try(location: Location) -> Trial:
+    return try_storage(location, id=ID, open_store=open_durably)
+
+
+def _failed(trial: Trial) -> set[str]:
+    return {each.name for each in trial.probed if not each.is_ok}
+
+
+def _is_empty(location: Location) -> bool:
+    found = open_durably(location).list("")
+    return not found.token_by_name and not found.prefixes
+
+
+def _image(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

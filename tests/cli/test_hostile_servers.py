@@ -1,0 +1,82 @@
+"""Servers that mean no good, and what they can do to whoever asks them: not much."""
+
+import pytest
+
+from tests.support.commands import Ended, invoke_command
+from tests.support.scripted_servers import ScriptedServer, Turn, answers, scripted_server
+
+# Clears the screen, sets the title of the window, and turns the direction of writing.
+EVIL = "\x1b[2J\x1b]0;owned\x07\u202eevil\x9b1m"
+SHOWN = r"\u001b[2J\u001b]0;owned\u0007\u202eevil\u009b1m"
+TOKEN = "a-secret-token"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "turn"),
+    [
+        (["branch", "list"], answers({"branches": ["main", EVIL]})),
+        (["tag", "list"], answers({"tags": [{"name": EVIL, "commit_id": EVIL}]})),
+        (["explain", "-e", "query a() {}"], answers({"plan": EVIL, "query_name": EVIL})),
+        (["entity", "Person", "Ann"], answers({"entity": {EVIL: "x"}})),
+    ],
+    ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else "",
+)
+def test_nothing_that_a_server_tells_is_obeyed_by_a_terminal(
+    arguments: list[str], turn: Turn
+) -> None:
+    ended, _ = _ask(*arguments, turns=[turn])
+
+    assert ended.code == 0
+    assert SHOWN in ended.out
+    assert not _has_controls(ended.out)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        answers({"error": EVIL, "code": "bad_request"}, status=400),
+        answers({"error": EVIL, "code": EVIL}, status=400),
+        answers({"error": EVIL, "error_type": "NotFoundError", "details": {}}, status=404),
+        answers({"error": EVIL}, status=500),
+        answers({"graphs": [{"graph_id": EVIL, "uri": EVIL}]}),
+    ],
+)
+def test_no_error_of_a_server_is_obeyed_by_a_terminal(turn: Turn) -> None:
+    ended, _ = _ask("branch", "list", turns=[turn])
+
+    assert ended.code == 1
+    assert ended.out == ""
+    assert not _has_controls(ended.err)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_token_is_not_taken_along_to_where_a_server_points(status: int) -> None:
+    with scripted_server(answers({"branches": ["main"]})) as elsewhere:
+        ended, asked = _ask(
+            "branch",
+            "list",
+            turns=[answers({}, status=status, Location=f"{elsewhere.url}/graphs/g/branches")],
+        )
+
+        assert elsewhere.received == []
+
+    assert ended.code == 1
+    assert asked.received[0].headers["authorization"] == f"Bearer {TOKEN}"
+    assert TOKEN not in ended.out + ended.err
+
+
+def _ask(*arguments: str, turns: list[Turn]) -> tuple[Ended, ScriptedServer]:
+    with scripted_server(*turns) as server:
+        ended = invoke_command(
+            *arguments,
+            "--server",
+            server.url,
+            "--graph",
+            "g",
+            env={"OMNIGRAPH_BEARER_TOKEN": TOKEN},
+        )
+    return ended, server
+
+
+def _has_controls(text: str) -> bool:
+    return not text.replace("\n", "").isprintable()

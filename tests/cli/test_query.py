@@ -1,0 +1,229 @@
+"""`omnigraph query`: which text runs, with which values, and how its rows are printed."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+import omnigraph
+from omnigraph.cli.display import measure
+from tests.support.commands import invoke_command, run_command
+from tests.support.graphs import build_graph, node
+from tests.support.shells import on_a_terminal
+from tests.support.stored_people import ALL, store_people, write_queries, write_text
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store_people(tmp_path_factory.mktemp("query"))
+
+
+def test_a_query_of_a_file_is_picked_by_name(store: Path, tmp_path: Path) -> None:
+    queries = write_queries(tmp_path)
+
+    ended = run_command(
+        *("query", "get_person", "--query", queries, "--store", store, "--json"),
+        *("--params", '{"name": "Alice"}'),
+    )
+
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
+    assert ended.out == json.dumps(ended.body, indent=2) + "\n"
+    assert {**ended.fields, "commit_id": ""} == {
+        "query_name": "get_person",
+        "target": {"branch": "main", "snapshot": None},
+        "row_count": 1,
+        "columns": ["p.name", "p.age"],
+        "commit_id": "",
+        "rows": [{"p.name": "Alice", "p.age": 30}],
+    }
+
+
+def test_a_file_of_several_queries_needs_a_name(store: Path, tmp_path: Path) -> None:
+    ended = invoke_command("query", "--query", write_queries(tmp_path), "--store", store)
+
+    assert ended.code == 1
+    assert ended.out == ""
+    assert "multiple queries: get_person, all_people" in ended.err
+
+
+def test_an_empty_text_is_refused(store: Path) -> None:
+    ended = invoke_command("query", "-e", " ", "--store", store)
+
+    assert ended.code == 1
+    assert "must not be empty" in ended.err
+
+
+def test_nothing_to_run_is_refused(store: Path) -> None:
+    ended = invoke_command("query", "--store", store)
+
+    assert ended.code == 1
+    assert "nothing to run" in ended.err
+
+
+def test_a_stored_query_needs_a_server_even_before_the_graph_is_looked_for(tmp_path: Path) -> None:
+    ended = invoke_command("query", "find_people", "--store", tmp_path / "nowhere")
+
+    assert ended.code == 1
+    assert "needs a server" in ended.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["-e", ALL, "--query", "q.gq"],
+        ["-e", ALL, "--params", "{}", "--params-file", "p.json"],
+        ["-e", ALL, "--branch", "main", "--snapshot", "01C"],
+        ["-e", ALL, "--json", "--format", "csv"],
+        ["--query", "-", "--params-file", "-"],
+        ["-e", ALL, "--format", "xml"],
+    ],
+    ids=lambda flags: " ".join(each for each in flags if each.startswith("-")),
+)
+def test_flags_that_exclude_each_other_are_a_mistake_of_the_command_line(
+    flags: list[str], store: Path
+) -> None:
+    ended = invoke_command("query", *flags, "--store", store)
+
+    assert ended.code == 2
+    assert ended.out == ""
+
+
+def test_a_text_may_come_through_a_pipe_and_values_from_a_file(store: Path, tmp_path: Path) -> None:
+    values = write_text(tmp_path, "values.json", '{"name": "Bob"}')
+    text = "query q($name: String) { match { $p: Person { name: $name } } return { $p.age } }"
+
+    ended = invoke_command(
+        *("query", "--query", "-", "--params-file", values, "--store", store, "--json"),
+        stdin=text,
+    )
+
+    assert ended.fields["rows"] == [{"p.age": 25}]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [("{", "--params is no JSON"), ("[1]", "a JSON object"), ('{"x": NaN}', "NaN is no number")],
+)
+def test_values_that_are_no_object_are_refused(given: str, says: str, store: Path) -> None:
+    ended = invoke_command("query", "-e", ALL, "--params", given, "--store", store)
+
+    assert ended.code == 1
+    assert says in ended.err
+
+
+def test_a_table_is_what_people_get(store: Path, tmp_path: Path) -> None:
+    ended = invoke_command(
+        "query", "all_people", "--query", write_queries(tmp_path), "--store", store
+    )
+
+    assert ended.out.splitlines() == [
+        "4 rows from branch main via all_people",
+        "p.name  | p.age",
+        "--------+------",
+        "Alice   | 30",
+        "Bob     | 25",
+        "Charlie | 35",
+        "Diana   | 28",
+    ]
+
+
+def test_scripts_get_csv_and_lines_of_json(store: Path, tmp_path: Path) -> None:
+    asked = ("query", "all_people", "--query", write_queries(tmp_path), "--store", store)
+
+    as_csv = invoke_command(*asked, "--format", "csv")
+    as_lines = invoke_command(*asked, "--format", "jsonl")
+
+    assert next(csv.reader(io.StringIO(as_csv.out))) == ["p.name", "p.age"]
+    assert as_csv.out.splitlines()[1] == "Alice,30"
+    described, first, *_ = map(json.loads, as_lines.out.splitlines())
+    assert (described["kind"], described["row_count"]) == ("metadata", 4)
+    assert first == {"p.name": "Alice", "p.age": 30}
+
+
+def test_the_configuration_decides_what_no_flag_does(store: Path, tmp_path: Path) -> None:
+    write_text(tmp_path, "config.yaml", "defaults: { output: csv, table_max_column_width: 9 }\n")
+    asked = ("query", "-e", ALL.replace("$p.name }", '"0123456789" as text }', 1), "--store", store)
+
+    by_default = invoke_command(*asked, home=tmp_path)
+    by_flag = invoke_command(*asked, "--format", "table", home=tmp_path)
+
+    assert by_default.out.splitlines()[:2] == ["text", "0123456789"]
+    assert by_flag.out.splitlines()[-1] == "01234567…"
+
+
+def test_a_long_cell_is_wrapped_where_the_configuration_says_so(
+    store: Path, tmp_path: Path
+) -> None:
+    layout = "{ table_max_column_width: 8, table_cell_layout: wrap }"
+    write_text(tmp_path, "config.yaml", f"defaults: {layout}\n")
+    text = 'query q() { match { $p: Person { name: "Bob" } } return { "0123456789" as text } }'
+
+    ended = invoke_command("query", "-e", text, "--store", store, home=tmp_path)
+
+    assert ended.out.splitlines()[1:] == ["text", "--------", "01234567", "89"]
+
+
+def test_an_earlier_commit_is_read_by_its_id(tmp_path: Path) -> None:
+    store = store_people(tmp_path)
+    with omnigraph.open(store) as graph:
+        before = graph.head()
+        graph.mutate('query add() { insert Person { name: "Eve" } }')
+
+    ended = invoke_command("query", "-e", ALL, "--store", store, "--snapshot", before, "--json")
+
+    assert ended.fields["target"] == {"branch": None, "snapshot": before}
+    assert (ended.fields["row_count"], ended.fields["commit_id"]) == (4, before)
+
+
+def test_rows_go_to_a_file_in_the_format_of_its_name(store: Path, tmp_path: Path) -> None:
+    columns, texts = tmp_path / "people.parquet", tmp_path / "people.csv"
+
+    first = invoke_command("query", "-e", ALL, "--store", store, "--out", columns)
+    second = invoke_command("query", "-e", ALL, "--store", store, "--out", texts)
+
+    assert (first.out, second.out) == ("", "")
+    assert f"wrote 4 rows to {columns}" in first.err
+    assert parquet.read_table(columns).num_rows == 4
+    assert texts.read_text(encoding="utf-8").splitlines()[:2] == ["p.name", "Alice"]
+
+
+def test_a_stored_text_cannot_command_the_terminal(tmp_path: Path) -> None:
+    hostile = "\x1b]0;owned\x07"
+    build_graph(tmp_path / "g", "node N { name: String @key }", node("N", name=hostile)).close()
+
+    ended = invoke_command(
+        "query", "-e", "query q() { match { $n: N } return { $n.name } }", "--store", tmp_path / "g"
+    )
+
+    assert ended.code == 0, ended.err
+    assert "\x1b" not in ended.out
+    assert "\\u001b]0;owned\\u0007" in ended.out
+
+
+def test_a_table_fits_its_terminal_and_is_not_cut_in_a_pipe(tmp_path: Path) -> None:
+    schema = "node N { name: String @key  text: String  other: String }"
+    long = node("N", name="n", text="漢字" * 60, other="y" * 90)
+    build_graph(tmp_path / "g", schema, long).close()
+    text = "query q() { match { $n: N } return { $n.name, $n.text as t, $n.other as o } }"
+    asked = ("query", "-e", text, "--store", tmp_path / "g")
+
+    with on_a_terminal(*asked, home=None, env={}) as screen:
+        code, shown = screen.wait_for_end()
+    piped = run_command(*asked)
+
+    assert code == 0, shown
+    assert max(map(measure, shown.splitlines())) == 100
+    assert piped.out.splitlines()[-1].endswith(f"| {'y' * 79}…")
+
+
+def test_a_mutation_is_not_run_by_query(store: Path) -> None:
+    ended = invoke_command(
+        "query", "-e", 'query add() { insert Person { name: "Eve" } }', "--store", store
+    )
+
+    assert ended.code == 1
+    assert ended.out == ""

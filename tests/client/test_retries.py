@@ -1,0 +1,476 @@
+"""What a client asks again, and what it never does: against a server that follows a script."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+import omnigraph
+from omnigraph import RemoteGraph
+from omnigraph.client.addresses import parse_address
+from omnigraph.client.asking import Asking, Patience
+from omnigraph.client.exchanges import Exchanges
+from omnigraph.client.routes import Routes
+from omnigraph.client.servers import list_graphs
+from omnigraph.engine.results import MutationResult, Result, ResultColumn
+from omnigraph.errors import (
+    BusyError,
+    ExpectedVersionMismatchError,
+    GraphError,
+    KeyConflictError,
+    PreconditionFailedError,
+    RecoveryRequiredError,
+    UnavailableError,
+    UncertainError,
+)
+from omnigraph.model.types import I64
+from omnigraph.wire.arrow import encode_table
+from omnigraph.wire.columns import noted_table
+from tests.support.both_graphs import ADD_THING, NAMES, lines
+from tests.support.scripted_servers import (
+    Answers,
+    Hangs,
+    HangsUp,
+    ScriptedServer,
+    Turn,
+    answers,
+    closed_port,
+    scripted_server,
+)
+
+HEAD = {"branch": "main", "commit_id": "01A"}
+CHANGED = {"affected_nodes": 1, "affected_edges": 0, "commit_id": "01A"}
+MOVED = answers(
+    {
+        "error": "stale",
+        "code": "conflict",
+        "error_type": "ExpectedVersionMismatchError",
+        "details": {"table_key": "node:P", "expected": 1, "actual": 2},
+    },
+    status=409,
+)
+BUSY = answers({"error": "later", "code": "too_many_requests"}, status=429, retry_after="60")
+DONE = MutationResult(1, 0, "01A")
+
+
+def connect(url: str, *, waits: list[float], timeout_s: float = 30.0) -> RemoteGraph:
+    """A client that notes how long it would wait, and waits not at all."""
+    patience = Patience(timeout_s, time.monotonic, waits.append, lambda: 0.5)
+    return RemoteGraph(
+        Routes(Asking(Exchanges(parse_address(url), token="secret"), patience), "default")
+    )
+
+
+class Closing(list[float]):
+    """Waits that end with a server that is not there any more."""
+
+    def __init__(self, server: ScriptedServer) -> None:
+        super().__init__()
+        self._server = server
+
+    def append(self, seconds: float) -> None:
+        super().append(seconds)
+        self._server.close()
+
+
+def mutate(graph: RemoteGraph) -> MutationResult:
+    return graph.mutate(ADD_THING, {"name": "x"})
+
+
+def arrow_stream(row_count: int) -> bytes:
+    table = pa.table({"n": pa.array(range(row_count), pa.int64())})
+    result = Result(
+        table,
+        columns=[ResultColumn("n", I64, is_aggregate=False)],
+        query_name="q",
+        branch="main",
+        commit_id="01A",
+    )
+    return encode_table(noted_table(result))
+
+
+ROWS = arrow_stream(3)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        HangsUp(),
+        HangsUp(b"HTTP/1.1 200 OK\r\ncontent-length: 40\r\n\r\n{"),
+        Answers(502, b"<html>"),
+    ],
+    ids=["no answer", "half an answer", "a proxy's answer"],
+)
+def test_a_read_is_asked_again_when_its_connection_fails(failure: Turn) -> None:
+    waits: list[float] = []
+    with scripted_server(failure, failure, answers(HEAD)) as server:
+        assert connect(server.url, waits=waits).head() == "01A"
+
+    assert len(server.received) == 3
+    assert waits == [0.1, 0.4]
+
+
+def test_a_read_is_not_asked_for_ever() -> None:
+    with (
+        scripted_server(*[HangsUp()] * 9) as server,
+        pytest.raises(UnavailableError, match="find the head") as caught,
+    ):
+        connect(server.url, waits=[]).head()
+
+    assert len(server.received) == 4
+    assert caught.value.outcome == "unchanged"
+
+
+def test_rows_that_are_cut_in_the_middle_are_asked_for_again() -> None:
+    arrow = {"content-type": "application/vnd.apache.arrow.stream"}
+    head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(ROWS)}\r\n\r\n".encode()
+    with scripted_server(HangsUp(head + ROWS[:-20]), Answers(200, ROWS, arrow)) as server:
+        result = connect(server.url, waits=[]).query(NAMES)
+
+    assert result.rows == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert len(server.received) == 2
+
+
+def test_rows_that_end_without_the_end_of_their_answer_are_not_taken_for_all() -> None:
+    # All batches have come, and yet the answer was cut: a length that is not kept.
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    piece = f"{len(ROWS):x}\r\n".encode() + ROWS + b"\r\n"
+    with (
+        scripted_server(*[HangsUp(head + piece)] * 4) as server,
+        pytest.raises(UnavailableError),
+    ):
+        connect(server.url, waits=[]).query(NAMES)
+
+    assert len(server.received) == 4
+
+
+def test_a_write_whose_answer_got_lost_is_asked_again_with_its_key() -> None:
+    with scripted_server(HangsUp(), answers(CHANGED)) as server:
+        assert mutate(connect(server.url, waits=[])) == DONE
+
+    first, second = server.received
+    assert (first.body, first.target) == (second.body, second.target)
+    assert server.keys[0] is not None
+    assert server.keys[0] == server.keys[1]
+
+
+def test_two_writes_have_two_keys() -> None:
+    with scripted_server(answers(CHANGED), answers(CHANGED)) as server:
+        graph = connect(server.url, waits=[])
+        mutate(graph)
+        mutate(graph)
+
+    assert server.keys[0] != server.keys[1]
+
+
+def test_a_write_keeps_the_key_that_its_caller_gave_it() -> None:
+    with scripted_server(answers(CHANGED)) as server:
+        connect(server.url, waits=[]).mutate(ADD_THING, {"name": "x"}, idempotency_key="mine")
+
+    assert server.keys == ["mine"]
+
+
+def test_a_write_that_nobody_answers_says_how_to_find_out() -> None:
+    with scripted_server(*[HangsUp()] * 4) as server, pytest.raises(UncertainError) as caught:
+        mutate(connect(server.url, waits=[]))
+
+    assert f"idempotency_key={server.keys[0]!r}" in str(caught.value)
+    assert caught.value.outcome == "uncertain"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        BUSY,
+        answers({"error": "who?", "code": "unauthorized"}, status=401),
+        answers({"error": "no graph", "code": "not_found"}, status=404),
+        answers({"error": "disk", "code": "unavailable"}, status=500),
+        Answers(503, b"starting"),
+    ],
+    ids=["busy", "who", "no graph", "no disk", "a proxy"],
+)
+def test_a_write_that_got_lost_stays_uncertain_until_its_key_was_looked_for(later: Turn) -> None:
+    with (
+        scripted_server(HangsUp(), later, later, later) as server,
+        pytest.raises(UncertainError, match="idempotency_key"),
+    ):
+        mutate(connect(server.url, waits=[]))
+
+
+def test_a_write_that_got_lost_and_then_finds_no_server_is_uncertain() -> None:
+    with scripted_server(HangsUp()) as server:
+        # Whoever waits for the next attempt finds the port closed.
+        waits = Closing(server)
+        with pytest.raises(UncertainError, match="idempotency_key"):
+            mutate(connect(server.url, waits=waits))
+
+
+def test_a_write_that_got_lost_and_is_then_refused_was_not_done() -> None:
+    refused = answers({"error": "no", "code": "key_conflict"}, status=409)
+    with scripted_server(HangsUp(), refused) as server, pytest.raises(KeyConflictError):
+        mutate(connect(server.url, waits=[]))
+
+
+WITHOUT_KEYS: dict[str, Callable[[RemoteGraph], object]] = {
+    "create_branch": lambda graph: graph.create_branch("x"),
+    "delete_branch": lambda graph: graph.delete_branch("x"),
+    "tag": lambda graph: graph.tag("x", "01A"),
+    "delete_tag": lambda graph: graph.delete_tag("x"),
+}
+
+
+@pytest.mark.parametrize("deed", WITHOUT_KEYS)
+def test_what_has_no_key_is_never_asked_twice(deed: str) -> None:
+    with (
+        scripted_server(HangsUp(), answers({})) as server,
+        pytest.raises(UncertainError, match="look whether it was done"),
+    ):
+        WITHOUT_KEYS[deed](connect(server.url, waits=[]))
+
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("refusal", [MOVED, BUSY], ids=["moved", "busy"])
+def test_a_write_that_wrote_nothing_because_of_others_is_asked_again(refusal: Turn) -> None:
+    with scripted_server(refusal, answers(CHANGED)) as server:
+        assert mutate(connect(server.url, waits=[])) == DONE
+
+    assert len(server.received) == 2
+
+
+def test_a_server_that_asks_for_patience_gets_a_bounded_amount() -> None:
+    waits: list[float] = []
+    with scripted_server(BUSY, answers(CHANGED)) as server:
+        mutate(connect(server.url, waits=waits))
+
+    assert waits == [10.0]
+
+
+def test_nobody_waits_for_longer_than_the_caller_wants() -> None:
+    waits: list[float] = []
+    with scripted_server(BUSY, answers(CHANGED)) as server, pytest.raises(BusyError):
+        mutate(connect(server.url, waits=waits, timeout_s=5.0))
+
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"),
+    [(MOVED, ExpectedVersionMismatchError), (BUSY, BusyError)],
+    ids=["moved", "busy"],
+)
+def test_a_write_that_hangs_on_a_commit_is_not_asked_again(
+    refusal: Turn, kind: type[GraphError]
+) -> None:
+    with scripted_server(refusal, answers(CHANGED)) as server, pytest.raises(kind):
+        connect(server.url, waits=[]).mutate(ADD_THING, {"name": "x"}, if_commit="01A")
+
+    assert len(server.received) == 1
+    assert server.received[0].headers["omnigraph-if-graph-commit"] == "01A"
+
+
+FINAL = {
+    "an unmet condition": (
+        412,
+        {"error": "no", "code": "precondition_failed", "error_type": "PreconditionFailedError"},
+        PreconditionFailedError,
+    ),
+    "a write that stopped": (
+        503,
+        {
+            "error": "look",
+            "code": "recovery_required",
+            "error_type": "RecoveryRequiredError",
+            "details": {"operation_id": "01C"},
+        },
+        RecoveryRequiredError,
+    ),
+    "storage that fails": (500, {"error": "disk", "code": "unavailable"}, UnavailableError),
+    "a surprise": (500, {"error": "oh", "code": "internal"}, UncertainError),
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_other_refusals_are_final(case: str) -> None:
+    status, body, kind = FINAL[case]
+    with (
+        scripted_server(answers(body, status=status), answers(CHANGED)) as server,
+        pytest.raises(kind),
+    ):
+        mutate(connect(server.url, waits=[]))
+
+    assert len(server.received) == 1
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    waits: list[float] = []
+    with closed_port() as url, pytest.raises(UnavailableError, match="nothing was sent") as caught:
+        mutate(connect(url, waits=waits))
+
+    assert url in str(caught.value)
+    assert waits == [0.1, 0.4, 1.6]
+
+
+def test_a_read_that_takes_too_long_is_given_up() -> None:
+    with scripted_server(Hangs(2.0)) as server:
+        began = time.monotonic()
+        with pytest.raises(UnavailableError, match="no answer came within"):
+            connect(server.url, waits=[], timeout_s=0.2).head()
+
+    assert time.monotonic() - began < 1.5
+    assert len(server.received) == 1
+
+
+def test_a_write_that_takes_too_long_is_uncertain() -> None:
+    with scripted_server(Hangs(2.0)) as server, pytest.raises(UncertainError, match="key"):
+        mutate(connect(server.url, waits=[], timeout_s=0.2))
+
+
+def test_an_export_that_is_cut_says_so_and_is_not_started_again() -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    with scripted_server(HangsUp(head + b"8\r\n{}\n{}\n{}\r\n"), answers({})) as server:
+        exported = connect(server.url, waits=[]).export()
+        found = [next(exported), next(exported)]
+        with pytest.raises(UnavailableError, match="cut before the end"):
+            next(exported)
+
+    assert found == ["{}", "{}"]
+    assert len(server.received) == 1
+
+
+def test_an_answer_that_is_no_json_is_refused() -> None:
+    with (
+        scripted_server(Answers(200, b"<html>")) as server,
+        pytest.raises(UnavailableError, match="OmniGraph server"),
+    ):
+        connect(server.url, waits=[]).head()
+
+
+FOREIGN = {
+    "a page": Answers(200, b"<html>"),
+    "half of an answer": Answers(200, b'{"affected_nodes": 1'),
+    "a list": Answers(200, b"[]"),
+    "another object": answers({}),
+    "a number that is none": answers({**CHANGED, "affected_nodes": "many"}),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_write_whose_answer_cannot_be_read_may_have_been_done(case: str) -> None:
+    with scripted_server(FOREIGN[case], answers(CHANGED)) as server:
+        graph = connect(server.url, waits=[])
+        with pytest.raises(UncertainError, match="idempotency_key"):
+            mutate(graph)
+
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda graph: graph.head(),
+        lambda graph: graph.branches(),
+        lambda graph: graph.schema_source,
+        lambda graph: graph.entity("Thing", "a"),
+        lambda graph: graph.commits(),
+        lambda graph: graph.tables(),
+        lambda graph: graph.tags(),
+        lambda graph: graph.explain(NAMES),
+        lambda graph: graph.changes("now"),
+        lambda graph: graph.diff("a", "b"),
+        lambda graph: graph.query(NAMES),
+        lambda graph: graph.stored_queries(),
+        lambda graph: graph.read_blob("Thing", "a", "picture"),
+        lambda graph: list_graphs(graph.uri.partition("/graphs")[0]),
+    ],
+)
+def test_a_read_whose_answer_tells_nothing_is_refused(
+    call: Callable[[RemoteGraph], object],
+) -> None:
+    with scripted_server(*[answers({})] * 4) as server:
+        graph = connect(server.url, waits=[])
+        with pytest.raises(UnavailableError):
+            call(graph)
+
+
+def test_headers_that_are_no_numbers_are_left_alone() -> None:
+    odd = answers({"error": "later", "code": "too_many_requests"}, status=429, retry_after="\xb2")
+    with scripted_server(odd, answers(CHANGED)) as server:
+        assert mutate(connect(server.url, waits=[])) == DONE
+
+    assert len(server.received) == 2
+
+
+def test_rows_of_somebody_who_does_not_say_what_they_are_are_refused() -> None:
+    table = pa.table({"n": [1]})
+    with (
+        scripted_server(Answers(200, encode_table(table))) as server,
+        pytest.raises(UnavailableError, match="another version"),
+    ):
+        connect(server.url, waits=[]).query(NAMES)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    moved = Answers(307, b"", {"location": "http://elsewhere.example/"})
+    with (
+        scripted_server(moved) as server,
+        pytest.raises(UnavailableError, match=r"leads to http://elsewhere\.example/"),
+    ):
+        connect(server.url, waits=[]).head()
+
+    assert len(server.received) == 1
+
+
+def test_calls_share_a_connection() -> None:
+    refused = answers({"error": "no", "code": "not_found"}, status=404)
+    with scripted_server(*[answers(HEAD)] * 20, refused, answers(HEAD)) as server:
+        graph = connect(server.url, waits=[])
+        for _ in range(20):
+            graph.head()
+        with pytest.raises(omnigraph.errors.NotFoundError):
+            graph.head()
+        graph.head()
+
+    assert server.connections == 1
+
+
+def test_a_load_whose_job_the_server_has_forgotten_is_asked_for_again() -> None:
+    job = {"job_id": "j", "status": "running", "stage": "read", "done": 1, "total": None}
+    forgotten = answers({"error": "job 'j' not found", "code": "not_found"}, status=404)
+    loaded = {
+        "tables": [{"table_key": "node:P", "rows_loaded": 1}],
+        "commit_id": "01A",
+        "branch": "main",
+        "base_branch": None,
+        "branch_created": False,
+        "engine": "inline",
+    }
+    told: list[tuple[str, int, int | None]] = []
+    # Asked how far it is, told to stop, and asked for again without a job.
+    turns = (answers(job, status=202), forgotten, forgotten, answers(loaded))
+    with scripted_server(*turns) as server:
+        done = connect(server.url, waits=[]).load(
+            lines("{}"), mode="merge", progress=lambda *report: told.append(report)
+        )
+
+    assert done.nodes_loaded == {"P": 1}
+    assert told == [("read", 1, None)]
+    assert server.keys[0] == server.keys[-1]
+
+
+def test_a_load_is_stopped_by_what_its_watcher_raises() -> None:
+    job = {"job_id": "j", "status": "running", "stage": "read", "done": 1, "total": None}
+
+    def watch(stage: str, done: int, total: int | None) -> None:
+        raise KeyError(stage, done, total)
+
+    with (
+        scripted_server(answers(job, status=202), answers(job)) as server,
+        pytest.raises(KeyError),
+    ):
+        connect(server.url, waits=[]).load(lines("{}"), mode="merge", progress=watch)
+
+    assert [each.method for each in server.received] == ["POST", "DELETE"]

@@ -1,0 +1,161 @@
+"""From any declaration to any other, cut anywhere: the cluster ends as what was declared last."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import omnigraph
+from omnigraph.cluster.apply import apply
+from omnigraph.cluster.approving import approve
+from omnigraph.cluster.desired import read_desired
+from omnigraph.cluster.findings import Findings
+from omnigraph.cluster.planning import plan
+from omnigraph.cluster.refresh import import_cluster
+from omnigraph.cluster.serving import read_serving_snapshot
+from omnigraph.cluster.status import force_unlock, status
+from omnigraph.cluster.world import open_cluster
+from tests.support.clusters import (
+    FIND_EMAIL,
+    FIND_PERSON,
+    PEOPLE,
+    PEOPLE_WITH_EMAIL,
+    TEAM_POLICY,
+    faulty_world,
+    plain_world,
+    require_converged,
+    write_config,
+    write_files,
+)
+from tests.support.crashing import Fault, Scope, SimulatedCrash, When
+
+ROUNDS_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A graph as a folder may declare it."""
+
+    has_email: bool
+    has_query: bool
+    is_policed: bool
+    is_embedded: bool
+
+    @property
+    def schema(self) -> str:
+        return PEOPLE_WITH_EMAIL if self.has_email else PEOPLE
+
+    @property
+    def queries(self) -> str:
+        return FIND_PERSON + (FIND_EMAIL if self.has_email else "") if self.has_query else ""
+
+
+GRAPHS = st.builds(
+    Declared,
+    has_email=st.booleans(),
+    has_query=st.booleans(),
+    is_policed=st.booleans(),
+    is_embedded=st.booleans(),
+)
+DECLARATIONS = st.dictionaries(st.sampled_from(["a", "b"]), GRAPHS, max_size=2)
+
+
+def declare(folder: Path, graphs: dict[str, Declared]) -> None:
+    write_files(folder, {"team.yaml": TEAM_POLICY})
+    for id, graph in graphs.items():
+        write_files(folder, {f"{id}.pg": graph.schema, f"{id}.gq": graph.queries})
+    policed = [id for id, graph in graphs.items() if graph.is_policed]
+    policies = {"team": {"file": "team.yaml", "applies_to": policed}} if policed else {}
+    embedded = any(graph.is_embedded for graph in graphs.values())
+    write_config(
+        folder,
+        {
+            "providers": {"embedding": {"fake": {"kind": "mock"}}} if embedded else {},
+            "graphs": {
+                id: {
+                    "schema": f"{id}.pg",
+                    "queries": [f"{id}.gq"],
+                    **({"embedding_provider": "fake"} if graph.is_embedded else {}),
+                }
+                for id, graph in graphs.items()
+            },
+            "policies": policies,
+        },
+    )
+
+
+def converge(folder: Path) -> None:
+    """What a person does: take a dead lock away, agree to what is to go, apply."""
+    for _ in range(ROUNDS_MAX):
+        facts = status(folder, plain_world()).facts
+        assert facts is not None
+        if facts.held is not None:
+            force_unlock(folder, plain_world(), lock_id=facts.held.id)
+        planned = plan(folder, plain_world()).plan
+        assert planned is not None
+        for gate in planned.gates:
+            if gate.approval is None:
+                approve(folder, plain_world(), resource=gate.resource, actor="ann")
+        report = apply(folder, plain_world(), actor="ann")
+        assert report.heading.is_ok, report.heading.findings
+        if report.is_converged:
+            return
+    raise AssertionError(f"not converged after {ROUNDS_MAX} rounds")
+
+
+def require_as_declared(folder: Path, graphs: dict[str, Declared]) -> None:
+    desired = read_desired(folder, Findings())
+    facts = status(folder, plain_world()).facts
+    assert facts is not None
+    assert facts.ledger is not None
+    assert facts.ledger.digests == desired.digests
+    assert facts.ledger.config_digest == desired.config_digest
+    assert {each.status for each in facts.ledger.statuses.values()} <= {"applied"}
+    assert {path.stem for path in (folder / "graphs").glob("*.omni")} == set(graphs)
+    for id, graph in graphs.items():
+        with omnigraph.open(folder / f"graphs/{id}.omni", read_only=True) as opened:
+            assert opened.schema_source == graph.schema
+    if graphs:
+        served = read_serving_snapshot(open_cluster(str(folder), plain_world()))
+        assert {
+            each.id: (len(each.queries), each.policy is not None, each.embedding is not None)
+            for each in served.graphs
+        } == {
+            id: (graph.queries.count("query "), graph.is_policed, graph.is_embedded)
+            for id, graph in graphs.items()
+        }
+
+
+@settings(max_examples=25)
+@given(
+    before=DECLARATIONS,
+    after=DECLARATIONS,
+    at=st.integers(1, 30),
+    when=st.sampled_from(When),
+)
+def test_a_cluster_ends_as_what_was_declared_last(
+    before: dict[str, Declared], after: dict[str, Declared], at: int, when: When
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        declare(folder, before)
+        import_cluster(folder, plain_world(), actor=None)
+        require_converged(apply(folder, plain_world(), actor="ann"))
+        declare(folder, after)
+        planned = plan(folder, plain_world()).plan
+        assert planned is not None
+        for gate in planned.gates:
+            approve(folder, plain_world(), resource=gate.resource, actor="ann")
+
+        with suppress(SimulatedCrash):
+            fault = Fault(at=at, when=when, scope=Scope.EFFECTS)
+            apply(folder, faulty_world(fault), actor="ann")
+        converge(folder)
+
+        require_as_declared(folder, after)
+        assert not apply(folder, plain_world(), actor="ann").is_written

@@ -1,0 +1,337 @@
+"""What a folder may declare, and everything that is wrong with it told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.clusters import (
+    FIND_PERSON,
+    MISTYPED,
+    PEOPLE,
+    SERVER_POLICY,
+    TEAM_POLICY,
+    knowledge_cluster,
+    write_config,
+    write_files,
+)
+from tests.support.commands import Ended, invoke_command
+
+
+def validated(folder: Path) -> Ended:
+    return invoke_command("cluster", "validate", "--config", folder, "--json")
+
+
+def codes(ended: Ended) -> list[str]:
+    told = ended.fields["diagnostics"]
+    assert isinstance(told, list)
+    return [each["code"] for each in told]
+
+
+def messages(ended: Ended) -> str:
+    told = ended.fields["diagnostics"]
+    assert isinstance(told, list)
+    return "\n".join(f"{each['path']}: {each['message']}" for each in told)
+
+
+def test_a_folder_that_is_right_lists_its_resources_and_what_they_need(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 0
+    assert ended.fields["ok"] is True
+    assert ended.fields["diagnostics"] == []
+    resources = ended.fields["resources"]
+    assert isinstance(resources, list)
+    assert [(each["address"], each["kind"], each.get("path")) for each in resources] == [
+        ("graph.knowledge", "graph", None),
+        ("policy.team", "policy", "team.yaml"),
+        ("query.knowledge.find_person", "query", "queries/people.gq"),
+        ("schema.knowledge", "schema", "people.pg"),
+    ]
+    assert ended.fields["dependencies"] == [
+        {"from": "policy.team", "to": "graph.knowledge"},
+        {"from": "query.knowledge.find_person", "to": "graph.knowledge"},
+        {"from": "query.knowledge.find_person", "to": "schema.knowledge"},
+        {"from": "schema.knowledge", "to": "graph.knowledge"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("version: 1\ngraphz: {}\n", "invalid_cluster_yaml"),
+        ("version: 1\ngraphs:\n  a: {schema: a.pg, colour: red}\n", "invalid_cluster_yaml"),
+        ("version: 1\npipelines: []\n", "future_phase_field"),
+        ("version: 1\ngraphs: {}\ngraphs: {}\n", "duplicate_yaml_key"),
+        ("version: 1\ngraphs:\n  a: {schema: a.pg}\n", "schema_file_missing"),
+        ("version: 1\ngraphs:\n  a: {schema: a.pg, queries: [a.gq]}\n", "query_file_missing"),
+        (
+            "version: 1\npolicies:\n  p: {file: p.yaml, applies_to: [cluster]}\n",
+            "policy_file_missing",
+        ),
+        (
+            "version: 1\npolicies:\n  p: {file: p.yaml, applies_to: [schema.a]}\n",
+            "wrong_kind_reference",
+        ),
+        (
+            "version: 1\npolicies:\n  p: {file: p.yaml, applies_to: [nowhere]}\n",
+            "dangling_graph_reference",
+        ),
+        ("version: 1\npolicies:\n  p: {file: p.yaml}\n", "policy_missing_applies_to"),
+        ("version: 2\n", "unsupported_cluster_config_version"),
+        ("graphs: {}\n", "unsupported_cluster_config_version"),
+        ("version: 1\nmetadata: {name: '  '}\n", "empty_metadata_name"),
+        ("version: 1\nstate: {backend: etcd}\n", "unsupported_state_backend"),
+        ("version: 1\ngraphs:\n  1a: {schema: a.pg}\n", "invalid_resource_id"),
+        ("version: 1\ngraphs: [\n", "invalid_cluster_yaml"),
+        ("- 1\n", "invalid_cluster_yaml"),
+        (
+            "version: 1\ngraphs:\n  a: {schema: a.pg, embedding_provider: p}\n",
+            "dangling_embedding_provider_reference",
+        ),
+        (
+            "version: 1\ngraphs:\n  a: {schema: a.pg, embedding_provider: graph.a}\n",
+            "wrong_kind_reference",
+        ),
+        (
+            "version: 1\nproviders: {embedding: {p: {kind: openai, api_key: sk-1}}}\n",
+            "embedding_api_key_inline",
+        ),
+        (
+            "version: 1\nproviders: {embedding: {p: {kind: openai}}}\n",
+            "embedding_api_key_required",
+        ),
+        ("version: 1\nproviders: {embedding: {p: {kind: cohere}}}\n", "invalid_embedding_provider"),
+    ],
+)
+def test_a_mistake_in_the_configuration_has_a_code(tmp_path: Path, text: str, code: str) -> None:
+    write_files(tmp_path, {"cluster.yaml": text})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 1
+    assert ended.fields["ok"] is False
+    assert code in codes(ended)
+
+
+def test_an_unknown_field_is_called_one_and_a_near_name_is_offered(tmp_path: Path) -> None:
+    write_files(tmp_path, {"cluster.yaml": "version: 1\ngrahps: {}\n"})
+
+    ended = validated(tmp_path)
+
+    assert "unknown field `grahps`; did you mean `graphs`?" in messages(ended)
+
+
+def test_a_key_in_the_configuration_is_never_repeated_in_what_is_told(tmp_path: Path) -> None:
+    config = "version: 1\nproviders: {embedding: {p: {kind: openai, api_key: sk-secret}}}\n"
+    write_files(tmp_path, {"cluster.yaml": config})
+
+    ended = validated(tmp_path)
+
+    assert "sk-secret" not in ended.out + ended.err
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    write_files(
+        tmp_path,
+        {
+            "bad.pg": PEOPLE + "edge Knows: Person -> Ghost\n",
+            "good.pg": PEOPLE,
+            "bad.gq": MISTYPED,
+            "policy.yaml": "rules: []\n",
+        },
+    )
+    write_config(
+        tmp_path,
+        {
+            "graphs": {
+                "a": {"schema": "bad.pg"},
+                "b": {"schema": "good.pg", "queries": "bad.gq"},
+                "c": {"schema": "missing.pg"},
+            },
+            "policies": {"p": {"file": "policy.yaml", "applies_to": ["b"]}},
+        },
+    )
+
+    ended = validated(tmp_path)
+
+    assert {
+        "schema_catalog_error",
+        "query_typecheck_error",
+        "schema_file_missing",
+        "policy_content_invalid",
+    } <= set(codes(ended))
+    assert "bad.gq:3:15" in messages(ended)
+
+
+def test_a_schema_that_is_no_schema_cannot_be_parsed(tmp_path: Path) -> None:
+    write_files(tmp_path, {"people.pg": "node Person {", "queries/q.gq": FIND_PERSON})
+    write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": "queries"}}})
+
+    ended = validated(tmp_path)
+
+    assert codes(ended) == ["schema_parse_error", "query_typecheck_skipped"]
+
+
+def test_two_files_of_a_folder_may_not_declare_one_query(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    write_files(tmp_path, {"queries/again.gq": FIND_PERSON})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 1
+    assert codes(ended) == ["duplicate_query_name"]
+    assert "queries/again.gq and in queries/people.gq" in messages(ended)
+
+
+@pytest.mark.parametrize("command", ["validate", "import", "plan"])
+def test_a_query_that_does_not_fit_its_schema_gets_nowhere(tmp_path: Path, command: str) -> None:
+    knowledge_cluster(tmp_path)
+    write_files(tmp_path, {"queries/broken.gq": MISTYPED})
+
+    ended = invoke_command("cluster", command, "--config", tmp_path, "--json")
+
+    assert ended.code == 1
+    assert "query_typecheck_error" in codes(ended)
+    assert not (tmp_path / "__cluster").exists()
+
+
+def test_queries_by_name_register_nothing_else(tmp_path: Path) -> None:
+    both = FIND_PERSON + FIND_PERSON.replace("find_person", "other")
+    write_files(tmp_path, {"people.pg": PEOPLE, "all.gq": both})
+    queries = {"find_person": {"file": "all.gq"}}
+    write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": queries}}})
+
+    ended = validated(tmp_path)
+
+    digests = ended.fields["resource_digests"]
+    assert isinstance(digests, dict)
+    assert sorted(digests) == ["graph.a", "query.a.find_person", "schema.a"]
+
+
+def test_the_name_of_a_query_is_its_key(tmp_path: Path) -> None:
+    write_files(tmp_path, {"people.pg": PEOPLE, "all.gq": FIND_PERSON})
+    queries = {"find": {"file": "all.gq"}}
+    write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": queries}}})
+
+    assert codes(validated(tmp_path)) == ["query_key_mismatch"]
+
+
+def test_a_folder_without_queries_is_worth_a_warning(tmp_path: Path) -> None:
+    write_files(tmp_path, {"people.pg": PEOPLE, "queries/notes.txt": ""})
+    write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": "queries"}}})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 0
+    assert codes(ended) == ["query_dir_empty"]
+
+
+def test_a_graph_that_no_server_would_serve_is_worth_a_warning(tmp_path: Path) -> None:
+    write_files(tmp_path, {"people.pg": PEOPLE})
+    write_config(tmp_path, {"graphs": {"my_graph": {"schema": "people.pg"}}})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 0
+    assert codes(ended) == ["graph_id_not_servable"]
+
+
+def test_a_policy_is_checked_for_what_it_applies_to(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    write_files(tmp_path, {"team.yaml": SERVER_POLICY})
+
+    ended = validated(tmp_path)
+
+    assert codes(ended) == ["policy_content_invalid"]
+    assert "server-scoped" in messages(ended)
+
+
+@pytest.mark.parametrize(
+    ("limit", "named"),
+    [
+        ("Ghost: {where: none}", "type `Ghost`"),
+        ("Person: {hide: [salary]}", "property `Person.salary`"),
+    ],
+)
+def test_a_policy_that_limits_what_is_not_there_is_worth_a_warning(
+    tmp_path: Path, limit: str, named: str
+) -> None:
+    knowledge_cluster(tmp_path)
+    policy = (
+        "version: 1\ngroups: {team: [ann]}\nrules:\n  - id: some\n    allow:\n"
+        f"      actors: {{group: team}}\n      actions: [read]\n      types: {{{limit}}}\n"
+    )
+    write_files(tmp_path, {"team.yaml": policy})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 0
+    assert codes(ended) == ["policy_limit_unknown"]
+    assert named in messages(ended)
+
+
+def test_a_policy_of_a_cluster_is_a_bundle(tmp_path: Path) -> None:
+    write_files(
+        tmp_path, {"people.pg": PEOPLE, "team.cedar": "permit (principal, action, resource);"}
+    )
+    write_config(
+        tmp_path,
+        {
+            "graphs": {"a": {"schema": "people.pg"}},
+            "policies": {"team": {"file": "team.cedar", "applies_to": ["a"]}},
+        },
+    )
+
+    assert codes(validated(tmp_path)) == ["policy_content_invalid"]
+
+
+def test_two_policies_for_one_graph_are_worth_a_warning(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    write_files(tmp_path, {"other.yaml": TEAM_POLICY})
+    write_config(
+        tmp_path,
+        {
+            "graphs": {"knowledge": {"schema": "people.pg"}},
+            "policies": {
+                "team": {"file": "team.yaml", "applies_to": ["knowledge"]},
+                "other": {"file": "other.yaml", "applies_to": ["graph.knowledge"]},
+            },
+        },
+    )
+
+    assert codes(validated(tmp_path)) == ["policy_scope_shared"]
+
+
+def test_a_comment_changes_no_digest(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    before = invoke_command("cluster", "plan", "--config", tmp_path, "--json").fields
+    config = (tmp_path / "cluster.yaml").read_text()
+    (tmp_path / "cluster.yaml").write_text("# the team's graphs\n" + config.replace("\n", "\n\n"))
+
+    after = invoke_command("cluster", "plan", "--config", tmp_path, "--json").fields
+
+    assert after["desired_revision"] == before["desired_revision"]
+    assert "config_digest" in str(after["desired_revision"])
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    ended = invoke_command("cluster", "plan", "--config", tmp_path / "nowhere", "--json")
+
+    assert ended.code == 1
+    assert codes(ended) == ["config_dir_not_found"]
+
+
+def test_people_read_what_is_wrong_a_line_each(tmp_path: Path) -> None:
+    write_files(tmp_path, {"cluster.yaml": "version: 1\ngrahps: {}\n"})
+
+    ended = invoke_command("cluster", "validate", "--config", tmp_path)
+
+    assert ended.code == 1
+    assert ended.out == (
+        "ERROR  invalid_cluster_yaml grahps: unknown field `grahps`; did you mean `graphs`?\n"
+    )
+    assert ended.err.startswith("Error: `cluster validate` did not succeed")

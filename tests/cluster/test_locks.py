@@ -1,0 +1,179 @@
+"""Who is at work on a cluster: one at a time, and everybody else is told who."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from omnigraph.cluster.apply import apply
+from omnigraph.cluster.lock import take_lock
+from omnigraph.cluster.reports import ApplyReport
+from omnigraph.cluster.world import open_root
+from tests.support.clusters import (
+    FIND_EMAIL,
+    PEOPLE_WITH_EMAIL,
+    applied_cluster,
+    codes_of,
+    knowledge_cluster,
+    plain_world,
+    read_state,
+    write_files,
+)
+from tests.support.commands import Ended, invoke_command, run_command
+
+
+def run(folder: Path, *words: str) -> Ended:
+    return invoke_command("cluster", *words, "--config", folder, "--json")
+
+
+def codes(ended: Ended) -> list[str]:
+    told = ended.fields["diagnostics"]
+    assert isinstance(told, list)
+    return [each["code"] for each in told]
+
+
+def held_by_zoe(folder: Path) -> str:
+    cluster = open_root(str(folder), plain_world(), code="")
+    lock = cluster.make_lock("apply", actor="zoe")
+    take_lock(lock, cluster.objects)
+    return lock.id
+
+
+@pytest.mark.parametrize("command", ["plan", "apply", "refresh", "import"])
+def test_whoever_is_second_is_told_who_is_at_work(tmp_path: Path, command: str) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    id = held_by_zoe(tmp_path)
+    before = (tmp_path / "__cluster/state.json").read_bytes()
+
+    ended = run(tmp_path, command)
+
+    assert ended.code == 1
+    assert codes(ended) == ["state_lock_held"]
+    assert f"force-unlock {id}" in ended.out
+    assert "by zoe" in ended.out
+    facts = ended.fields["state_observations"]
+    assert isinstance(facts, dict)
+    assert (facts["locked"], facts["lock_id"], facts["lock_acquired"]) == (True, id, False)
+    assert (tmp_path / "__cluster/state.json").read_bytes() == before
+    assert (tmp_path / "__cluster/lock.json").exists()
+
+
+def test_a_status_waits_for_nobody_and_shows_the_lock(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    id = held_by_zoe(tmp_path)
+
+    ended = run(tmp_path, "status")
+
+    assert ended.code == 0
+    facts = ended.fields["state_observations"]
+    assert isinstance(facts, dict)
+    assert (facts["locked"], facts["lock_id"], facts["lock_operation"]) == (True, id, "apply")
+    assert facts["lock_age_seconds"] >= 0
+
+
+def test_a_lock_is_taken_away_by_its_exact_id(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    id = held_by_zoe(tmp_path)
+
+    wrong = run(tmp_path, "force-unlock", "01AAAAAAAAAAAAAAAAAAAAAAAA")
+    right = run(tmp_path, "force-unlock", id)
+    again = run(tmp_path, "force-unlock", id)
+
+    assert (wrong.code, codes(wrong)) == (1, ["state_lock_id_mismatch"])
+    assert (right.code, right.fields["lock_removed"]) == (0, True)
+    assert not (tmp_path / "__cluster/lock.json").exists()
+    assert (again.code, codes(again)) == (1, ["state_lock_missing"])
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("{", "invalid_state_lock"),
+        ('{"version": 1}', "invalid_state_lock"),
+        ('{"version": 2, "lock_id": "x"}', "unsupported_state_lock_version"),
+    ],
+)
+def test_a_lock_that_cannot_be_read_is_left_alone(tmp_path: Path, content: str, code: str) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    write_files(tmp_path, {"__cluster/lock.json": content})
+
+    ended = run(tmp_path, "force-unlock", "x")
+
+    assert ended.code == 1
+    assert code in codes(ended)
+    assert (tmp_path / "__cluster/lock.json").read_text() == content
+
+
+def test_a_cluster_may_do_without_a_lock(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    held_by_zoe(tmp_path)
+    config = (tmp_path / "cluster.yaml").read_text()
+    (tmp_path / "cluster.yaml").write_text(f"{config}state: {{lock: false}}\n")
+
+    ended = run(tmp_path, "plan")
+
+    assert ended.code == 0
+    assert codes(ended) == ["state_lock_disabled"]
+
+
+def test_of_two_applies_at_once_one_wins_and_the_other_names_it(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "queries/email.gq": FIND_EMAIL})
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        ended = list(
+            pool.map(
+                lambda name: run_command(
+                    "cluster", "apply", "--config", tmp_path, "--json", "--as", name
+                ),
+                ["ann", "bob", "cleo", "dan"],
+            )
+        )
+
+    won = [each for each in ended if each.code == 0]
+    lost = [each for each in ended if each.code == 1]
+    assert won
+    assert sum(each.fields["state_written"] is True for each in won) == 1
+    assert all("state_lock_held" in codes(each) for each in lost)
+    assert read_state(tmp_path)["state_revision"] == 3
+    assert not (tmp_path / "__cluster/lock.json").exists()
+
+
+def test_of_two_applies_without_a_lock_one_wins_and_the_next_apply_converges(
+    tmp_path: Path,
+) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    config = (tmp_path / "cluster.yaml").read_text()
+    (tmp_path / "cluster.yaml").write_text(f"{config}state: {{lock: false}}\n")
+    write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "queries/email.gq": FIND_EMAIL})
+
+    def apply_as(name: str) -> ApplyReport:
+        return apply(tmp_path, plain_world(), actor=name)
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        reports = list(pool.map(apply_as, ["ann", "bob", "cleo", "dan"]))
+    last = apply_as("eve")
+
+    assert any(each.is_converged for each in reports)
+    for each in reports:
+        errors = codes_of(tuple(f for f in each.heading.findings if f.severity == "error"))
+        assert errors <= {"state_cas_mismatch", "schema_apply_failed"}
+    assert last.is_converged, last.heading.findings
+    assert list((tmp_path / "__cluster/recoveries").glob("*")) == []
+
+
+def test_the_lock_tells_who_where_and_since_when(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    id = held_by_zoe(tmp_path)
+
+    kept = json.loads((tmp_path / "__cluster/lock.json").read_text())
+
+    assert kept["version"] == 1
+    assert kept["lock_id"] == id
+    assert kept["operation"] == "apply"
+    assert isinstance(kept["pid"], int)
+    assert kept["actor"] == "zoe"
+    assert kept["created_at"].endswith("Z")
