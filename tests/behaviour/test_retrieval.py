@@ -239,6 +239,25 @@ def test_a_hub_does_not_push_out_the_neighbours_of_others(tmp_path: Path) -> Non
     assert NEIGHBOURS_MAX < REACHED_MAX
 
 
+def test_of_many_neighbours_those_come_first_that_the_search_found_too(tmp_path: Path) -> None:
+    many = [f"n{number:03d}" for number in range(2 * NEIGHBOURS_MAX)]
+    last = many[-1]
+    graph = build_graph(
+        tmp_path,
+        SCHEMA,
+        node("Paper", title="hub", abstract="fox fox"),
+        *(node("Paper", title=each, abstract="fox" if each == last else "cat") for each in many),
+        *(edge("Cites", "hub", each) for each in many),
+    )
+
+    found = graph.retrieve("fox", types=["Paper"], k=1, budget_tokens=100_000)
+
+    assert [id for _, id in named(found)[:3]] == ["hub", last, "n000"]
+    near = found.passages[1].place
+    assert (near.score > 0, [each.rank for each in near.arms], len(near.path)) == (True, [2], 1)
+    assert len(found.passages) == 1 + 1 + NEIGHBOURS_MAX
+
+
 # Replays
 
 

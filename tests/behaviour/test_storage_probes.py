@@ -44,6 +44,7 @@ BROKEN_BY_DEFECT = {
         "racing replaces",
     },
     Defect.LOOKS_FIRST: {"racing creates", "racing replaces"},
+    Defect.STALE_READS: {"read-after-write"},
     Defect.LAGGING_LISTINGS: {"listing", "clean-up"},
     Defect.OTHER_TAGS: {"listing"},
     Defect.TORN_WRITES: {"whole objects"},
@@ -106,14 +107,6 @@ def test_a_defect_fails_the_probes_of_what_it_breaks_and_no_other(
     assert _failed(trial) == BROKEN_BY_DEFECT[defect]
     assert not trial.is_passed
     assert all(each.problem and each.advice for each in trial.probed if not each.is_ok)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_read_that_is_stale_once_fails_the_probe_of_reading(tmp_path: Path) -> None:
-    trial = try_storage(local_location(tmp_path), id=ID, open_store=defective(Defect.STALE_READS))
-
-    assert not trial.is_passed
-    assert _failed(trial) & {"access", "read-after-write"}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -325,6 +325,12 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert codes(ended) == ["config_dir_not_found"]
 
 
+def test_a_configuration_that_nobody_could_have_written_is_not_read(tmp_path: Path) -> None:
+    write_files(tmp_path, {"cluster.yaml": "version: 1\n" + "# filler\n" * 150_000})
+
+    assert codes(validated(tmp_path)) == ["cluster_config_read_error"]
+
+
 def test_people_read_what_is_wrong_a_line_each(tmp_path: Path) -> None:
     write_files(tmp_path, {"cluster.yaml": "version: 1\ngrahps: {}\n"})
 

@@ -28,7 +28,7 @@ class Defect(StrEnum):
     REFUSAL_WRITES = "a refused replace is done all the same"
     REFUSES_ALL = "every conditional write is refused"
     LOOKS_FIRST = "conditions are looked at first, and written later"
-    STALE_READS = "the first read after a write gives what was there before"
+    STALE_READS = "the first read of what was replaced gives what was there before"
     LAGGING_LISTINGS = "a listing shows what was there before the last write"
     OTHER_TAGS = "listings show tags that no write was answered with"
     TORN_WRITES = "an object is written in two steps"
@@ -40,7 +40,7 @@ class Defect(StrEnum):
 
 @dataclass(slots=True)
 class _Memory:
-    stale: dict[str, StoredObject | None] = field(default_factory=dict)
+    stale: dict[str, StoredObject] = field(default_factory=dict)
     shown: dict[str, Listing] = field(default_factory=dict)
     cached: dict[str, bytes] = field(default_factory=dict)
 
@@ -89,8 +89,9 @@ class DefectiveObjects:
         return self.list(prefix).token_by_name
 
     def put(self, path: str, content: bytes) -> str:
-        if self._defect is Defect.STALE_READS:
-            self._memory.stale[path] = self._objects.find(path)
+        before = self._objects.find(path)
+        if self._defect is Defect.STALE_READS and before is not None:
+            self._memory.stale[path] = before
         if self._defect is Defect.SHORT_UPLOADS and len(content) > LARGE_BYTES_MIN:
             content = content[:LARGE_BYTES_MIN]
         if self._defect is Defect.TORN_WRITES:

@@ -13,7 +13,7 @@ from pathlib import Path
 from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig, GraphDeclaration
 from omnigraph.cluster.digests import digest_bytes
 from omnigraph.cluster.findings import Findings
-from omnigraph.cluster.limits import SOURCE_BYTES_MAX
+from omnigraph.cluster.limits import CONFIG_BYTES_MAX, SOURCE_BYTES_MAX
 
 _QUERY_SUFFIX = ".gq"
 
@@ -84,7 +84,13 @@ def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
             "config_dir_not_found", str(folder), "there is no such folder; give it by --config"
         )
         return None
-    return _read_file(folder, CONFIG_FILE, "cluster_config_read_error", CONFIG_FILE, findings)
+    file = _read_file(folder, CONFIG_FILE, "cluster_config_read_error", CONFIG_FILE, findings)
+    if file is not None and len(file.content) > CONFIG_BYTES_MAX:
+        findings.error(
+            "cluster_config_read_error", CONFIG_FILE, f"it has more than {CONFIG_BYTES_MAX} bytes"
+        )
+        return None
+    return file
 
 
 def read_sources(

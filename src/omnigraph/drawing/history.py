@@ -42,7 +42,8 @@ def make_history(
     """The newest commits of some branches, whose own are given oldest first, put in rows."""
     known = {each.id: each for commits in commits_by_branch.values() for each in commits}
     heads = {branch: commits[-1].id for branch, commits in commits_by_branch.items() if commits}
-    shown = tuple(islice(_newest_first(known), limit))
+    count = len(known) if limit is None else min(limit, len(known))
+    shown = tuple(islice(_newest_first(known), count))
     parents = {each.id: parents_of(each, known) for each in shown}
     rows = lay_out(
         [each.id for each in shown], parents=parents, trunk=_trunk(heads.get(MAIN), known)

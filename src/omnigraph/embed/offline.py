@@ -25,6 +25,7 @@ from omnigraph.model.errors import (
     UnavailableError,
     UnreadableError,
 )
+from omnigraph.storage.row_files import new_file, parse_target
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -120,15 +121,10 @@ def _write(
 ) -> None:
     """Write beside the place and put it there: until then what was there is as it was."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    hidden = output.with_name(f"{output.name}.tmp")
-    try:
-        with hidden.open("wb") as file:
-            for lines in batches:
-                file.write(b"".join(lines))
-                progress("embed", work.tally.rows, None)
-        hidden.replace(output)
-    finally:
-        hidden.unlink(missing_ok=True)
+    with new_file(parse_target(output)) as hidden, hidden.open("wb") as file:
+        for lines in batches:
+            file.write(b"".join(lines))
+            progress("embed", work.tally.rows, None)
 
 
 @dataclass(slots=True)

@@ -89,8 +89,14 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of a file at the end of the block."""
+    """A path to write to, which takes the place of a file at the end of the block.
+
+    A device or a pipe is written to as it is: nothing takes its place.
+    """
     with _writing(target):
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            yield target
+            return
         hidden = _hide(target)
         try:
             yield hidden

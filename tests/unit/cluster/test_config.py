@@ -178,7 +178,7 @@ def test_any_tree_is_understood_or_refused(tree: dict[str, object]) -> None:
 @example(b"\xff\xfe\x00")
 @example(b"a: !!python/object/apply:os.system ['true']")
 @example(b"2026-99-99")
-@example(b"[" * 5000)
+@example(b"[" * 1000)
 @example(b"? [a]\n: 1\n")
 @example(b"{[]: 1}")
 def test_any_bytes_are_understood_or_refused(content: bytes) -> None:

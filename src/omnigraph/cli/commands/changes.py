@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -58,7 +59,8 @@ def changes(
         try:
             # Interrupting is how following ends.
             for _ in count() if is_following else range(1):
-                for found in islice(feed, None if limit is None else limit - printed):
+                left = sys.maxsize if limit is None else min(limit - printed, sys.maxsize)
+                for found in islice(feed, left):
                     line = orjson.dumps(_whole_body(found), option=orjson.OPT_APPEND_NEWLINE)
                     print_pieces([line])
                     printed += 1

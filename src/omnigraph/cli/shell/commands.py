@@ -59,6 +59,7 @@ class CommandTable:
         found.run(session, argument)
 
 
+_DIGITS_MAX = 9
 _SHORT = {"q": "quit", "?": "help", "h": "help"}
 
 
@@ -95,7 +96,7 @@ def _list_branches(session: Session, argument: str) -> None:
 
 
 def _show_log(session: Session, argument: str) -> None:
-    if argument and not argument.isdecimal():
+    if argument and not (argument.isdecimal() and len(argument) <= _DIGITS_MAX):
         raise CommandError("say how many commits to show: \\log 10")
     limit = max(int(argument), 1) if argument else SHELL_COMMITS_SHOWN
     history = read_history(session.graph, branches=(), limit=limit)
@@ -142,6 +143,8 @@ def _set_parameter(session: Session, argument: str) -> None:
     name, type, text = found[1], found[2], found[3]
     try:
         value: object = json.loads(text)
+    except RecursionError as error:
+        raise CommandError(f"the value of ${name} is nested too deep") from error
     except ValueError as error:
         raise CommandError(
             f"the value of ${name} is no JSON ({error}); a text needs quotes: \\param {name}="
