@@ -81,7 +81,7 @@ mutants: setup ## Plant known bugs one by one and see that a test notices each
 .PHONY: lock
 lock: ## Resolve requirements.lock again, keeping the versions that still fit
 	@scripts/create-venv
-	@$(UV_PIP) compile pyproject.toml --group dev --extra telemetry --extra notebook --universal --python-version 3.11 --quiet \
+	@$(UV_PIP) compile pyproject.toml --group dev --extra telemetry --extra notebook --extra langchain --universal --python-version 3.11 --quiet \
 	  --generate-hashes --no-header --no-annotate --output-file requirements.lock
 
 .PHONY: clean
