@@ -20,7 +20,7 @@ from omnigraph.server.limits import GRAPHS_OPENED_AT_ONCE
 from omnigraph.server.logs import Log
 from omnigraph.server.served import Judge, Served, is_graph_id
 from omnigraph.server.settings import BootError
-from omnigraph.server.stored_queries import StoredQuery, read_stored_queries
+from omnigraph.wire.stored_queries import StoredQuery, read_stored_queries
 
 
 @dataclass(frozen=True, slots=True)

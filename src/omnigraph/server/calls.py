@@ -24,9 +24,9 @@ from omnigraph.server.kept_answers import KeptAnswers
 from omnigraph.server.logs import Log
 from omnigraph.server.problems import bad_request, forbidden
 from omnigraph.server.served import Judge, Served, ServedGraphs
-from omnigraph.server.stored_queries import StoredQuery
 from omnigraph.server.tracing import Tracing
 from omnigraph.server.workers import Workers
+from omnigraph.wire.stored_queries import StoredQuery
 
 T = TypeVar("T")
 

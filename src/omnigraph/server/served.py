@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.graph import Graph
 from omnigraph.policy.gate import DefaultDenyGate, PolicyGate
-from omnigraph.server.stored_queries import StoredQuery
+from omnigraph.wire.stored_queries import StoredQuery
 
 Judge = PolicyGate | DefaultDenyGate
 """Who decides what an actor may do, and can say by which rule."""

@@ -15,9 +15,9 @@ from omnigraph.server.problems import bad_request, conflict
 from omnigraph.server.requests import SCHEMA
 from omnigraph.server.routes.terms import find_terms, with_commit
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.stored_queries import find_broken
 from omnigraph.wire.bodies import schema_apply_output, schema_plan_output
 from omnigraph.wire.shapes import SchemaApplyOutput, SchemaOutput
+from omnigraph.wire.stored_queries import find_broken
 
 
 async def show(call: Call) -> Answer:

@@ -17,8 +17,8 @@ from omnigraph.server.routes.reads import LOCAL, ReadCall, answer_read
 from omnigraph.server.routes.terms import find_terms, parse_branch, parse_params, parse_place
 from omnigraph.server.routes.writes import MutateCall, answer_mutation
 from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.server.stored_queries import StoredQuery, stored_query_output
 from omnigraph.wire.shapes import QueryList
+from omnigraph.wire.stored_queries import StoredQuery, stored_query_output
 
 
 async def list_queries(call: Call) -> Answer:
