@@ -16,11 +16,12 @@ from omnigraph.embed.providers import find_embedder
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.opening import init_graph, open_graph
 from omnigraph.engine.ops.reading.csv_files import CsvFile
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.access import TraversalMode, parse_lookups
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.policy import Gate
+from omnigraph.storage.environment import make_storage_options
 from omnigraph.storage.external_blobs import parse_external_blobs
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def _make_settings(
     durability: str,
     external_blobs: Iterable[str],
 ) -> Settings:
-    settings = make_settings(uri, storage_options=storage_options, durability=durability)
+    options = make_storage_options(os.environ, storage_options or {})
+    settings = make_settings(uri, storage_options=options, durability=durability)
     return replace(
         settings,
         embedder=find_embedder(os.environ),
@@ -107,6 +109,7 @@ def _make_settings(
         # By its name, because PySpark takes a second to import and most calls do without.
         spark_package="omnigraph.spark",
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
+        lookups=parse_lookups(os.environ),
     )
 
 

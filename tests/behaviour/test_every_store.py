@@ -1,10 +1,13 @@
 """The same promises on every kind of storage, and what a commit asks of an object store.
 
 Counts of requests are what a commit costs where each one takes tens of milliseconds; they may not
-grow with history.
+grow with history. With OMNIGRAPH_S3_TEST_BUCKET, and OMNIGRAPH_S3_TEST_PREFIX if need be, the same
+is tried on a bucket of yours, by the variables of the AWS tools; nothing is left there.
 """
 
+import os
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,8 @@ from omnigraph.errors import (
     NotFoundError,
 )
 from omnigraph.model.limits import MANIFEST_FRAGMENTS_MAX
+from omnigraph.storage.environment import make_storage_options
+from omnigraph.storage.objects import open_bucket
 from tests.support.graphs import (
     SOCIAL,
     contents,
@@ -49,6 +54,9 @@ WINDOW = MANIFEST_FRAGMENTS_MAX
 """Commits over which requests are averaged: as many as from one compaction to the next."""
 
 SHALLOW, DEEP = 10, 300
+
+BUCKET = os.environ.get("OMNIGRAPH_S3_TEST_BUCKET")
+PREFIX = os.environ.get("OMNIGRAPH_S3_TEST_PREFIX", "").strip("/") or "omnigraph-tests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +95,28 @@ def server() -> Iterator[S3Server]:
         yield running
 
 
-@pytest.fixture(params=["local", "memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+@pytest.fixture(params=["local", "memory", "s3", *(["yours"] if BUCKET else [])])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A place where nothing is yet."""
     match request.param:
         case "local":
-            return Store(str(tmp_path / "graph"), None)
+            yield Store(str(tmp_path / "graph"), None)
         case "memory":
-            return Store(f"memory://{tmp_path.name}", None)
+            yield Store(f"memory://{tmp_path.name}", None)
+        case "yours":
+            prefix = f"{PREFIX}/{uuid.uuid4().hex}"
+            yield Store(f"s3://{BUCKET}/{prefix}", None)
+            empty_bucket(prefix)
         case _:
             server: S3Server = request.getfixturevalue("server")
-            return s3_store(server)
+            yield s3_store(server)
+
+
+def empty_bucket(prefix: str) -> None:
+    assert BUCKET is not None
+    store = open_bucket(BUCKET, prefix, make_storage_options(os.environ, {}))
+    for page in store.list():
+        store.delete([found["path"] for found in page])
 
 
 def s3_store(server: S3Server) -> Store:

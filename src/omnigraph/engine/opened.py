@@ -22,6 +22,7 @@ from omnigraph.engine.ops.query import ReadPath
 from omnigraph.engine.ops.reading.pieces import Means
 from omnigraph.engine.ops.standing import telling_gone
 from omnigraph.engine.ops.tags import find_tagged
+from omnigraph.engine.read.access import AccessRules
 from omnigraph.engine.read.memory import ReadMemory
 from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.read.views import Views
@@ -77,7 +78,7 @@ class OpenGraph:
             tables=stores.tables,
             memory=ReadMemory(settings.observer),
             embedder=settings.embedder,
-            mode=settings.traversal,
+            access=AccessRules(settings.traversal, settings.lookups),
             allowance=settings.allowance,
         )
         self.authority = Authority(

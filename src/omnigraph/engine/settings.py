@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.access import USUAL_LOOKUPS, LookupBounds, TraversalMode
 from omnigraph.engine.read.budget import Allowance
 from omnigraph.model.arguments import require_text
 from omnigraph.model.embedding import Embedder
@@ -43,6 +43,7 @@ class Settings:
     locking: Locking
     embedder: Embedder | None
     traversal: TraversalMode
+    lookups: LookupBounds
     allowance: Allowance
     external_blobs: ExternalBlobs
     spark_package: str | None
@@ -69,6 +70,7 @@ def make_settings(
         locking=Locking(THIS_PROCESS, SystemClock(), LEASE_S),
         embedder=None,
         traversal=TraversalMode.AUTO,
+        lookups=USUAL_LOOKUPS,
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
         external_blobs=NO_EXTERNAL_BLOBS,
         spark_package=None,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.compiler.ir import ANONYMOUS, Direction, Expand
-from omnigraph.engine.read.access import Access, TraversalMode, choose_access
+from omnigraph.engine.read.access import Access, AccessRules, TraversalMode, choose_access
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.matching import Matcher
 from omnigraph.engine.read.memory import Sources
@@ -56,7 +56,7 @@ class Expander:
     sources: Sources
     matcher: Matcher
     budget: Budget
-    mode: TraversalMode
+    access: AccessRules
     properties: Mapping[str, set[str]]
 
     def expand(self, step: ExpandStep, relation: Relation, spaces: dict[str, Space]) -> Relation:
@@ -93,7 +93,7 @@ class Expander:
         entry = self.sources.edge_entry(expand.edge_type)
         topologies = self.sources.memory.topologies
         return choose_access(
-            forced=self.mode,
+            rules=self.access,
             frontier=frontier,
             hops=expand.hops_max,
             edge_count=entry.row_count,

@@ -1,0 +1,49 @@
+"""What the environment says about S3, as storage options.
+
+Lance and obstore read credentials, the region and more from the environment by themselves. This is
+what they leave out: that an endpoint of S3 goes before one of everything, that an endpoint at
+`http://` is meant as it is written, and who asks for buckets in the path. Holds no secret, so it
+may travel to executors. The environment is given, not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_YES = frozenset({"1", "true", "yes", "on"})
+
+# What the options are called, without the `aws_` that each may begin with.
+_ENDPOINT_NAMES = frozenset({"endpoint", "endpoint_url", "endpoint_url_s3"})
+_HTTP_NAME = "allow_http"
+_HOSTED_NAME = "virtual_hosted_style_request"
+
+
+def make_storage_options(
+    environment: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The options that a caller gives, and those of the environment that they leave open."""
+    options = dict(given)
+    named = {name.lower().removeprefix("aws_"): value for name, value in given.items()}
+    endpoint = next((named[name] for name in _ENDPOINT_NAMES if name in named), None)
+    if endpoint is None:
+        endpoint = _find_first(environment, _ENDPOINTS)
+        if endpoint is not None:
+            options["aws_endpoint"] = endpoint
+    # One that only the libraries read is spoken to as well.
+    reached = endpoint or environment.get("AWS_ENDPOINT", "")
+    is_plain = reached.strip().lower().startswith("http://")
+    if _HTTP_NAME not in named and (is_plain or _is_yes(environment, "AWS_ALLOW_HTTP")):
+        options[_HTTP_NAME] = "true"
+    if _HOSTED_NAME not in named and _is_yes(environment, "AWS_S3_FORCE_PATH_STYLE"):
+        options[f"aws_{_HOSTED_NAME}"] = "false"
+    return options
+
+
+def _find_first(environment: Mapping[str, str], names: Iterable[str]) -> str | None:
+    """The first variable that says something; one that is set to nothing does not."""
+    return next(filter(None, (environment.get(name, "").strip() for name in names)), None)
+
+
+def _is_yes(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").strip().lower() in _YES
