@@ -305,6 +305,8 @@ def test_a_receipt_of_a_commit_that_was_cleaned_up_is_refused(tmp_path: Path) ->
         {"places": []},
         {"request": {}},
         {"vectors": [1]},
+        {"vectors": [{"model": "\ud800", "text_hash": None, "numbers": [1]}]},
+        {"vectors": [{"model": "A", "text_hash": 5, "numbers": [1]}]},
         {"more": 1},
     ],
 )

@@ -384,6 +384,7 @@ def test_a_write_whose_answer_cannot_be_read_may_have_been_done(case: str) -> No
         lambda graph: graph.query(NAMES),
         lambda graph: graph.stored_queries(),
         lambda graph: graph.read_blob("Thing", "a", "picture"),
+        lambda graph: graph.retrieve("a"),
         lambda graph: list_graphs(graph.uri.partition("/graphs")[0]),
     ],
 )

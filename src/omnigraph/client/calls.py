@@ -7,10 +7,12 @@ done where the graph is stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
+
+from omnigraph.engine.retrieval.limits import BUDGET_TOKENS, FOUND, HOPS
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         SnapshotState,
         TableState,
     )
+    from omnigraph.engine.retrieval.answers import Receipt, Retrieval
     from omnigraph.engine.state.history import Commit
 
 
@@ -161,6 +164,52 @@ class GraphCalls(Protocol):
         self, branch: str = "main", *, actor: str | None = None
     ) -> AbstractContextManager[Transaction]:
         """A block whose calls become one commit at its end, or leave no trace."""
+
+    # Retrieval
+
+    def retrieve(  # noqa: PLR0913  # the published signature
+        self,
+        text: str,
+        *,
+        types: str | Sequence[str] | None = None,
+        hops: int = HOPS,
+        edges: str | Sequence[str] | None = None,
+        k: int = FOUND,
+        budget_tokens: int = BUDGET_TOKENS,
+        branch: str | None = None,
+        commit: str | None = None,
+        vector: Sequence[float] | None = None,
+        word_weight: float = 1.0,
+        vector_weight: float = 1.0,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """What the graph holds about a text, for a prompt."""
+
+    def retrieve_by(  # noqa: PLR0913  # the published signature
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        hops: int = HOPS,
+        edges: str | Sequence[str] | None = None,
+        budget_tokens: int = BUDGET_TOKENS,
+        branch: str | None = None,
+        commit: str | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """The same for the nodes that a read finds."""
+
+    def replay(
+        self,
+        receipt: Receipt | Mapping[str, object],
+        *,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """The answer that a receipt was given out with, again."""
 
     # History
 

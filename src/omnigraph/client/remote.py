@@ -18,15 +18,17 @@ from omnigraph.client.asking import read_made
 from omnigraph.client.exchanges import ARROW, JSON, Reply, Request, Safety
 from omnigraph.client.limits import PIECE_BYTES
 from omnigraph.client.params import plain_params
+from omnigraph.client.reading_terms import tell_limits, tell_place
 from omnigraph.client.remote_history import RemoteHistory
+from omnigraph.client.remote_retrieval import RemoteRetrieval
 from omnigraph.client.results import read_result
 from omnigraph.client.routes import Routes, require_no_actor, require_no_session, text_field
 from omnigraph.engine.engines import parse_engine
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.results import Blob, LoadResult, MutationResult, Result
 from omnigraph.model.arguments import parse_key, require_text
-from omnigraph.model.errors import ForbiddenError, InvalidValueError
-from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.errors import ForbiddenError
+from omnigraph.model.names import parse_branch_name
 from omnigraph.wire.readings import mutation_of
 from omnigraph.wire.shapes import StoredQueryOutput
 
@@ -53,7 +55,7 @@ _DIRECT_CALLS = frozenset(
 )
 
 
-class RemoteGraph(RemoteHistory):
+class RemoteGraph(RemoteHistory, RemoteRetrieval):
     """A graph that a server holds, reached by `omnigraph.connect`."""
 
     def __init__(self, routes: Routes) -> None:
@@ -144,9 +146,9 @@ class RemoteGraph(RemoteHistory):
             "query": source,
             "name": name,
             "params": plain_params(params),
-            **_place(branch, commit),
+            **tell_place(branch, commit),
             "engine": parse_engine(engine, spark=None).value,
-            **_tell_limits(limits),
+            **tell_limits(limits),
         }
         request = self._routes.posting(
             "query",
@@ -264,7 +266,7 @@ class RemoteGraph(RemoteHistory):
         not there."""
         require_text(type, subject="type")
         require_text(id, subject="id")
-        arguments = {"type": type, "id": id, **_place(branch, commit)}
+        arguments = {"type": type, "id": id, **tell_place(branch, commit)}
         return self._routes.get("find an entity", "entity", make=_entity_of, arguments=arguments)
 
     def read_blob(
@@ -283,7 +285,7 @@ class RemoteGraph(RemoteHistory):
         named = {"type": type, "id": id, "property": property}
         for subject, given in named.items():
             require_text(given, subject=subject)
-        arguments = {**named, **_place(branch, commit)}
+        arguments = {**named, **tell_place(branch, commit)}
         part = import_module("omnigraph.client.blobs")
         found: Blob = part.read_blob(self._routes, arguments, start=start, length=length)
         return found
@@ -306,7 +308,7 @@ class RemoteGraph(RemoteHistory):
         request = self._routes.posting(
             "export",
             "export",
-            body={**_place(branch, commit), "type_names": chosen},
+            body={**tell_place(branch, commit), "type_names": chosen},
             safety=Safety.READ,
         )
         lines = self._follow_lines(request)
@@ -362,7 +364,7 @@ class RemoteGraph(RemoteHistory):
         require_text(name, subject="name")
         body = {
             "params": plain_params(params),
-            **_place(branch, commit),
+            **tell_place(branch, commit),
             "expect_mutation": expect_mutation,
         }
         request = self._routes.posting(
@@ -397,35 +399,6 @@ def _require_query(source: str, name: str | None) -> None:
     require_text(source, subject="source")
     if name is not None:
         require_text(name, subject="name")
-
-
-def _place(branch: str | None, commit: str | None) -> dict[str, str]:
-    """What a read is about, as requests name it; `main` if it names nothing."""
-    if commit is None:
-        name: BranchName = parse_branch_name(branch or MAIN)
-        return {"branch": name}
-    if branch is not None:
-        raise InvalidValueError(
-            subject="branch and commit",
-            expected="one of them",
-            value=(branch, commit),
-            problem="a read is at a branch or at a commit, not at both",
-        )
-    require_text(commit, subject="commit")
-    return {"snapshot": commit}
-
-
-def _tell_limits(limits: CallLimits | None) -> dict[str, object]:
-    if limits is None:
-        return {}
-    if limits.cancelled is not None:
-        raise InvalidValueError(
-            subject="limits",
-            expected="bounds that can be sent",
-            value="cancelled",
-            problem="a query of a server is stopped by closing its graph; give `seconds_max`",
-        )
-    return {"seconds_max": limits.seconds_max, "bytes_max": limits.bytes_max}
 
 
 def _put_back(first: str, rest: Iterator[str]) -> Iterator[str]:

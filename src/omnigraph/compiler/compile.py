@@ -15,7 +15,7 @@ from omnigraph.compiler.text import refusal
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CompileError, NotFoundError
 from omnigraph.model.limits import DIAGNOSTICS_MAX
-from omnigraph.model.source import Diagnostic, Source
+from omnigraph.model.source import Diagnostic, Source, Span
 
 
 def compile_schema(source: Source) -> Catalog:
@@ -50,6 +50,14 @@ def compile_read(source: Source, catalog: Catalog, *, name: str | None) -> Compi
         problem = f"`{query.name.text}` contains mutations; a read is needed here"
         raise refusal(source, "T38", problem, query.name.span, "send it where changes are made")
     return _compile(query, catalog, source)
+
+
+def find_returned(source: Source, *, name: str) -> Span | None:
+    """Where a read says what it returns first; None if the text has no such read."""
+    for query in parse_queries(source):
+        if query.name.text == name and isinstance(query.body, Read):
+            return query.body.projections[0].expression.span
+    return None
 
 
 def compile_mutation(source: Source, catalog: Catalog, *, name: str | None) -> CompiledQuery:

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 
 from omnigraph.engine.opened import OpenGraph
 from omnigraph.engine.read.budget import CallLimits
+from omnigraph.engine.retrieval.limits import BUDGET_TOKENS, FOUND, HOPS
+from omnigraph.engine.settings import require_text
 from omnigraph.model.deferred import defer
 from omnigraph.model.observer import Phase
 from omnigraph.model.policy import Action
 
 if TYPE_CHECKING:
-    from omnigraph.engine.retrieval import packing, receipts, requests
+    from omnigraph.engine.retrieval import answers, by_query, packing, receipts, requests
     from omnigraph.engine.retrieval import run as retrieving
     from omnigraph.engine.retrieval.answers import Receipt, Retrieval
     from omnigraph.engine.retrieval.reads import Reads
     from omnigraph.engine.state.authority import Basis
 else:
+    answers = defer("omnigraph.engine.retrieval.answers")
+    by_query = defer("omnigraph.engine.retrieval.by_query")
     packing = defer("omnigraph.engine.retrieval.packing")
     receipts = defer("omnigraph.engine.retrieval.receipts")
     requests = defer("omnigraph.engine.retrieval.requests")
@@ -35,10 +39,10 @@ class GraphRetrieval:
         text: str,
         *,
         types: str | Sequence[str] | None = None,
-        hops: int = 1,
+        hops: int = HOPS,
         edges: str | Sequence[str] | None = None,
-        k: int = 10,
-        budget_tokens: int = 2_000,
+        k: int = FOUND,
+        budget_tokens: int = BUDGET_TOKENS,
         branch: str | None = None,
         commit: str | None = None,
         vector: Sequence[float] | None = None,
@@ -77,6 +81,47 @@ class GraphRetrieval:
                 request, vectors, reads=reads, count_tokens=count_tokens or packing.count_bytes
             )
 
+    def retrieve_by(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        hops: int = HOPS,
+        edges: str | Sequence[str] | None = None,
+        budget_tokens: int = BUDGET_TOKENS,
+        branch: str | None = None,
+        commit: str | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """What the nodes that the read of a `.gq` text finds, and those near them, hold.
+
+        They are those of the variable whose property it returns first, in the order of its rows,
+        each once; `CompileError` if it returns none. The rest is as for `retrieve`.
+        """
+        require_text(source, subject="source")
+        terms = requests.parse_terms(
+            {
+                "edges": edges,
+                "hops": hops,
+                "budget_tokens": budget_tokens,
+                "counted_by": packing.BYTES_RULE if count_tokens is None else "caller",
+            }
+        )
+        with self._open.settings.observer.phase(Phase.PIN):
+            basis = self._open.at(branch, commit, action=Action.READ)
+        with self._open.telling_gone(basis):
+            return by_query.retrieve_by(
+                source,
+                params,
+                name=name,
+                terms=terms,
+                compiled=self._open.compiled,
+                reads=self._start_reads(basis, limits),
+                count_tokens=count_tokens or packing.count_bytes,
+            )
+
     def replay(
         self,
         receipt: Receipt | Mapping[str, object],
@@ -92,13 +137,20 @@ class GraphRetrieval:
         asked = receipts.parse_receipt(receipt, count_tokens=count_tokens)
         with self._open.settings.observer.phase(Phase.PIN):
             basis = self._open.at(None, asked.commit_id, action=Action.READ)
+        reads, count = self._start_reads(basis, limits), count_tokens or packing.count_bytes
         with self._open.telling_gone(basis):
-            answer = retrieving.retrieve(
-                asked.request,
-                asked.vectors,
-                reads=self._start_reads(basis, limits),
-                count_tokens=count_tokens or packing.count_bytes,
-            )
+            if isinstance(asked.request, answers.QueryRequest):
+                answer = by_query.retrieve_again(
+                    asked.request,
+                    asked.vectors,
+                    compiled=self._open.compiled,
+                    reads=reads,
+                    count_tokens=count,
+                )
+            else:
+                answer = retrieving.retrieve(
+                    asked.request, asked.vectors, reads=reads, count_tokens=count
+                )
         receipts.require_same(answer.receipt, asked)
         return answer
 

@@ -151,6 +151,10 @@ class LimitExceededError(RequestError):
         self.resource, self.limit, self.found = resource, limit, found
 
 
+AUTHENTICATE = "authenticate"
+"""The action of a caller whose token a server does not take."""
+
+
 class ForbiddenError(RequestError):
     """The actor may not do this; policy or the way the graph was opened says so."""
 

@@ -64,3 +64,24 @@ class Operation:
 ARROW = "application/vnd.apache.arrow.stream"
 NDJSON = "application/x-ndjson"
 BYTES = "application/octet-stream"
+
+TERMS = (
+    Parameter(
+        "Omnigraph-If-Graph-Commit",
+        "Write only if the branch is at this commit (412 otherwise).",
+        place="header",
+    ),
+    Parameter(
+        "Idempotency-Key",
+        "A key of your own. The same request with the same key is carried out once, and answered "
+        "again.",
+        place="header",
+    ),
+)
+"""On what terms a write is asked for."""
+
+READS = (400, 403, 404, 409, 413, 500)
+"""How a read may be refused."""
+
+WRITES = (400, 403, 404, 409, 412, 413, 429, 500, 503)
+"""How a write may be refused."""

@@ -102,6 +102,68 @@ class InvokeRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RetrieveRequest:
+    """A text, and how much of what a branch or commit holds about it is wanted.
+
+    `vector` stands in for that of the text. `seconds_max` and `bytes_max` allow each read less than
+    the server does.
+    """
+
+    text: StrictStr
+    types: list[StrictStr] | None = None
+    edges: list[StrictStr] | None = None
+    hops: StrictInt | None = None
+    k: StrictInt | None = None
+    budget_tokens: StrictInt | None = None
+    branch: StrictStr | None = None
+    snapshot: StrictStr | None = None
+    vector: list[StrictFloat] | None = None
+    word_weight: StrictFloat | None = None
+    vector_weight: StrictFloat | None = None
+    seconds_max: StrictFloat | None = None
+    bytes_max: StrictInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieveStoredRequest:
+    """The same for the nodes that a stored query finds, with values for its parameters."""
+
+    params: Params = None
+    edges: list[StrictStr] | None = None
+    hops: StrictInt | None = None
+    budget_tokens: StrictInt | None = None
+    branch: StrictStr | None = None
+    snapshot: StrictStr | None = None
+    seconds_max: StrictFloat | None = None
+    bytes_max: StrictInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieveByRequest:
+    """The same for the nodes that a read finds; `name` picks one of several."""
+
+    query: StrictStr
+    name: StrictStr | None = None
+    params: Params = None
+    edges: list[StrictStr] | None = None
+    hops: StrictInt | None = None
+    budget_tokens: StrictInt | None = None
+    branch: StrictStr | None = None
+    snapshot: StrictStr | None = None
+    seconds_max: StrictFloat | None = None
+    bytes_max: StrictInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """A receipt of a retrieval whose answer is wanted again."""
+
+    receipt: dict[str, object]
+    seconds_max: StrictFloat | None = None
+    bytes_max: StrictInt | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadRequest:
     """Rows to load, as lines of JSON; with `from` a branch that is missing is started there.
 
@@ -227,6 +289,10 @@ READ = Shape(ReadRequest)
 MUTATE = Shape(MutateRequest)
 EXPLAIN = Shape(ExplainRequest)
 INVOKE = Shape(InvokeRequest)
+RETRIEVE = Shape(RetrieveRequest)
+RETRIEVE_BY = Shape(RetrieveByRequest)
+RETRIEVE_STORED = Shape(RetrieveStoredRequest)
+REPLAY = Shape(ReplayRequest)
 LOAD = Shape(LoadRequest)
 EXPORT = Shape(ExportRequest)
 SCHEMA = Shape(SchemaRequest)

@@ -17,6 +17,7 @@ import orjson
 
 from omnigraph.model import errors
 from omnigraph.model.errors import (
+    AUTHENTICATE,
     BusyError,
     CompileError,
     Conflict,
@@ -239,7 +240,7 @@ def _fall_back(
         return UncertainError(f"{message}; it may have been done; look before you ask again")
     if kind is None:
         return _make(UnavailableError, message, {"reason": message})
-    return _make(kind, message, {})
+    return _make(kind, message, {"action": AUTHENTICATE} if code == "unauthorized" else {})
 
 
 def _describe_diagnostic(each: Diagnostic) -> dict[str, object]:

@@ -396,6 +396,21 @@ class GraphList(TypedDict):
     graphs: list[GraphOutput]
 
 
+class QuarantinedOutput(TypedDict):
+    """A graph that is not served, and why."""
+
+    graph_id: str
+    reason: str
+
+
+class ReloadOutput(TypedDict):
+    """What is served now: the revision of the cluster, and the ids of its graphs."""
+
+    revision: int | None
+    graphs: list[str]
+    quarantined: list[QuarantinedOutput]
+
+
 class ManifestConflict(TypedDict):
     """The version of a type that a write was prepared for, and the one that it found."""
 

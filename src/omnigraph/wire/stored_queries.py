@@ -60,6 +60,16 @@ def collect_queries(sources: Iterable[Source], *, catalog: Catalog) -> Mapping[s
     return dict(sorted(found.items()))
 
 
+def pick_queries(
+    source_by_name: Mapping[str, Source], *, catalog: Catalog
+) -> Mapping[str, StoredQuery]:
+    """Queries by their names, each of the text that is given for it; others there do not count."""
+    return {
+        name: _store(compile_query(source, catalog, name=name), source)
+        for name, source in sorted(source_by_name.items())
+    }
+
+
 def find_broken(queries: Iterable[StoredQuery], *, catalog: Catalog) -> dict[str, CompileError]:
     """The queries that another schema would break, and how."""
     broken: dict[str, CompileError] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -132,6 +133,29 @@ QUESTIONS: dict[str, Question] = {
     "behind the last byte": lambda g: g.read_blob("Thing", "nan", "picture", start=len(PICTURE)),
     "no byte of a blob": lambda g: g.read_blob("Thing", "nan", "picture", start=3, length=0),
     "an empty blob": lambda g: g.read_blob("Thing", "inf", "picture"),
+    "a retrieval": lambda g: g.retrieve("a keyless ü c", hops=2, k=4),
+    "a retrieval by a vector": lambda g: g.retrieve(
+        "x", types="Thing", edges=["near"], vector=[1, 2, 3], word_weight=0, k=2
+    ),
+    "a retrieval with little room": lambda g: g.retrieve("a", budget_tokens=8, vector_weight=0),
+    "a retrieval elsewhere": lambda g: g.retrieve("new", branch="side", types=["Thing"]),
+    "a retrieval at a tag": lambda g: g.retrieve("new", commit="start"),
+    "a retrieval by a query": lambda g: g.retrieve_by(FIND_THING, {"name": "a"}, hops=2),
+    "a retrieval by one query of several": lambda g: g.retrieve_by(
+        f"{NAMES}\n{BY_DAY}",
+        {
+            "day": date(2024, 1, 1),
+            "moment": datetime(2024, 1, 1, tzinfo=UTC),
+            "big": 2**63 - 1,
+            "words": ["x"],
+        },
+        name="by_day",
+    ),
+    "a receipt": lambda g: g.retrieve("ü c", vector=[1, 2, 3]).receipt.to_json(),
+    "a replay": lambda g: g.replay(g.retrieve("a keyless ü c", commit="start").receipt),
+    "a replay of a query": lambda g: g.replay(
+        json.loads(json.dumps(g.retrieve_by(FIND_THING, {"name": "a"}).receipt.to_json()))
+    ),
     "branches": lambda g: g.branches(),
     "commits": lambda g: g.commits("side"),
     "a commit by its tag": lambda g: g.commit("end/now"),

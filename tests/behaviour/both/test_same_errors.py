@@ -129,6 +129,41 @@ REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
         lambda g: g.read_blob("Thing", "nan", "picture", start=-1),
     ),
     "an export of no type": (NotFoundError, lambda g: g.export(types=["No"])),
+    # Retrievals
+    "a retrieval of no text": (InvalidValueError, lambda g: g.retrieve(None)),  # type: ignore[arg-type]
+    "a retrieval too far": (InvalidValueError, lambda g: g.retrieve("a", hops=3)),
+    "a retrieval from no type": (NotFoundError, lambda g: g.retrieve("a", types=["Thng"])),
+    "a retrieval over no edge": (NotFoundError, lambda g: g.retrieve("a", edges="Far")),
+    "a retrieval by no vector": (InvalidValueError, lambda g: g.retrieve("a", vector=["b"])),  # type: ignore[list-item]
+    "a retrieval by a short vector": (InvalidValueError, lambda g: g.retrieve("a", vector=[1])),
+    "a retrieval from nowhere": (NotFoundError, lambda g: g.retrieve("a", branch="nope")),
+    "a retrieval of two states": (
+        InvalidValueError,
+        lambda g: g.retrieve("a", branch="main", commit="start"),
+    ),
+    "a retrieval by a mutation": (CompileError, lambda g: g.retrieve_by(ADD_THING)),
+    "a retrieval by groups": (
+        CompileError,
+        lambda g: g.retrieve_by("query q() { match { $t: Thing } return { count($t) as n } }"),
+    ),
+    "a retrieval by a query that is not there": (
+        NotFoundError,
+        lambda g: g.retrieve_by(NAMES, name="other"),
+    ),
+    "a retrieval by a query without its parameter": (
+        InvalidValueError,
+        lambda g: g.retrieve_by(FIND_THING),
+    ),
+    "no receipt": (InvalidValueError, lambda g: g.replay(5)),  # type: ignore[arg-type]
+    "an empty receipt": (InvalidValueError, lambda g: g.replay({})),
+    "a receipt that was changed": (
+        InvalidValueError,
+        lambda g: g.replay({**g.retrieve("a").receipt.to_json(), "tokens": 1}),
+    ),
+    "a receipt of no commit": (
+        NotFoundError,
+        lambda g: g.replay({**g.retrieve("a").receipt.to_json(), "commit_id": MISSING}),
+    ),
     # Engines and bounds
     "an engine that is none": (InvalidValueError, lambda g: g.query(NAMES, engine="cloud")),
     "a query that may cost nothing": (

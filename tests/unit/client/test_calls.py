@@ -42,7 +42,8 @@ def test_the_calls_are_those_of_the_published_interface() -> None:
         "query", "mutate", "load", "export", "branches", "create_branch", "delete_branch",
         "merge", "commits", "head", "diff", "revert", "cherry_pick", "tag", "tags", "transaction",
         "changes", "plan_schema", "apply_schema", "tables", "entity", "recoveries", "explain",
-        "close", "commit", "delete_tag", "read_blob", "snapshot",
+        "close", "commit", "delete_tag", "read_blob", "snapshot", "retrieve",
+        "retrieve_by", "replay",
     }  # fmt: skip
 
     assert set(CALLS) == published

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from omnigraph.compiler.ir import Aggregate, Value
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.access import AccessRules
 from omnigraph.engine.read.budget import Allowance, Budget
 from omnigraph.engine.read.expand import Expander
 from omnigraph.engine.read.explain import Explainer
@@ -34,7 +34,7 @@ class ReadPath:
     tables: TableStore
     memory: ReadMemory
     embedder: Embedder | None
-    mode: TraversalMode
+    access: AccessRules
     allowance: Allowance
 
 
@@ -94,5 +94,5 @@ def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
     )
     matcher = Matcher(sources, Inputs(call.values, call.now))
     properties = call.plan.properties
-    expander = Expander(sources, matcher, budget, path.mode, properties)
+    expander = Expander(sources, matcher, budget, path.access, properties)
     return _Run(sources, matcher, Pipeline(sources, matcher, expander, budget, properties))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 import orjson
 
@@ -37,11 +38,12 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class ArmRank:
-    """A node's place in one ranking, counted from 1, and its relevance or distance there."""
+    """A node's place in one ranking, counted from 1, and its relevance or distance there; None
+    where the ranking is a query that tells neither."""
 
     arm: str
     rank: int
-    score: float
+    score: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,11 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A vector that was looked for, and the model that made it of the text; None if the caller
-    gave it."""
+    """A vector that was looked for, the model that made it, and the hash of the text that it was
+    made of; None for both if the caller gave it."""
 
     model: str | None
+    text_hash: str | None
     numbers: tuple[float, ...] = field(repr=False)
 
 
@@ -111,6 +114,24 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryRequest:
+    """What was asked by a query whose nodes come first; None for edges means every one.
+
+    `params` has a value for every parameter, as JSON has it. `now` is when the query ran, None
+    unless it asks for the time. `query` is None where a server keeps the text of `name` to itself.
+    """
+
+    query: str | None
+    name: str
+    params: Mapping[str, object]
+    now: str | None
+    edges: tuple[str, ...] | None
+    hops: int
+    budget_tokens: int
+    counted_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What an answer was made of, so that `replay` makes it again.
 
@@ -119,7 +140,7 @@ class Receipt:
 
     commit_id: str
     query_hash: str
-    request: Request
+    request: Request | QueryRequest
     vectors: tuple[QueryVector, ...]
     arms: tuple[str, ...]
     places: tuple[Place, ...]
@@ -146,3 +167,8 @@ class Retrieval:
     tokens: int
     left_out: int
     receipt: Receipt
+
+
+def hash_text(text: str) -> str:
+    """What receipts tell a text by."""
+    return sha256(text.encode()).hexdigest()

@@ -16,7 +16,7 @@ from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Constant, Nearest, PropertyValue
 from omnigraph.engine.read.matching import Inputs
 from omnigraph.engine.read.ranking_inputs import QueryVectors
-from omnigraph.engine.retrieval.answers import QueryVector, Request
+from omnigraph.engine.retrieval.answers import QueryVector, Request, hash_text
 from omnigraph.model.catalog import Catalog, Embedding, Index, NodeType, Property
 from omnigraph.model.embedding import Embedder
 from omnigraph.model.errors import EmbeddingError, InvalidValueError, NotFoundError
@@ -113,8 +113,8 @@ def make_vectors(
     if embedder is None or not by_length:
         return ()
     # Only who embeds something is asked for the model: without a key there may be none.
-    model = embedder.model
-    return tuple(QueryVector(model, by_length[length]) for length in sorted(by_length))
+    model, made_of = embedder.model, hash_text(text)
+    return tuple(QueryVector(model, made_of, by_length[each]) for each in sorted(by_length))
 
 
 def require_vectors(arms: Iterable[Arm], vectors: Sequence[QueryVector]) -> None:

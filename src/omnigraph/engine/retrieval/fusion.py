@@ -16,11 +16,11 @@ from omnigraph.engine.retrieval.answers import ArmRank, NodeName
 
 @dataclass(frozen=True, slots=True)
 class RankedArm:
-    """The ranking of one arm: nodes, best first, with their relevance or distance."""
+    """The ranking of one arm: nodes, best first, with their relevance or distance if it has one."""
 
     name: str
     weight: float
-    nodes: Sequence[tuple[NodeName, float]]
+    nodes: Sequence[tuple[NodeName, float | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+HOPS = 1
+"""How far from what was found a neighbour may be unless the caller says otherwise."""
+
+FOUND = 10
+"""How many nodes a search is asked for unless the caller says otherwise."""
+
+BUDGET_TOKENS = 2_000
+"""How long a text may be unless the caller says otherwise: a few pages of a prompt."""
+
 HOPS_MAX = 2
 """How far from what was found a neighbour may be: three hops from ten nodes is half of a graph."""
 

@@ -140,6 +140,10 @@ class Reads:
             offset=None,
             limit=None if ranking is None else _COUNT,
         )
+        return self.run(QueryCall(plan_read(ir), values, self.now))
+
+    def run(self, call: QueryCall) -> Result:
+        """The rows of one read, in the time that is left."""
         allowance = self.path.allowance
         left = self.end - allowance.clock()
         if left <= 0:
@@ -149,7 +153,6 @@ class Reads:
                 found=ceil(allowance.seconds_max - left),
             )
         path = replace(self.path, allowance=replace(allowance, seconds_max=left))
-        call = QueryCall(plan_read(ir), values, self.now)
         with self.observer.phase(Phase.RUN):
             return run_query(call, basis=self.basis, path=path)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
 import orjson
 
-from omnigraph.engine.retrieval.answers import QueryVector, Request
+from omnigraph.engine.retrieval.answers import QueryRequest, QueryVector, Request
 from omnigraph.engine.retrieval.limits import (
     BUDGET_TOKENS_MAX,
     FOUND_MAX,
@@ -18,16 +19,33 @@ from omnigraph.engine.retrieval.limits import (
 )
 from omnigraph.engine.settings import require_text
 from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.temporal import format_datetime, parse_datetime
 from omnigraph.model.types import fits_f32
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What every retrieval is asked with: the way to neighbours, and how much of it is told."""
+
+    edges: tuple[str, ...] | None
+    hops: int
+    budget_tokens: int
+    counted_by: str
+
+
+def parse_terms(asked: Mapping[str, object]) -> Terms:
+    """The terms that arguments make, by name; `InvalidValueError` if they make none."""
+    return Terms(
+        edges=_parse_names(asked, "edges", least=0),
+        hops=_parse_count(asked, "hops", least=0, most=HOPS_MAX),
+        budget_tokens=_parse_count(asked, "budget_tokens", least=1, most=BUDGET_TOKENS_MAX),
+        counted_by=_parse_text(asked, "counted_by"),
+    )
 
 
 def parse_request(asked: Mapping[str, object]) -> Request:
     """The request that arguments make, by name; `InvalidValueError` if they make none."""
-    text, counted_by = asked.get("text"), asked.get("counted_by")
-    require_text(text, subject="text")
-    require_text(counted_by, subject="counted_by")
-    assert isinstance(text, str), "it was just looked at"
-    assert isinstance(counted_by, str), "it was just looked at"
+    text, terms = _parse_text(asked, "text"), parse_terms(asked)
     words, vectors = (_parse_weight(asked, each) for each in ("word_weight", "vector_weight"))
     if words == vectors == 0:
         raise InvalidValueError(
@@ -39,13 +57,38 @@ def parse_request(asked: Mapping[str, object]) -> Request:
     return Request(
         text=text,
         types=_parse_names(asked, "types", least=1),
-        edges=_parse_names(asked, "edges", least=0),
-        hops=_parse_count(asked, "hops", least=0, most=HOPS_MAX),
+        edges=terms.edges,
+        hops=terms.hops,
         k=_parse_count(asked, "k", least=1, most=FOUND_MAX),
-        budget_tokens=_parse_count(asked, "budget_tokens", least=1, most=BUDGET_TOKENS_MAX),
+        budget_tokens=terms.budget_tokens,
         word_weight=words,
         vector_weight=vectors,
-        counted_by=counted_by,
+        counted_by=terms.counted_by,
+    )
+
+
+def parse_query_request(asked: Mapping[str, object]) -> QueryRequest:
+    """The request by a query that arguments make, by name; `InvalidValueError` if they make none.
+
+    Whether the values are those of its parameters is known when the query is compiled.
+    """
+    params, now, terms = asked.get("params"), asked.get("now"), parse_terms(asked)
+    if not isinstance(params, Mapping):
+        raise InvalidValueError(
+            subject="params",
+            expected="object",
+            value=params,
+            problem=f"a JSON object is needed, not a {type(params).__name__}",
+        )
+    return QueryRequest(
+        query=None if asked.get("query") is None else _parse_text(asked, "query"),
+        name=_parse_text(asked, "name"),
+        params={name: _parse_param(params, name) for name in params},
+        now=None if now is None else _parse_moment(now),
+        edges=terms.edges,
+        hops=terms.hops,
+        budget_tokens=terms.budget_tokens,
+        counted_by=terms.counted_by,
     )
 
 
@@ -65,10 +108,54 @@ def parse_vector(given: object) -> tuple[float, ...]:
     return tuple(stored)
 
 
-def hash_query(request: Request, vectors: Sequence[QueryVector]) -> str:
+def hash_query(request: Request | QueryRequest, vectors: Sequence[QueryVector]) -> str:
     """A text that two queries share if they ask for the same, whatever graph they ask."""
     asked = {"request": request, "vectors": list(vectors)}
     return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _parse_text(asked: Mapping[str, object], subject: str) -> str:
+    given = asked.get(subject)
+    require_text(given, subject=subject)
+    assert isinstance(given, str), "it was just looked at"
+    return given
+
+
+def _parse_moment(given: object) -> str:
+    """A time as receipts tell it."""
+    try:
+        return format_datetime(parse_datetime(str(given)))
+    except ValueError as error:
+        raise InvalidValueError(
+            subject="now", expected="a time", value=given, problem=str(error)
+        ) from error
+
+
+def _parse_param(params: Mapping[str, object], name: str) -> object:
+    """A value as receipts hold it: a scalar, or some of them as a tuple."""
+    require_text(name, subject="params")
+    given = params[name]
+    values = given if isinstance(given, list | tuple) else (given,)
+    if not all(_is_plain(each) for each in values):
+        raise InvalidValueError(
+            subject=f"param '{name}'",
+            expected="a value that JSON has",
+            value=None,
+            problem="a text, a number, true, false, null or a list of them is needed",
+        )
+    return tuple(values) if values is given else given
+
+
+def _is_plain(value: object) -> bool:
+    match value:
+        case None | bool() | float():
+            return True
+        case int():
+            return -(2**63) <= value < 2**64
+        case str():
+            return value.encode(errors="ignore").decode() == value
+        case _:
+            return False
 
 
 def _parse_names(

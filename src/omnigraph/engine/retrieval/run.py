@@ -7,8 +7,8 @@ is what the caller sees.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Direction
@@ -17,11 +17,13 @@ from omnigraph.engine.retrieval.answers import (
     NodeName,
     Passage,
     Place,
+    QueryRequest,
     QueryVector,
     Receipt,
     Request,
     Retrieval,
     TokenCount,
+    hash_text,
 )
 from omnigraph.engine.retrieval.arms import Arm, WordArm, find_arms, make_vectors, require_vectors
 from omnigraph.engine.retrieval.fusion import Fused, RankedArm, fuse
@@ -36,6 +38,17 @@ from omnigraph.model.errors import NotFoundError
 from omnigraph.model.observer import Observer
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an answer starts from: the nodes that come first, every ranked one, the names of the
+    rankings, and the edge types that lead on."""
+
+    seeds: tuple[NodeName, ...]
+    fused: Mapping[NodeName, Fused]
+    arms: tuple[str, ...]
+    edges: Sequence[EdgeType]
+
+
 def start_reads(basis: Basis, *, path: ReadPath, observer: Observer, now: datetime) -> Reads:
     """The reads of one retrieval, from this moment on."""
     allowance = path.allowance
@@ -47,7 +60,7 @@ def find_vectors(
 ) -> tuple[QueryVector, ...]:
     """The vectors that a request is compared by: the given one, or those of its text."""
     if given is not None:
-        return (QueryVector(None, given),)
+        return (QueryVector(None, None, given),)
     embedder, catalog = reads.path.embedder, reads.basis.catalog
     arms = find_arms(request, catalog, given=None)
     return make_vectors(arms, request.text, embedder=embedder, catalog=catalog, now=reads.now)
@@ -58,20 +71,35 @@ def retrieve(
 ) -> Retrieval:
     """The answer to a request, with its receipt."""
     catalog = reads.basis.catalog
-    edges = _find_edges(request.edges, catalog)
+    edges = find_edges(request.edges, catalog)
     given = next((each for each in vectors if each.model is None), None)
     arms = find_arms(request, catalog, given=given)
     require_vectors(arms, vectors)
     fused = fuse(list(_rank(arms, request, vectors, reads)))
-    seeds = list(fused)[: request.k]
+    names = tuple(each.name for each in arms)
+    found = Found(tuple(fused)[: request.k], fused, names, edges)
+    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+
+
+def answer(
+    request: Request | QueryRequest,
+    vectors: Sequence[QueryVector],
+    found: Found,
+    *,
+    reads: Reads,
+    count_tokens: TokenCount,
+) -> Retrieval:
+    """What was found and what is near it, as far as it fits, with a receipt."""
 
     def look_up(
         edge: EdgeType, direction: Direction, ids: Sequence[str], favoured: Sequence[str]
     ) -> list[tuple[str, str]]:
         return reads.neighbours(edge, direction, ids=ids, favoured=favoured)
 
-    near = reach(seeds, hops=request.hops, edges=edges, fused=fused, look_up=look_up)
-    places = _place([*(Reached(node, node, ()) for node in seeds), *near], fused)
+    near = reach(
+        found.seeds, hops=request.hops, edges=found.edges, fused=found.fused, look_up=look_up
+    )
+    places = _place([*(Reached(node, node, ()) for node in found.seeds), *near], found.fused)
     written = _write(places, reads)
     packed = pack(written, budget=request.budget_tokens, count=count_tokens)
     receipt = Receipt(
@@ -79,13 +107,21 @@ def retrieve(
         query_hash=hash_query(request, vectors),
         request=request,
         vectors=tuple(vectors),
-        arms=tuple(each.name for each in arms),
+        arms=found.arms,
         places=tuple(each.place for each in packed.passages),
         left_out=len(written) - len(packed.passages),
         tokens=packed.tokens,
-        text_hash=sha256(packed.text.encode()).hexdigest(),
+        text_hash=hash_text(packed.text),
     )
     return Retrieval(packed.passages, packed.text, packed.tokens, receipt.left_out, receipt)
+
+
+def find_edges(names: Sequence[str] | None, catalog: Catalog) -> list[EdgeType]:
+    """The edge types of some names, all of them if none are given, in one order."""
+    if names is None:
+        return [catalog.edges[name] for name in sorted(catalog.edges)]
+    found = {each.name: each for each in (_get_edge(name, catalog) for name in names)}
+    return [found[name] for name in sorted(found)]
 
 
 def _rank(
@@ -98,13 +134,6 @@ def _rank(
         weight = request.word_weight if isinstance(arm, WordArm) else request.vector_weight
         nodes = [(NodeName(arm.type, id), score) for id, score in found]
         yield RankedArm(arm.name, weight, nodes)
-
-
-def _find_edges(names: Sequence[str] | None, catalog: Catalog) -> list[EdgeType]:
-    if names is None:
-        return [catalog.edges[name] for name in sorted(catalog.edges)]
-    found = {each.name: each for each in (_get_edge(name, catalog) for name in names)}
-    return [found[name] for name in sorted(found)]
 
 
 def _get_edge(name: str, catalog: Catalog) -> EdgeType:
