@@ -28,6 +28,7 @@ from tests.support.clusters import (
     two_graph_cluster,
     write_config,
     write_files,
+    write_sidecar,
 )
 
 
@@ -39,25 +40,6 @@ def refusal_of(folder: Path) -> set[str]:
     with pytest.raises(StoppedError) as caught:
         snapshot_of(folder)
     return codes_of(caught.value.findings)
-
-
-def with_sidecar(folder: Path, graph_id: str) -> None:
-    sidecar = {
-        "schema_version": 1,
-        "operation_id": "01K0000000000000000000000A",
-        "started_at": "2026-01-01T00:00:00Z",
-        "actor": None,
-        "kind": "schema_apply",
-        "graph_id": graph_id,
-        "graph_uri": "somewhere",
-        "observed_manifest_version": 1,
-        "expected_manifest_version": 2,
-        "desired_schema_digest": "0" * 64,
-        "state_cas_base": "sha256:0",
-        "approval_id": None,
-    }
-    path = f"__cluster/recoveries/{sidecar['operation_id']}.json"
-    write_files(folder, {path: json.dumps(sidecar)})
 
 
 def test_a_server_gets_what_was_applied_and_not_what_is_in_the_files(tmp_path: Path) -> None:
@@ -132,6 +114,42 @@ def test_an_embedding_profile_comes_with_the_name_of_its_key(tmp_path: Path) -> 
     assert graph.embedding == EmbeddingProfile(ProviderKind.OPENAI, None, "small", "TEAM_KEY")
 
 
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"provider.embedding.main": None}, "embedding_provider_missing"),
+        ({"provider.embedding.main": {"digest": "0"}}, "embedding_provider_profile_missing"),
+        (
+            {"provider.embedding.main": {"digest": "0", "embedding_profile": {"kind": "mock"}}},
+            "embedding_provider_digest_mismatch",
+        ),
+        (
+            {"provider.embedding.main": {"digest": "0", "embedding_profile": {"kind": "oracle"}}},
+            "invalid_embedding_provider",
+        ),
+    ],
+)
+def test_a_graph_whose_provider_is_not_what_was_applied_is_not_served(
+    tmp_path: Path, change: dict[str, object], code: str
+) -> None:
+    write_files(tmp_path, {"people.pg": PEOPLE})
+    write_config(
+        tmp_path,
+        {
+            "providers": {"embedding": {"main": {"kind": "mock"}}},
+            "graphs": {"a": {"schema": "people.pg", "embedding_provider": "main"}},
+        },
+    )
+    applied_cluster(tmp_path)
+    state = read_state(tmp_path)
+    resources = state["applied_revision"]["resources"] | change  # type: ignore[index]
+    kept = {address: each for address, each in resources.items() if each is not None}
+    changed = state | {"applied_revision": {"config_digest": None, "resources": kept}}
+    write_files(tmp_path, {"__cluster/state.json": json.dumps(changed)})
+
+    assert refusal_of(tmp_path) == {code}
+
+
 def test_a_tampered_content_is_not_served(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     [blob] = (tmp_path / "__cluster/resources/query/knowledge/find_person").iterdir()
@@ -173,19 +191,20 @@ def test_a_cluster_without_applied_graphs_is_empty(tmp_path: Path) -> None:
 
 def test_a_graph_whose_change_is_not_finished_is_left_out_alone(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
-    with_sidecar(tmp_path, "knowledge")
+    write_sidecar(tmp_path, "knowledge")
 
     snapshot = snapshot_of(tmp_path)
 
     assert [each.id for each in snapshot.graphs] == ["map"]
     [left_out] = snapshot.left_out
     assert (left_out.id, left_out.finding.code) == ("knowledge", "cluster_recovery_pending")
-    assert not snapshot.has_policy
+    # Its policy was applied all the same, and tells whether callers need tokens.
+    assert snapshot.has_policy
 
 
 def test_a_cluster_whose_every_graph_is_being_changed_is_not_served(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
-    with_sidecar(tmp_path, "knowledge")
+    write_sidecar(tmp_path, "knowledge")
 
     assert refusal_of(tmp_path) == {"cluster_no_healthy_graphs"}
 
@@ -208,7 +227,7 @@ def test_a_policy_without_bindings_stops_everything(tmp_path: Path) -> None:
 
 def test_upkeep_finds_a_graph_by_the_ledger_alone(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
-    with_sidecar(tmp_path, "knowledge")
+    write_sidecar(tmp_path, "knowledge")
     cluster = open_cluster(str(tmp_path), plain_world())
 
     uri = get_graph_uri(cluster, "knowledge")

@@ -1,19 +1,13 @@
 """Starting and ending a server: it refuses what is unsafe, opens what it can, and ends in order."""
 
-import logging
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
 from pathlib import Path
 
 import httpx
 import pytest
 
-from omnigraph.engine.settings import Settings, make_settings
-from omnigraph.server.boot import Source, open_sources
-from omnigraph.server.logs import Lines, Log
-from omnigraph.server.settings import BootError
 from tests.support.graphs import social_graph
 from tests.support.servers import refused_server, running_server
 
@@ -33,13 +27,6 @@ def test_without_a_graph_to_serve_a_server_says_what_it_boots_from(tmp_path: Pat
 
     assert ended.code == 1
     assert "boots from a cluster" in ended.said
-    assert "--store" in ended.said
-
-
-def test_a_cluster_is_refused_until_there_is_one(tmp_path: Path) -> None:
-    ended = refused_server(tmp_path, "--cluster", str(tmp_path))
-
-    assert ended.code == 1
     assert "--store" in ended.said
 
 
@@ -182,58 +169,3 @@ def test_a_policy_of_the_server_says_who_may_list_its_graphs(tmp_path: Path) -> 
         assert listed.status_code == 200
         assert [each["graph_id"] for each in listed.json()["graphs"]] == ["default"]
         assert denied.status_code == 403
-
-
-# Several graphs
-
-
-def test_a_graph_that_cannot_be_opened_does_not_keep_the_others_from_being_served(
-    tmp_path: Path,
-) -> None:
-    social_graph(tmp_path / "good").close()
-    written = BytesIO()
-
-    served = open_sources(
-        [_source("good", tmp_path / "good"), _source("bad", tmp_path / "bad")],
-        is_every_one_needed=False,
-        log=_log(written),
-    )
-
-    assert list(served) == ["good"]
-    assert b'"event":"graph quarantined","graph":"bad"' in written.getvalue()
-    for each in served.values():
-        each.graph.close()
-
-
-def test_an_id_that_no_path_can_name_is_not_served(tmp_path: Path) -> None:
-    social_graph(tmp_path / "good").close()
-    written = BytesIO()
-
-    with pytest.raises(BootError, match="my_graph"):
-        open_sources(
-            [_source("my_graph", tmp_path / "good")],
-            is_every_one_needed=False,
-            log=_log(written),
-        )
-
-
-def test_where_every_graph_is_needed_one_is_enough_to_refuse(tmp_path: Path) -> None:
-    social_graph(tmp_path / "good").close()
-
-    with pytest.raises(BootError, match="not every graph can be served: 'bad'"):
-        open_sources(
-            [_source("good", tmp_path / "good"), _source("bad", tmp_path / "bad")],
-            is_every_one_needed=True,
-            log=_log(BytesIO()),
-        )
-
-
-def _source(id: str, path: Path) -> Source:
-    def settings() -> Settings:
-        return make_settings(str(path), storage_options=None, durability="full")
-
-    return Source(id, settings, None, None, is_managed=False)
-
-
-def _log(stream: BytesIO) -> Log:
-    return Log(Lines(stream), logging.INFO)

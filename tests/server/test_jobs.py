@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 
 import httpx
 import pytest
 
 from tests.support.graphs import node
 from tests.support.served_graphs import G, fork, head_of, lines, names_on, require_refused
-from tests.support.servers import running_server
-
-# Longer than any load here takes, on a busy machine too.
-ENDS_WITHIN_S = 60.0
-POLL_S = 0.02
+from tests.support.servers import running_server, wait_for_job
 
 
 def start(client: httpx.Client, rows: str, branch: str, **fields: object) -> httpx.Response:
@@ -24,23 +19,12 @@ def start(client: httpx.Client, rows: str, branch: str, **fields: object) -> htt
     )
 
 
-def wait_for_end(client: httpx.Client, location: str) -> dict[str, object]:
-    """A job once it has ended."""
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    while True:
-        job: dict[str, object] = client.get(location).json()
-        if job["status"] not in ("waiting", "running"):
-            return job
-        assert time.monotonic() < deadline, f"the job does not end: {job}"
-        time.sleep(POLL_S)
-
-
 def test_a_load_goes_on_by_itself_and_tells_its_end(client: httpx.Client) -> None:
     branch = fork(client, "by-itself")
     rows = lines(node("Person", name="Zoe"), node("Person", name="Yan"))
 
     started = start(client, rows, branch)
-    ended = wait_for_end(client, started.headers["location"])
+    ended = wait_for_job(client, started.headers["location"])
 
     assert started.status_code == 202
     assert started.json()["status"] in ("waiting", "running")
@@ -62,7 +46,7 @@ def test_a_load_that_fails_tells_what_its_request_would_have_been_told(
     refused = client.post(f"{G}/load", json=body)
 
     started = start(client, body["data"], branch)
-    ended = wait_for_end(client, started.headers["location"])
+    ended = wait_for_job(client, started.headers["location"])
 
     assert (ended["status"], ended["result"]) == ("failed", None)
     assert ended["error"] == {"status": refused.status_code, **refused.json()}
@@ -90,7 +74,7 @@ def test_a_load_that_is_cancelled_writes_nothing_or_all(client: httpx.Client) ->
     jobs = [start(client, crowd, branch) for _ in range(6)]
 
     told = [client.delete(job.headers["location"]) for job in jobs]
-    ended = [wait_for_end(client, job.headers["location"]) for job in jobs]
+    ended = [wait_for_job(client, job.headers["location"]) for job in jobs]
 
     assert {answer.status_code for answer in told} == {200}
     statuses = [job["status"] for job in ended]
@@ -105,7 +89,7 @@ def test_a_load_that_is_cancelled_writes_nothing_or_all(client: httpx.Client) ->
 def test_a_job_that_has_ended_stays_as_it_is(client: httpx.Client) -> None:
     branch = fork(client, "ended")
     location = start(client, lines(node("Person", name="Zoe")), branch).headers["location"]
-    ended = wait_for_end(client, location)
+    ended = wait_for_job(client, location)
 
     answer = client.delete(location)
 
@@ -152,7 +136,7 @@ def test_a_job_is_its_actors_alone(tmp_path_factory: pytest.TempPathFactory) -> 
         location = start(ann, lines(node("Person", name="Zoe")), "main").headers["location"]
         unseen = bob.get(location)
         untouched = bob.delete(location)
-        ended = wait_for_end(ann, location)
+        ended = wait_for_job(ann, location)
         listed = bob.get(f"{G}/jobs").json()
 
     require_refused(unseen, 404, code="not_found", says="not found")

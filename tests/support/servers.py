@@ -159,6 +159,17 @@ def refused_server(
     return Ended(code, (folder / "server.log").read_text(encoding="utf-8"))
 
 
+def wait_for_job(client: httpx.Client, location: str) -> dict[str, object]:
+    """A load that goes on by itself, once it has ended."""
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    while True:
+        job: dict[str, object] = client.get(location).json()
+        if job["status"] not in ("waiting", "running"):
+            return job
+        assert time.monotonic() < deadline, f"the job does not end: {job}"
+        time.sleep(POLL_S)
+
+
 def _start(
     folder: Path, arguments: tuple[str, ...], environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:

@@ -53,6 +53,7 @@ class LeftOut:
 class ServingSnapshot:
     """Everything that was applied; `cas` changes with every revision, for who looks for a new one.
 
+    `has_policy` tells whether any policy was applied, to a graph that is left out too.
     `storage_options` are those under which the graphs are opened.
     """
 
@@ -63,12 +64,8 @@ class ServingSnapshot:
     graphs: tuple[AppliedGraph, ...]
     left_out: tuple[LeftOut, ...]
     policy: AppliedPolicy | None
+    has_policy: bool
     storage_options: Mapping[str, str]
-
-    @property
-    def has_policy(self) -> bool:
-        """Whether any bundle says who may do what."""
-        return self.policy is not None or any(each.policy is not None for each in self.graphs)
 
 
 def read_serving_snapshot(cluster: Cluster) -> ServingSnapshot:
@@ -141,6 +138,7 @@ def _read(
         ),
         left_out=tuple(LeftOut(id, waiting[id]) for id in ids if id in waiting),
         policy=policies.get(CLUSTER),
+        has_policy=any(kind_of(each) is Kind.POLICY for each in ledger.resources),
         storage_options=cluster.root.storage_options,
     )
 

@@ -125,9 +125,8 @@ def make_profile(
 
 def parse_profile(environment: Mapping[str, str]) -> EmbeddingProfile:
     """The profile that the environment of a program describes."""
-    is_mocked = environment.get(MOCK_VARIABLE, "").strip().lower() in _YES
     named = _find(environment, PROVIDER_VARIABLE) or ProviderKind.OPENAI_COMPATIBLE
-    kind = ProviderKind.MOCK if is_mocked else parse_kind(named)
+    kind = ProviderKind.MOCK if is_mocked(environment) else parse_kind(named)
     keys = (_find(environment, name) for name in _USUAL[kind].key_variables)
     return make_profile(
         kind,
@@ -136,6 +135,11 @@ def parse_profile(environment: Mapping[str, str]) -> EmbeddingProfile:
         api_key=next(filter(None, keys), None),
         patience=parse_patience(environment),
     )
+
+
+def is_mocked(environment: Mapping[str, str]) -> bool:
+    """Whether the environment wants the built-in provider, whatever else is configured."""
+    return environment.get(MOCK_VARIABLE, "").strip().lower() in _YES
 
 
 def parse_kind(name: str) -> ProviderKind:
@@ -183,14 +187,19 @@ def _parse_count(
     return int(text)
 
 
-def _require_address(address: str) -> None:
-    """Raise unless requests can be sent there; the message does not repeat what may hold a key."""
+def is_plain_address(address: str) -> bool:
+    """Whether requests can be sent there, and nothing in it can be a key."""
     try:
         parts = urlsplit(address)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_good, parts = False, urlsplit("")
-    if not is_good or parts.query or parts.fragment or "@" in parts.netloc:
+        return False
+    return is_good and not parts.query and not parts.fragment and "@" not in parts.netloc
+
+
+def _require_address(address: str) -> None:
+    """Raise unless requests can be sent there; the message does not repeat what may hold a key."""
+    if not is_plain_address(address):
         raise _refuse(
             "the address of the embedding provider is no plain http:// or https:// one; "
             f"set {BASE_URL_VARIABLE} to one like https://host/v1, without a key in it"

@@ -36,6 +36,9 @@ TARGET_ACTIONS = frozenset(
 SERVER_ACTIONS = frozenset({Action.GRAPH_LIST})
 """Asked of a server, not of one of its graphs."""
 
+SHARED_ACTIONS = frozenset({Action.ADMIN})
+"""Asked of either, by whoever looks after it."""
+
 LIMITED_ACTIONS = frozenset({Action.READ, Action.EXPORT})
 """What a rule may show a part of."""
 
@@ -47,6 +50,15 @@ class BundleKind(StrEnum):
 
     GRAPH = "graph"
     SERVER = "server"
+
+
+def actions_of(kind: BundleKind) -> frozenset[Action]:
+    """What a bundle of a kind decides."""
+    match kind:
+        case BundleKind.GRAPH:
+            return frozenset(Action) - SERVER_ACTIONS
+        case BundleKind.SERVER:
+            return SERVER_ACTIONS | SHARED_ACTIONS
 
 
 class Scope(StrEnum):
@@ -233,7 +245,8 @@ def _parse_actions(allow: Fields) -> frozenset[Action]:
 
 
 def _require_kind(allow: Fields, actions: frozenset[Action], kind: BundleKind) -> None:
-    server, graph = sorted(actions & SERVER_ACTIONS), sorted(actions - SERVER_ACTIONS)
+    server = sorted(actions & SERVER_ACTIONS)
+    graph = sorted(actions - SERVER_ACTIONS - SHARED_ACTIONS)
     if server and graph:
         allow.add(
             "actions",

@@ -17,12 +17,12 @@ from omnigraph.model.errors import CorruptError, InvalidValueError, LimitExceede
 from omnigraph.model.limits import POLICY_BYTES_MAX
 from omnigraph.model.policy import Access, Action
 from omnigraph.policy.bundle import (
-    SERVER_ACTIONS,
     Bundle,
     BundleKind,
     Rule,
     Scope,
     TypeLimit,
+    actions_of,
     read_bundle,
 )
 from omnigraph.policy.reading import read_policy_file
@@ -173,10 +173,8 @@ def _refused(policies: Policies, reason: str) -> InvalidValueError:
 
 def _render_schema(kind: BundleKind) -> str:
     """What there is to speak of, in Cedar's own language."""
-    actions = {
-        BundleKind.GRAPH: [each.value for each in Action if each not in SERVER_ACTIONS],
-        BundleKind.SERVER: [each.value for each in Action if each in SERVER_ACTIONS],
-    }[kind]
+    known = actions_of(kind)
+    actions = [each.value for each in Action if each in known]
     return f"""
 namespace {_NAMESPACE} {{
   entity Group;

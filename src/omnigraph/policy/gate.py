@@ -17,7 +17,7 @@ from types import MappingProxyType
 from omnigraph.model.errors import InvalidValueError, PolicyDeniedError
 from omnigraph.model.limits import DECISIONS_KEPT_MAX
 from omnigraph.model.policy import Access, Action, TypeView, View
-from omnigraph.policy.bundle import SERVER_ACTIONS, Bundle, BundleKind, TypeLimit, read_bundle
+from omnigraph.policy.bundle import Bundle, BundleKind, TypeLimit, actions_of, read_bundle
 from omnigraph.policy.cedar import CEDAR_SUFFIX, Evaluator, Policies, compile_bundle, read_cedar
 
 _LOG = logging.getLogger(__name__)
@@ -65,6 +65,11 @@ class PolicyGate:
         self._policies = policies
         self._evaluator = Evaluator(policies, resource_id=graph_id)
         self._remembered = lru_cache(DECISIONS_KEPT_MAX)(self._decide)
+
+    @property
+    def protected_branches(self) -> frozenset[str]:
+        """The branches that the policies tell from others."""
+        return self._policies.protected_branches
 
     def decide(self, asked: Access) -> Decision:
         """What the policies say; raises nothing if they deny it."""
@@ -187,9 +192,8 @@ def _find_misdirection(asked: Access, kind: BundleKind) -> str:
         return _NOBODY
     if any(map(_is_no_text, (asked.actor, asked.branch or "", asked.target or ""))):
         return "a name holds half of a surrogate pair"
-    is_of_server = asked.action in SERVER_ACTIONS
-    if is_of_server is not (kind is BundleKind.SERVER):
-        scope = "server-scoped" if is_of_server else "per-graph"
+    if asked.action not in actions_of(kind):
+        scope = "server-scoped" if kind is BundleKind.GRAPH else "per-graph"
         return f"the action is {scope}, and this is the policy of a {kind}"
     return ""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Event
 from time import perf_counter
 
@@ -37,7 +36,7 @@ from omnigraph.server.problems import (
 )
 from omnigraph.server.routing import Route
 from omnigraph.server.served import Served, is_graph_id
-from omnigraph.server.tokens import Tokens
+from omnigraph.server.serving import Revision
 
 _EXCHANGE = "omnigraph.exchange"
 _GRAPHS = "/graphs/"
@@ -46,23 +45,15 @@ WATCHED_AFTER_S = 0.5
 """How long a request runs before somebody looks whether its client is still there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doors:
-    """Who is let in: holders of tokens, and everybody where a path is public."""
-
-    tokens: Tokens
-    public_paths: frozenset[str]
-
-
 def make_app(
     routes: Iterable[Route],
     *,
     means: Means,
-    doors: Doors,
+    public_paths: frozenset[str],
     metrics: Metrics,
     new_id: Callable[[], str],
 ) -> Frame:
-    """An application that answers these routes."""
+    """An application that answers these routes; public paths are for everybody."""
     mounted = [Mounted(each.path, Endpoint(each, means), methods=[each.method]) for each in routes]
     app = FastAPI(
         title="Omnigraph API",
@@ -71,7 +62,9 @@ def make_app(
         redirect_slashes=False,
         routes=[*mounted],
     )
-    return Frame(app, mounted, means=means, doors=doors, metrics=metrics, new_id=new_id)
+    return Frame(
+        app, mounted, means=means, public_paths=public_paths, metrics=metrics, new_id=new_id
+    )
 
 
 class Endpoint:
@@ -90,6 +83,7 @@ class Endpoint:
         cancelled = Event()
         call = Call(
             means=self._means,
+            revision=exchange.revision,
             served=exchange.served,
             actor=exchange.actor,
             request_id=exchange.request_id,
@@ -134,14 +128,14 @@ class Frame:
         mounted: Sequence[Mounted],
         *,
         means: Means,
-        doors: Doors,
+        public_paths: frozenset[str],
         metrics: Metrics,
         new_id: Callable[[], str],
     ) -> None:
         self._app = app
         self._mounted = mounted
         self._means = means
-        self._doors = doors
+        self._public_paths = public_paths
         self._metrics = metrics
         self._new_id = new_id
         self._first_parts = frozenset(_first_part(each.path) for each in mounted)
@@ -149,9 +143,18 @@ class Frame:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request through."""
         assert scope["type"] == "http", "nothing else was asked of uvicorn"
+        revision = self._means.serving.enter()
+        try:
+            await self._take_through(scope, receive, send, revision)
+        finally:
+            self._means.serving.leave(revision)
+
+    async def _take_through(
+        self, scope: Scope, receive: Receive, send: Send, revision: Revision
+    ) -> None:
         began = perf_counter()
         headers = read_headers(scope["headers"])
-        exchange = Exchange(find_request_id(headers) or self._new_id(), headers)
+        exchange = Exchange(find_request_id(headers) or self._new_id(), headers, revision)
         set_request_id(exchange.request_id)
         scope[_EXCHANGE] = exchange
         scope["app"] = self._app
@@ -173,22 +176,21 @@ class Frame:
 
     def _enter(self, path: str, exchange: Exchange) -> None:
         """Find out who asks, and of which graph."""
-        if path in self._doors.public_paths or _first_part(path) not in self._first_parts:
+        if path in self._public_paths or _first_part(path) not in self._first_parts:
             return
-        if self._doors.tokens:
-            exchange.actor = self._doors.tokens.require_actor(
-                exchange.headers.get(b"authorization")
-            )
+        tokens = exchange.revision.tokens
+        if tokens:
+            exchange.actor = tokens.require_actor(exchange.headers.get(b"authorization"))
         if path.startswith(_GRAPHS):
-            exchange.served = self._find_graph(path)
+            exchange.served = self._find_graph(path, exchange.revision)
 
-    def _find_graph(self, path: str) -> Served:
+    def _find_graph(self, path: str, revision: Revision) -> Served:
         graph_id = path[len(_GRAPHS) :].partition("/")[0]
         if not is_graph_id(graph_id):
             raise bad_request(
                 "a graph id has 1 to 64 letters, digits and hyphens, and is no reserved word"
             )
-        served = self._means.graphs.by_id.get(graph_id)
+        served = revision.graphs.get(graph_id)
         if served is None:
             missing = NotFoundError(kind="graph", name=graph_id, advice="")
             raise not_found(str(missing), told=missing)

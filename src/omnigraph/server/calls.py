@@ -6,7 +6,7 @@ sockets; what it raises becomes an answer elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,9 @@ from omnigraph.server.jobs import Jobs
 from omnigraph.server.kept_answers import KeptAnswers
 from omnigraph.server.logs import Log
 from omnigraph.server.problems import bad_request, forbidden
-from omnigraph.server.served import Judge, Served, ServedGraphs
+from omnigraph.server.reloading import Prepared
+from omnigraph.server.served import Judge, Served
+from omnigraph.server.serving import Revision, Serving
 from omnigraph.server.tracing import Tracing
 from omnigraph.server.workers import Workers
 from omnigraph.wire.stored_queries import StoredQuery
@@ -35,7 +37,8 @@ T = TypeVar("T")
 class Means:
     """What all calls of a server share."""
 
-    graphs: ServedGraphs
+    serving: Serving
+    reload: Callable[[], Prepared]
     reads: Workers
     writes: Workers
     admission: Admission
@@ -52,7 +55,7 @@ class Means:
         has_read = self.reads.close(within_s=within_s)
         has_written = self.writes.close(within_s=within_s)
         stopping.join(within_s)
-        self.graphs.close()
+        self.serving.close()
         return has_read and has_written and not stopping.is_alive()
 
 
@@ -61,6 +64,7 @@ class Call:
     """One request, its caller known and its body read."""
 
     means: Means
+    revision: Revision
     served: Served | None
     actor: str | None
     request_id: str
@@ -88,6 +92,11 @@ class Call:
     def queries(self) -> Mapping[str, StoredQuery]:
         """The stored queries of that graph, by name."""
         return self._served.queries
+
+    @property
+    def origin(self) -> Hashable:
+        """How that graph was opened."""
+        return self._served.origin
 
     @property
     def is_managed(self) -> bool:
@@ -133,7 +142,7 @@ class Call:
 
         Without a policy of the server nobody may, whoever may do what with its graphs.
         """
-        gate = self.means.graphs.gate
+        gate = self.revision.gate
         if gate is None:
             raise forbidden(f"no policy of this server allows '{action}' to anybody")
         self._require(gate, Access(self.actor, action, None, None))

@@ -17,6 +17,7 @@ from starlette.types import Receive, Send
 from omnigraph.server.answers import Answer, Header, Stream
 from omnigraph.server.limits import STALLED_CLIENT_S_MAX
 from omnigraph.server.served import Served
+from omnigraph.server.serving import Revision
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
@@ -33,6 +34,7 @@ class Exchange:
 
     request_id: str
     headers: Mapping[bytes, bytes]
+    revision: Revision
     actor: str | None = None
     served: Served | None = None
     route: str = "unmatched"

@@ -6,6 +6,7 @@ asked. Only answers that are the same for whoever may ask are kept, and no long 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from omnigraph.engine.read.warm import Warm
@@ -17,9 +18,13 @@ _OVERHEAD_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """All that decides an answer: what is asked, at which commit, in which format."""
+    """All that decides an answer: what is asked, at which commit, in which format.
+
+    `origin` tells how the graph was opened: with another provider of vectors, a text finds others.
+    """
 
     graph_id: str
+    origin: Hashable
     commit_id: str
     branch: str
     source: str

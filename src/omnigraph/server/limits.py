@@ -65,5 +65,8 @@ IDLE_CONNECTION_S_MAX = 75
 BODY_BYTES_MAX = 1024 * 1024
 """Longest body of a request, but for loads: a query or a schema is a few pages."""
 
+RECEIPT_BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Longest receipt to be replayed: it tells of each of up to some thousand passages."""
+
 LOAD_BODY_BYTES_MAX = 32 * 1024 * 1024
 """Longest body of a load over HTTP: it is held whole, and more belongs into files."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from collections.abc import Callable
+from threading import Thread
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -42,8 +44,13 @@ def url_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def answer_until_told(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer until SIGINT or SIGTERM; requests that are under way then are still answered."""
+def answer_until_told(
+    app: ASGIApp, listening: socket.socket, *, on_hangup: Callable[[], None]
+) -> None:
+    """Answer until SIGINT or SIGTERM; requests that are under way then are still answered.
+
+    SIGHUP has `on_hangup` called, in a thread of its own.
+    """
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -62,6 +69,7 @@ def answer_until_told(app: ASGIApp, listening: socket.socket) -> None:
     # told to end and to end is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGHUP, lambda *_: Thread(target=on_hangup, daemon=True).start())
     uvicorn.Server(config).run(sockets=[listening])
 
 

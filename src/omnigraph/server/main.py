@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,17 +21,10 @@ from socket import socket
 import click
 
 import omnigraph
-from omnigraph.embed.providers import find_embedder
-from omnigraph.engine.read.access import TraversalMode
-from omnigraph.engine.read.budget import Allowance
-from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.model.errors import GraphError
 from omnigraph.model.observer import Observer
-from omnigraph.policy.bundle import BundleKind
-from omnigraph.policy.gate import DefaultDenyGate, open_gate
 from omnigraph.server.admission import Admission
-from omnigraph.server.app import Doors, Frame, make_app
-from omnigraph.server.boot import Source, open_sources
+from omnigraph.server.app import Frame, make_app
 from omnigraph.server.calls import Means
 from omnigraph.server.jobs import Jobs
 from omnigraph.server.kept_answers import KeptAnswers
@@ -38,15 +32,16 @@ from omnigraph.server.limits import SERVER_WAITING_MAX, SHUTDOWN_S_MAX
 from omnigraph.server.listening import answer_until_told, listen, url_of
 from omnigraph.server.logs import Log, open_log, parse_level
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.plans import Store
+from omnigraph.server.preparing import Preparing
 from omnigraph.server.probes import make_probes
+from omnigraph.server.reloading import Reloader
 from omnigraph.server.routes.table import make_routes
-from omnigraph.server.served import DEFAULT_ID, Judge, ServedGraphs
+from omnigraph.server.serving import Serving
 from omnigraph.server.settings import (
     TOKENS_FILE,
     BootError,
-    Bounds,
     Mode,
-    decide_mode,
     find_tokens,
     is_on,
     parse_bind,
@@ -66,23 +61,13 @@ PUBLIC_PATHS = frozenset({"/healthz", "/openapi.json"})
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says."""
+    """What the command line says: what is served is one graph's storage, or a cluster."""
 
-    store: str | None
+    served: Store | str
     bind: str
     is_unauthenticated: bool
     is_every_graph_needed: bool
-    policy: str | None
-    server_policy: str | None
-    queries: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Gates:
-    """Who decides: about the graph, and about the server itself."""
-
-    graph: Judge | None
-    server: Judge | None
+    agents_write_main: bool
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -95,6 +80,7 @@ class Gates:
 @click.option("--policy", metavar="FILE", help="Who may do what with the graph of --store.")
 @click.option("--server-policy", metavar="FILE", help="Who may list the graphs.")
 @click.option("--queries", metavar="PATH", help="Stored queries: a .gq file, or a folder of them.")
+@click.option("--mcp-allow-main", is_flag=True, help="Let agents write to `main` if they say so.")
 def serve(  # noqa: PLR0913  # one argument a flag
     *,
     store: str | None,
@@ -105,22 +91,21 @@ def serve(  # noqa: PLR0913  # one argument a flag
     policy: str | None,
     server_policy: str | None,
     queries: str | None,
+    mcp_allow_main: bool,
 ) -> int:
     """Serve graphs over HTTP."""
     environment = os.environ
-    if cluster is not None:
-        raise BootError("this build cannot boot from a cluster yet; use --store for one graph")
-    if store is None:
-        raise BootError("omnigraph-server boots from a cluster, or with --store from one graph")
     flags = Flags(
-        store=store,
+        served=_find_served(
+            store,
+            cluster,
+            {"--policy": policy, "--server-policy": server_policy, "--queries": queries},
+        ),
         bind=bind,
         is_unauthenticated=unauthenticated or is_on(environment.get("OMNIGRAPH_UNAUTHENTICATED")),
         is_every_graph_needed=require_all_graphs
         or is_on(environment.get("OMNIGRAPH_REQUIRE_ALL_GRAPHS")),
-        policy=policy,
-        server_policy=server_policy,
-        queries=queries,
+        agents_write_main=mcp_allow_main,
     )
     return _run(flags, environment)
 
@@ -138,29 +123,51 @@ def main() -> None:
         _fail("interrupted")
 
 
+def _find_served(
+    store: str | None, cluster: str | None, files: Mapping[str, str | None]
+) -> Store | str:
+    """What is to be served: the storage of a graph with its files, or the place of a cluster."""
+    if cluster is not None:
+        given = [flag for flag, path in {"--store": store, **files}.items() if path is not None]
+        if given:
+            raise BootError(
+                f"{given[0]} does not go with --cluster, which has its own graphs, queries and "
+                "policies: those that were applied"
+            )
+        return cluster
+    if store is None:
+        raise BootError("omnigraph-server boots from a cluster, or with --store from one graph")
+    return Store(store, files["--policy"], files["--server-policy"], files["--queries"])
+
+
 def _run(flags: Flags, environment: Mapping[str, str]) -> int:
     level = parse_level(environment.get("OMNIGRAPH_LOG") or environment.get("RUST_LOG", ""))
     log = open_log(sys.stdout.buffer, level)
     bounds, warnings = parse_bounds(environment)
     for each in warnings:
         log.warning("setting ignored", problem=each)
-    tokens = _read_tokens(environment, log)
-    mode = decide_mode(
-        has_tokens=bool(tokens),
-        has_policy=flags.policy is not None or flags.server_policy is not None,
-        is_unauthenticated=flags.is_unauthenticated,
-    )
-    _warn_of(mode, log)
-    gates = _open_gates(flags, mode)
-    listening = _listen(flags.bind)
-    metrics = Metrics()
     tracing, end_tracing = _open_tracing(environment, log)
-    observer = _observe(metrics.observer_of(DEFAULT_ID), tracing)
-    graphs = _open_graphs(
-        flags, environment, gates=gates, bounds=bounds, observer=observer, log=log
+    metrics = Metrics()
+    preparing = Preparing(
+        served=flags.served,
+        is_unauthenticated=flags.is_unauthenticated,
+        is_every_graph_needed=flags.is_every_graph_needed,
+        environment=environment,
+        bounds=bounds,
+        read_tokens=lambda: _read_tokens(environment, log),
+        observer_of=lambda id: _observe(metrics.observer_of(id), tracing),
+        log=log,
     )
+    # Who is let in is decided, and the address taken, before any graph is opened.
+    planned = preparing.plan()
+    _warn_of(planned.plan.mode, log)
+    listening = _listen(flags.bind)
+    prepared = preparing.open(planned, before={})
+    serving = Serving(prepared.revision)
+    reloader = Reloader(serving, prepare=preparing.prepare_again, log=log)
     means = Means(
-        graphs=graphs,
+        serving=serving,
+        reload=reloader.reload,
         reads=_open_workers("read", bounds.running_reads_max),
         writes=_open_workers("write", bounds.running_writes_max),
         admission=Admission(bounds.budget),
@@ -169,15 +176,16 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         tracing=tracing,
         log=log,
     )
-    app = _assemble(means, tokens=tokens, environment=environment, metrics=metrics)
+    tokens = prepared.revision.tokens
+    app = _assemble(flags, means, tokens=tokens, environment=environment, metrics=metrics)
     log.event(
         "listening",
         url=url_of(listening),
-        graphs=sorted(graphs.by_id),
-        mode=mode,
+        graphs=sorted(prepared.revision.graphs),
+        mode=planned.plan.mode,
         version=omnigraph.__version__,
     )
-    answer_until_told(app, listening)
+    answer_until_told(app, listening, on_hangup=partial(_reload, reloader))
     is_done = means.close(within_s=SHUTDOWN_S_MAX)
     end_tracing()
     log.event("ended")
@@ -185,10 +193,19 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
 
 
 def _assemble(
-    means: Means, *, tokens: Tokens, environment: Mapping[str, str], metrics: Metrics
+    flags: Flags,
+    means: Means,
+    *,
+    tokens: Tokens,
+    environment: Mapping[str, str],
+    metrics: Metrics,
 ) -> Frame:
     """The application, of its routes and its doors."""
-    routes = make_routes(version=omnigraph.__version__, is_authenticated=bool(tokens))
+    routes = make_routes(
+        version=omnigraph.__version__,
+        is_authenticated=bool(tokens),
+        agents_write_main=flags.agents_write_main,
+    )
     probes = make_probes(
         version=omnigraph.__version__,
         source_version=environment.get("OMNIGRAPH_SOURCE_VERSION") or None,
@@ -199,10 +216,16 @@ def _assemble(
     return make_app(
         (*routes, *probes),
         means=means,
-        doors=Doors(tokens, public_paths),
+        public_paths=public_paths,
         metrics=metrics,
         new_id=_new_id,
     )
+
+
+def _reload(reloader: Reloader) -> None:
+    # A signal asks and waits for no answer; why a reload was refused is in the log.
+    with suppress(BootError):
+        reloader.reload()
 
 
 def _open_workers(name: str, running_max: int) -> Workers:
@@ -250,61 +273,6 @@ def _warn_of(mode: Mode, log: Log) -> None:
             log.warning("default-deny mode", meaning="holders of tokens may read, and nothing else")
         case Mode.POLICY:
             pass
-
-
-def _open_graphs(
-    flags: Flags,
-    environment: Mapping[str, str],
-    *,
-    gates: Gates,
-    bounds: Bounds,
-    observer: Observer,
-    log: Log,
-) -> ServedGraphs:
-    assert flags.store is not None
-    store = flags.store
-
-    def settings() -> Settings:
-        return replace(_graph_settings(store, environment, bounds=bounds), observer=observer)
-
-    queries = None if flags.queries is None else Path(flags.queries)
-    source = Source(DEFAULT_ID, settings, gates.graph, queries, is_managed=False)
-    by_id = open_sources([source], is_every_one_needed=flags.is_every_graph_needed, log=log)
-    return ServedGraphs(by_id, gates.server)
-
-
-def _graph_settings(uri: str, environment: Mapping[str, str], *, bounds: Bounds) -> Settings:
-    return replace(
-        make_settings(uri, storage_options=None, durability="full"),
-        embedder=find_embedder(environment),
-        spark_package="omnigraph.spark",
-        traversal=_parse_traversal(environment.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
-        allowance=Allowance(bounds.query_bytes_max, bounds.query_seconds_max, time.monotonic),
-    )
-
-
-def _parse_traversal(text: str) -> TraversalMode:
-    if text not in tuple(TraversalMode):
-        raise BootError(f"OMNIGRAPH_TRAVERSAL_MODE is {text!r}, none of auto, csr and indexed")
-    return TraversalMode(text)
-
-
-def _open_gates(flags: Flags, mode: Mode) -> Gates:
-    """Who decides about the graph and about the server; a bad policy is a reason not to start."""
-    match mode:
-        case Mode.OPEN:
-            return Gates(graph=None, server=None)
-        case Mode.DEFAULT_DENY:
-            return Gates(graph=DefaultDenyGate(), server=None)
-        case Mode.POLICY:
-            return Gates(
-                graph=DefaultDenyGate()
-                if flags.policy is None
-                else open_gate(flags.policy, kind=BundleKind.GRAPH, graph_id=DEFAULT_ID),
-                server=None
-                if flags.server_policy is None
-                else open_gate(flags.server_policy, kind=BundleKind.SERVER, graph_id=None),
-            )
 
 
 def _listen(bind: str) -> socket:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from omnigraph.server import requests
+from omnigraph.server.agent_operations import AGENT_OPERATIONS
 from omnigraph.server.operations import (
     ARROW,
     BYTES,
     GRAPH,
     NDJSON,
+    READS,
+    TERMS,
+    WRITES,
     Operation,
     Parameter,
     Tag,
@@ -16,27 +20,12 @@ from omnigraph.wire import shapes
 
 _BRANCH = Parameter("branch", "A branch; `main` if none is named.")
 _SNAPSHOT = Parameter("snapshot", "The id of a commit, or a tag; not together with a branch.")
-_TERMS = (
-    Parameter(
-        "Omnigraph-If-Graph-Commit",
-        "Write only if the branch is at this commit (412 otherwise).",
-        place="header",
-    ),
-    Parameter(
-        "Idempotency-Key",
-        "A key of your own. The same request with the same key is carried out once, and answered "
-        "again.",
-        place="header",
-    ),
-)
-_HEAD_TERM = _TERMS[:1]
+_HEAD_TERM = TERMS[:1]
 _LIMIT = Parameter("limit", "How many changes to answer.", kind="integer")
 _OF_ROW = (
     Parameter("type", "The name of a node or edge type.", is_required=True),
     Parameter("id", "The id of the node or edge.", is_required=True),
 )
-_READS = (400, 403, 404, 409, 413, 500)
-_WRITES = (400, 403, 404, 409, 412, 413, 429, 500, 503)
 _LOOKS = (400, 403, 404, 409, 500)
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -58,6 +47,15 @@ OPERATIONS: tuple[Operation, ...] = (
         (shapes.GraphList,),
         (403,),
     ),
+    Operation(
+        "POST",
+        "/admin/reload",
+        "reload",
+        Tag.MANAGEMENT,
+        "Serve what was applied meanwhile, without a request being dropped",
+        (shapes.ReloadOutput,),
+        (403, 409, 429),
+    ),
     # Reads
     Operation(
         "POST",
@@ -66,7 +64,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.QUERIES,
         "Run a read and answer its rows, as JSON or as an Arrow stream",
         (shapes.ReadOutput,),
-        _READS,
+        READS,
         request=requests.QueryRequest,
         media=(ARROW,),
     ),
@@ -77,7 +75,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.QUERIES,
         "Run a read: the field names of before; use `query`",
         (shapes.ReadOutput,),
-        _READS,
+        READS,
         request=requests.ReadRequest,
         media=(ARROW,),
         is_deprecated=True,
@@ -89,31 +87,10 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.QUERIES,
         "How a read would be run now, as text",
         (shapes.ExplainOutput,),
-        _READS,
+        READS,
         request=requests.ExplainRequest,
     ),
-    Operation(
-        "GET",
-        f"{GRAPH}/queries",
-        "list_queries",
-        Tag.QUERIES,
-        "The catalog of stored queries",
-        (shapes.QueryList,),
-        (403,),
-    ),
-    Operation(
-        "POST",
-        f"{GRAPH}/queries/{{name}}",
-        "invoke_query",
-        Tag.QUERIES,
-        "Run a stored query, a read or a mutation",
-        (shapes.ReadOutput, shapes.ChangeOutput),
-        _WRITES,
-        request=requests.InvokeRequest,
-        is_body_required=False,
-        parameters=_TERMS,
-        media=(ARROW,),
-    ),
+    *AGENT_OPERATIONS,
     Operation(
         "GET",
         f"{GRAPH}/entity",
@@ -150,9 +127,9 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.MUTATIONS,
         "Run a mutation as one commit, or change nothing",
         (shapes.ChangeOutput,),
-        _WRITES,
+        WRITES,
         request=requests.MutateRequest,
-        parameters=_TERMS,
+        parameters=TERMS,
     ),
     Operation(
         "POST",
@@ -161,9 +138,9 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.MUTATIONS,
         "Run a mutation; use `mutate`",
         (shapes.ChangeOutput,),
-        _WRITES,
+        WRITES,
         request=requests.MutateRequest,
-        parameters=_TERMS,
+        parameters=TERMS,
         is_deprecated=True,
     ),
     Operation(
@@ -173,12 +150,12 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.MUTATIONS,
         "Load rows of any number of types as one commit, or change nothing",
         (shapes.IngestOutput,),
-        _WRITES,
+        WRITES,
         request=requests.LoadRequest,
         parameters=(
             Parameter("async", "With `true` the load goes on by itself, as a job.", kind="boolean"),
             Parameter("name", "What messages call rows that are the body itself."),
-            *_TERMS,
+            *TERMS,
         ),
         also=((202, (shapes.JobOutput,)),),
     ),
@@ -189,9 +166,9 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.MUTATIONS,
         "Load rows; use `load`",
         (shapes.IngestOutput,),
-        _WRITES,
+        WRITES,
         request=requests.LoadRequest,
-        parameters=_TERMS,
+        parameters=TERMS,
         is_deprecated=True,
     ),
     Operation(
@@ -238,7 +215,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.SCHEMA,
         "The steps to another schema; nothing is changed",
         (shapes.SchemaPlanOutput,),
-        _READS,
+        READS,
         request=requests.SchemaRequest,
     ),
     Operation(
@@ -248,9 +225,9 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.SCHEMA,
         "Make a schema the graph's; 409 where a cluster decides about it",
         (shapes.SchemaApplyOutput,),
-        _WRITES,
+        WRITES,
         request=requests.SchemaRequest,
-        parameters=_TERMS,
+        parameters=TERMS,
     ),
     # Branches
     Operation(
@@ -269,7 +246,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.BRANCHES,
         "Start a branch at the head of another",
         (shapes.BranchCreated,),
-        _WRITES,
+        WRITES,
         request=requests.BranchRequest,
         parameters=_HEAD_TERM,
     ),
@@ -280,7 +257,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.BRANCHES,
         "Delete a branch and the commits that only it had",
         (shapes.BranchDeleted,),
-        _WRITES,
+        WRITES,
         parameters=_HEAD_TERM,
     ),
     Operation(
@@ -290,9 +267,9 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.BRANCHES,
         "Merge a branch into another as one commit, or tell what would come of it",
         (shapes.MergeOutput,),
-        _WRITES,
+        WRITES,
         request=requests.MergeRequest,
-        parameters=_TERMS,
+        parameters=TERMS,
     ),
     Operation(
         "GET",
@@ -310,7 +287,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.BRANCHES,
         "Name a commit, for good",
         (shapes.TagOutput,),
-        _WRITES,
+        WRITES,
         request=requests.TagRequest,
     ),
     Operation(
@@ -320,7 +297,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.BRANCHES,
         "Take a tag away; its commit stays",
         (shapes.TagDeleted,),
-        _WRITES,
+        WRITES,
     ),
     # History
     Operation(
@@ -340,7 +317,7 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.SNAPSHOTS,
         "The rows of a branch or commit as lines of JSON that a load reads",
         (),
-        _READS,
+        READS,
         request=requests.ExportRequest,
         is_body_required=False,
         media=(NDJSON,),
@@ -381,10 +358,10 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.COMMITS,
         "Undo a commit by a new one; later commits stay",
         (shapes.ReplayOutput,),
-        _WRITES,
+        WRITES,
         request=requests.RevertRequest,
         is_body_required=False,
-        parameters=_TERMS,
+        parameters=TERMS,
     ),
     Operation(
         "POST",
@@ -393,10 +370,10 @@ OPERATIONS: tuple[Operation, ...] = (
         Tag.COMMITS,
         "Do on a branch what a commit did elsewhere",
         (shapes.ReplayOutput,),
-        _WRITES,
+        WRITES,
         request=requests.CherryPickRequest,
         is_body_required=False,
-        parameters=_TERMS,
+        parameters=TERMS,
     ),
     Operation(
         "GET",

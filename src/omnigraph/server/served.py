@@ -6,7 +6,7 @@ Decides what an id of a graph is; knows no HTTP.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from omnigraph.engine.graph import Graph
@@ -33,23 +33,12 @@ class Served:
     queries: Mapping[str, StoredQuery]
     is_managed: bool
     """Whether its schema belongs to a cluster, which alone changes it."""
+    origin: Hashable
+    """What it was opened by: a source with the same need not open it again."""
 
     def for_actor(self, actor: str | None) -> Graph:
         """The graph as one actor may use it."""
         return self.graph if actor is None else self.graph.for_actor(actor)
-
-
-@dataclass(frozen=True, slots=True)
-class ServedGraphs:
-    """All that is served; `gate` decides about the server itself."""
-
-    by_id: Mapping[str, Served]
-    gate: Judge | None
-
-    def close(self) -> None:
-        """Let go of every graph."""
-        for each in self.by_id.values():
-            each.graph.close()
 
 
 def is_graph_id(text: str) -> bool:

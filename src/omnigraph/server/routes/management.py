@@ -9,16 +9,35 @@ import orjson
 from omnigraph.model.policy import Action
 from omnigraph.server.answers import JSON, Answer, answer_bytes, answer_json
 from omnigraph.server.calls import Call
+from omnigraph.server.problems import conflict
 from omnigraph.server.routing import Body, Route
-from omnigraph.wire.shapes import GraphList
+from omnigraph.server.settings import BootError
+from omnigraph.wire.shapes import GraphList, ReloadOutput
 
 
 async def list_graphs(call: Call) -> Answer:
     """GET /graphs"""
     call.require_of_server(Action.GRAPH_LIST)
-    by_id = call.means.graphs.by_id
+    served = call.revision.graphs
     output: GraphList = {
-        "graphs": [{"graph_id": id, "uri": by_id[id].graph.uri} for id in sorted(by_id)]
+        "graphs": [{"graph_id": id, "uri": served[id].graph.uri} for id in sorted(served)]
+    }
+    return answer_json(output)
+
+
+async def reload(call: Call) -> Answer:
+    """POST /admin/reload"""
+    call.require_of_server(Action.ADMIN)
+    try:
+        prepared = await call.means.writes.run(call.means.reload)
+    except BootError as error:
+        raise conflict(f"nothing was changed, and all is served as before: {error}") from error
+    output: ReloadOutput = {
+        "revision": prepared.revision.number,
+        "graphs": sorted(prepared.revision.graphs),
+        "quarantined": [
+            {"graph_id": each.id, "reason": each.reason} for each in prepared.quarantined
+        ],
     }
     return answer_json(output)
 
@@ -34,4 +53,7 @@ def make_description(document: Mapping[str, object]) -> Route:
     return Route("GET", "/openapi.json", Body.NONE, 0, describe)
 
 
-ROUTES = (Route("GET", "/graphs", Body.NONE, 0, list_graphs),)
+ROUTES = (
+    Route("GET", "/graphs", Body.NONE, 0, list_graphs),
+    Route("POST", "/admin/reload", Body.NONE, 0, reload),
+)

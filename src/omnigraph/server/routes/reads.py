@@ -172,6 +172,7 @@ def _find_question(call: Call, asked: ReadCall, graph: Graph, *, is_arrow: bool)
         return None
     return Question(
         graph_id=call.graph_id,
+        origin=call.origin,
         commit_id=graph.head(branch),
         branch=branch,
         source=asked.source,

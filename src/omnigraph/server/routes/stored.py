@@ -33,7 +33,7 @@ async def list_queries(call: Call) -> Answer:
 
 async def invoke(call: Call) -> Answer | Stream:
     """POST /graphs/{graph_id}/queries/{name}"""
-    stored = _get_query(call)
+    stored = get_query(call, call.name("name"))
     asked = INVOKE.read_optional(call.body, subject="stored-query invocation body")
     _require_kind(stored, asked)
     call.means.log.event(
@@ -42,31 +42,31 @@ async def invoke(call: Call) -> Answer | Stream:
     source, params = stored.source.text, parse_params(asked.params)
     if not stored.is_mutation:
         place = parse_place(asked.branch, asked.snapshot)
-        with _keeping_text_of(stored):
+        with keeping_text_of(stored):
             return await answer_read(call, ReadCall(source, stored.name, params, place, LOCAL))
     if asked.snapshot is not None:
         raise bad_request(f"'{stored.name}' is a mutation; it runs on a branch, not at a snapshot")
     branch = parse_branch(asked.branch)
-    with _keeping_text_of(stored):
+    with keeping_text_of(stored):
         return await answer_mutation(
             call, MutateCall(source, stored.name, params, branch, find_terms(call))
         )
 
 
-def _get_query(call: Call) -> StoredQuery:
+def get_query(call: Call, name: str) -> StoredQuery:
     """The query of that name; whoever may not run any hears the same as if there were none."""
     try:
         call.require(Action.INVOKE_QUERY, branch=None, target=None)
     except ForbiddenError as error:
         raise _unknown() from error
-    stored = call.queries.get(call.name("name"))
+    stored = call.queries.get(name)
     if stored is None:
         raise _unknown()
     return stored
 
 
 @contextmanager
-def _keeping_text_of(stored: StoredQuery) -> Iterator[None]:
+def keeping_text_of(stored: StoredQuery) -> Iterator[None]:
     """A block that shows no line of a query to whoever may run it, and not what it is about."""
     try:
         yield

@@ -10,7 +10,9 @@ from omnigraph.server.routes import (
     history,
     jobs,
     management,
+    mcp,
     reads,
+    retrievals,
     schemas,
     stored,
     writes,
@@ -21,6 +23,7 @@ ROUTES: tuple[Route, ...] = (
     *reads.ROUTES,
     *writes.ROUTES,
     *stored.ROUTES,
+    *retrievals.ROUTES,
     *entities.ROUTES,
     *history.ROUTES,
     *branches.ROUTES,
@@ -31,7 +34,10 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def make_routes(*, version: str, is_authenticated: bool) -> tuple[Route, ...]:
-    """All routes of a server, its own description included."""
+def make_routes(
+    *, version: str, is_authenticated: bool, agents_write_main: bool
+) -> tuple[Route, ...]:
+    """All routes of a server, its own description and that of agents included."""
     document = openapi_document(version=version, is_authenticated=is_authenticated)
-    return (*ROUTES, management.make_description(document))
+    agents = mcp.make_route(allows_main=agents_write_main)
+    return (*ROUTES, agents, management.make_description(document))

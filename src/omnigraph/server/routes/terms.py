@@ -20,9 +20,10 @@ from omnigraph.wire.shapes import Target
 COMMIT_HEADER = "Omnigraph-Graph-Commit"
 QUERY_NAME_HEADER = "Omnigraph-Query-Name"
 
-# The diagnostic of a read where a mutation belongs, or the reverse.
+# The diagnostic of a text that is of another kind than is needed.
 _WRONG_KIND = "T38"
 
+_NAMED_IN_BODIES = frozenset({"query", "type", "node type", "edge type"})
 _TRUE = frozenset({"true", "1"})
 _FALSE = frozenset({"false", "0"})
 
@@ -113,13 +114,18 @@ def refusing(*, advice: str) -> Iterator[None]:
     try:
         yield
     except CompileError as error:
-        if any(each.code == _WRONG_KIND for each in error.diagnostics):
+        if is_of_wrong_kind(error):
             raise bad_request(f"{error}\n{advice}", told=error) from error
         raise
     except NotFoundError as error:
-        if error.kind in ("query", "type"):
+        if error.kind in _NAMED_IN_BODIES:
             raise bad_request(str(error), told=error) from error
         raise
+
+
+def is_of_wrong_kind(error: CompileError) -> bool:
+    """Whether a text was refused because it is no read, no mutation, or finds no nodes."""
+    return any(each.code == _WRONG_KIND for each in error.diagnostics)
 
 
 def with_commit(answer: Answer, commit_id: str | None) -> Answer:

@@ -174,6 +174,9 @@ def _start_job(call: Call, asked: LoadCall) -> Answer:
     # It counts among the writes of its actor for as long as it runs.
     admitted = ExitStack()
     admitted.enter_context(call.admit(len(call.body)))
+    # And for as long, what it writes to stays open.
+    call.means.serving.enter_again(call.revision)
+    admitted.callback(call.means.serving.leave, call.revision)
     with ExitStack() as undone:
         undone.push(admitted)
         output = call.means.jobs.start(
