@@ -231,7 +231,11 @@ def test_a_schema_that_a_graph_cannot_have_stops_what_depends_on_it(tmp_path: Pa
 
     assert "apply_unsupported_change" in codes(planned)
     assert applied.code == 1
-    assert {"schema_apply_failed", "schema_apply_skipped"} <= set(codes(applied))
+    assert {
+        "schema_apply_failed",
+        "schema_apply_skipped",
+        "apply_dependency_blocked",
+    } <= set(codes(applied))
     reasons = {name: each.get("reason") for name, each in changes_of(applied).items()}
     assert reasons["schema.knowledge"] == "schema_apply_failed"
     assert reasons["query.knowledge.all"] == "dependency_not_applied"
@@ -374,8 +378,10 @@ def test_a_tampered_content_is_replaced(tmp_path: Path) -> None:
     [blob] = (tmp_path / "__cluster/resources/query/knowledge/find_person").iterdir()
     blob.write_text("query evil() { match { $p: Person } return { $p } }")
 
-    refreshed, applied = run(tmp_path, "refresh"), run(tmp_path, "apply")
+    looked, refreshed = run(tmp_path, "status"), run(tmp_path, "refresh")
+    applied = run(tmp_path, "apply")
 
+    assert codes(looked) == codes(refreshed) == ["catalog_payload_mismatch"]
     status = status_of(refreshed, "query.knowledge.find_person")
     assert status["conditions"] == ["payload_mismatch"]
     assert applied.fields["converged"] is True
@@ -533,6 +539,23 @@ def test_a_graph_in_the_way_is_taken_in_by_a_refresh(tmp_path: Path) -> None:
     assert "cluster refresh" in refused.out
     assert refreshed.code == 0
     assert applied.fields["converged"] is True
+
+
+def test_a_schema_without_its_graph_is_left_as_it_is(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    state = read_state(tmp_path)
+    revision = state["applied_revision"]
+    assert isinstance(revision, dict)
+    revision["resources"]["schema.ghost"] = {"digest": "0" * 64}
+    write_files(tmp_path, {"__cluster/state.json": json.dumps(state)})
+
+    ended = run(tmp_path, "apply")
+
+    change = changes_of(ended)["schema.ghost"]
+    assert (change["disposition"], change["reason"]) == ("deferred", "apply_unsupported_kind")
+    assert codes(ended) == ["apply_unsupported_change"]
+    assert ended.fields["converged"] is False
+    assert ended.fields["deferred_count"] == 1
 
 
 def test_a_query_that_is_no_longer_declared_goes_without_asking(tmp_path: Path) -> None:

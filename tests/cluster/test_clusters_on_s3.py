@@ -38,6 +38,18 @@ def stored_in_bucket(folder: Path, server: S3Server) -> tuple[Path, str]:
     return folder, root
 
 
+def reach_by_environment(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "AWS_ENDPOINT": server.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
 def s3_world(server: S3Server) -> World:
     return make_world(storage_options=server.lance_options(), durability="full")
 
@@ -126,15 +138,7 @@ def test_the_command_line_finds_a_bucket_by_the_environment(
     tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, root = stored_in_bucket(tmp_path, server)
-    for name, value in {
-        "AWS_ENDPOINT": server.endpoint,
-        "AWS_REGION": REGION,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
-    }.items():
-        monkeypatch.setenv(name, value)
+    reach_by_environment(server, monkeypatch)
 
     ended = [
         invoke_command("cluster", verb, "--config", folder, "--json")
@@ -146,3 +150,27 @@ def test_the_command_line_finds_a_bucket_by_the_environment(
     assert isinstance(facts, dict)
     assert facts["state_path"] == f"{root}/__cluster/state.json"
     assert facts["state_revision"] == 2
+
+
+def test_what_a_bucket_holds_is_reached_by_its_uri_and_by_its_folder(
+    tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, root = stored_in_bucket(tmp_path, server)
+    reach_by_environment(server, monkeypatch)
+    for verb in ("import", "apply"):
+        invoke_command("cluster", verb, "--config", folder, "--json")
+
+    def found(place: str | Path) -> tuple[object, str, str]:
+        where = ("--cluster", place, "--graph", "knowledge")
+        return (
+            invoke_command("optimize", *where, "--json").fields["uri"],
+            invoke_command("policy", "validate", *where).out,
+            invoke_command("queries", "list", *where).out,
+        )
+
+    assert found(root) == (
+        f"{root}/graphs/knowledge.omni",
+        "policy valid: bundle 'team' [2 actors]\n",
+        "read  find_person($name: String)\n",
+    )
+    assert found(folder) == found(root)

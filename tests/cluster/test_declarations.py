@@ -85,6 +85,7 @@ def test_a_folder_that_is_right_lists_its_resources_and_what_they_need(tmp_path:
         ("graphs: {}\n", "unsupported_cluster_config_version"),
         ("version: 1\nmetadata: {name: '  '}\n", "empty_metadata_name"),
         ("version: 1\nstate: {backend: etcd}\n", "unsupported_state_backend"),
+        ("version: 1\nstorage: ftp://somewhere/team\n", "invalid_storage_root"),
         ("version: 1\ngraphs:\n  1a: {schema: a.pg}\n", "invalid_resource_id"),
         ("version: 1\ngraphs: [\n", "invalid_cluster_yaml"),
         ("- 1\n", "invalid_cluster_yaml"),
@@ -105,6 +106,11 @@ def test_a_folder_that_is_right_lists_its_resources_and_what_they_need(tmp_path:
             "embedding_api_key_required",
         ),
         ("version: 1\nproviders: {embedding: {p: {kind: cohere}}}\n", "invalid_embedding_provider"),
+        (
+            "version: 1\nproviders: {embedding: {p: {kind: mock, base_url: 'https://a:b@c'}}}\n",
+            "invalid_embedding_provider",
+        ),
+        ("version: 1\nstate: {lock: 0}\n", "invalid_cluster_yaml"),
     ],
 )
 def test_a_mistake_in_the_configuration_has_a_code(tmp_path: Path, text: str, code: str) -> None:
@@ -125,12 +131,23 @@ def test_an_unknown_field_is_called_one_and_a_near_name_is_offered(tmp_path: Pat
     assert "unknown field `grahps`; did you mean `graphs`?" in messages(ended)
 
 
-def test_a_key_in_the_configuration_is_never_repeated_in_what_is_told(tmp_path: Path) -> None:
-    config = "version: 1\nproviders: {embedding: {p: {kind: openai, api_key: sk-secret}}}\n"
+@pytest.mark.parametrize(
+    "field",
+    [
+        "api_key: sk-secret",
+        "base_url: 'https://me:sk-secret@host/v1'",
+        "base_url: 'https://host/v1?key=sk-secret'",
+    ],
+)
+def test_a_key_in_the_configuration_is_never_repeated_in_what_is_told(
+    tmp_path: Path, field: str
+) -> None:
+    config = f"version: 1\nproviders: {{embedding: {{p: {{kind: openai, {field}}}}}}}\n"
     write_files(tmp_path, {"cluster.yaml": config})
 
     ended = validated(tmp_path)
 
+    assert ended.code == 1
     assert "sk-secret" not in ended.out + ended.err
 
 
@@ -174,6 +191,45 @@ def test_a_schema_that_is_no_schema_cannot_be_parsed(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
     assert codes(ended) == ["schema_parse_error", "query_typecheck_skipped"]
+
+
+def test_a_file_that_holds_no_query_cannot_be_parsed(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    write_files(tmp_path, {"queries/broken.gq": "query broken( {"})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 1
+    assert codes(ended) == ["query_parse_error"]
+    assert "queries/broken.gq:1:" in messages(ended)
+
+
+@pytest.mark.parametrize(
+    ("queries", "code"),
+    [
+        ("long/" + "q" * 300, "query_dir_unreadable"),
+        ("nul\0byte", "query_file_missing"),
+        ("queries/missing.gq", "query_file_missing"),
+    ],
+    ids=["too long a name", "a name that no system takes", "nothing"],
+)
+def test_a_path_of_queries_that_leads_nowhere_is_told(
+    tmp_path: Path, queries: str, code: str
+) -> None:
+    write_files(tmp_path, {"people.pg": PEOPLE, "long/notes.txt": ""})
+    write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": queries}}})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 1
+    assert codes(ended) == [code]
+
+
+def test_a_folder_of_queries_that_leads_back_to_itself_is_told(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    (tmp_path / "queries/loop.gq").symlink_to("loop.gq")
+
+    assert codes(validated(tmp_path)) == ["query_dir_unreadable"]
 
 
 def test_two_files_of_a_folder_may_not_declare_one_query(tmp_path: Path) -> None:
@@ -250,6 +306,17 @@ def test_a_policy_is_checked_for_what_it_applies_to(tmp_path: Path) -> None:
     assert "server-scoped" in messages(ended)
 
 
+def test_what_a_policy_says_in_vain_is_worth_a_warning(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+    vain = TEAM_POLICY.replace("protected_branches: [main]\n", "").replace("any", "protected")
+    write_files(tmp_path, {"team.yaml": vain})
+
+    ended = validated(tmp_path)
+
+    assert ended.code == 0
+    assert codes(ended) == ["policy_content_warning"]
+
+
 @pytest.mark.parametrize(
     ("limit", "named"),
     [
@@ -318,8 +385,9 @@ def test_a_comment_changes_no_digest(tmp_path: Path) -> None:
     assert "config_digest" in str(after["desired_revision"])
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    ended = invoke_command("cluster", "plan", "--config", tmp_path / "nowhere", "--json")
+@pytest.mark.parametrize("name", ["nowhere", "n" * 300])
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    ended = invoke_command("cluster", "plan", "--config", tmp_path / name, "--json")
 
     assert ended.code == 1
     assert codes(ended) == ["config_dir_not_found"]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +26,13 @@ from tests.support.clusters import (
     read_state,
     write_files,
 )
-from tests.support.commands import Ended, invoke_command, run_command
+from tests.support.commands import (
+    ENDS_WITHIN_S,
+    Ended,
+    command_environment,
+    invoke_command,
+    run_command,
+)
 
 
 def run(folder: Path, *words: str) -> Ended:
@@ -140,6 +150,39 @@ def test_of_two_applies_at_once_one_wins_and_the_other_names_it(tmp_path: Path) 
     assert all("state_lock_held" in codes(each) for each in lost)
     assert read_state(tmp_path)["state_revision"] == 3
     assert not (tmp_path / "__cluster/lock.json").exists()
+
+
+def test_an_apply_that_is_under_way_is_named_to_the_next_process(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL})
+    command = ["cluster", "apply", "--config", str(tmp_path), "--json", "--as"]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "omnigraph", *command, "ann"],
+        stdout=subprocess.PIPE,
+        env=command_environment(),
+    )
+    wait_for_lock(tmp_path, first)
+    first.send_signal(signal.SIGSTOP)
+
+    second = run_command(*command, "bob")
+
+    first.send_signal(signal.SIGCONT)
+    told, _ = first.communicate(timeout=ENDS_WITHIN_S)
+    assert second.code == 1
+    assert codes(second) == ["state_lock_held"]
+    assert "`cluster apply` by ann" in second.out
+    assert f"process {first.pid}" in second.out
+    assert first.returncode == 0
+    assert json.loads(told)["converged"] is True
+    assert not (tmp_path / "__cluster/lock.json").exists()
+
+
+def wait_for_lock(folder: Path, holder: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while not (folder / "__cluster/lock.json").exists():
+        assert time.monotonic() < deadline
+        assert holder.poll() is None, "it ended before anybody else came"
+        time.sleep(0.001)
 
 
 def test_of_two_applies_without_a_lock_one_wins_and_the_next_apply_converges(

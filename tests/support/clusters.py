@@ -100,6 +100,26 @@ def two_graph_cluster(folder: Path) -> Path:
     )
 
 
+def write_sidecar(folder: Path, graph_id: str) -> None:
+    """A record of a change of a schema that somebody began and never ended."""
+    id = "01K0000000000000000000000A"
+    sidecar = {
+        "schema_version": 1,
+        "operation_id": id,
+        "started_at": "2026-01-01T00:00:00Z",
+        "actor": None,
+        "kind": "schema_apply",
+        "graph_id": graph_id,
+        "graph_uri": "somewhere",
+        "observed_manifest_version": 1,
+        "expected_manifest_version": 2,
+        "desired_schema_digest": "0" * 64,
+        "state_cas_base": "sha256:0",
+        "approval_id": None,
+    }
+    write_files(folder, {f"__cluster/recoveries/{id}.json": json.dumps(sidecar)})
+
+
 def plain_world() -> World:
     """The world of a test: nothing is flushed."""
     return make_world(storage_options={}, durability="relaxed")

@@ -77,7 +77,7 @@ def _apply(cluster: Cluster, desired: Desired, actor: str | None, findings: Find
     swept = sweep(cluster, stored.ledger, approvals, findings)
     _require_unchanged(desired, findings)
     plan = plan_changes(cluster, desired, swept.ledger, swept.pending, findings)
-    moves = Moves(cluster, desired, swept.ledger, stored.cas, actor, findings)
+    moves = Moves(cluster, desired, swept.ledger, stored.cas, actor, approvals, findings)
     _move_graphs(plan, moves)
     changes = _publish(cluster, desired, _demote(plan.changes, moves), findings)
     _delete_graphs(plan, moves)

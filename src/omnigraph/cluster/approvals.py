@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.cluster.findings import Findings, StoppedError, telling
+from omnigraph.cluster.findings import Findings, StoppedError, error_finding, telling
 from omnigraph.cluster.stored_fields import ShapeError, VersionError, decode_fields, encode_tree
 
 if TYPE_CHECKING:
@@ -51,7 +51,12 @@ class Approval:
     @property
     def path(self) -> str:
         """Where it is stored."""
-        return f"{APPROVALS_PREFIX}/{self.id}.json"
+        return path_of(self.id)
+
+
+def path_of(id: str) -> str:
+    """Where an approval is stored."""
+    return f"{APPROVALS_PREFIX}/{id}.json"
 
 
 def write_approval(approval: Approval, objects: ObjectStore) -> None:
@@ -71,7 +76,7 @@ def list_approvals(objects: ObjectStore, findings: Findings) -> tuple[Approval, 
             with telling("approval_read_error", path):
                 stored = objects.find(path)
             if stored is not None:
-                found.append(_decode(stored.content))
+                found.append(_decode(stored.content, path))
         except VersionError as error:
             findings.warn("unsupported_approval_version", path, str(error))
         except ShapeError as error:
@@ -82,6 +87,25 @@ def list_approvals(objects: ObjectStore, findings: Findings) -> tuple[Approval, 
     return tuple(found)
 
 
+def require_standing(approval: Approval, objects: ObjectStore) -> None:
+    """Stop unless an approval is still what it was: somebody may have taken their word back."""
+    with telling("approval_read_error", approval.path):
+        stored = objects.find(approval.path)
+    try:
+        is_standing = stored is not None and _decode(stored.content, approval.path) == approval
+    except (ShapeError, VersionError):
+        is_standing = False
+    if not is_standing:
+        raise StoppedError(
+            error_finding(
+                "apply_approval_invariant_violation",
+                approval.path,
+                f"the approval to {approval.operation} {approval.resource} is not what it was when "
+                "the changes were planned; it was left as it is; plan again",
+            )
+        )
+
+
 def mark_consumed(
     approvals: tuple[Approval, ...],
     records: Mapping[str, Mapping[str, object]],
@@ -89,10 +113,10 @@ def mark_consumed(
 ) -> None:
     """Durable effect: mark the approvals that the ledger says were made use of."""
     for each in approvals:
-        record = records.get(each.id)
-        if record is not None and each.consumed_at is None:
+        consumed_at = records.get(each.id, {}).get("consumed_at")
+        if consumed_at is not None and each.consumed_at is None:
             # A crash here is mended by the next apply: the ledger knows already.
-            write_approval(replace(each, consumed_at=str(record["consumed_at"])), objects)
+            write_approval(replace(each, consumed_at=str(consumed_at)), objects)
 
 
 def encode_record(approval: Approval, *, consumed_at: str) -> dict[str, object]:
@@ -123,8 +147,11 @@ def _encode(approval: Approval) -> bytes:
     )
 
 
-def _decode(content: bytes) -> Approval:
+def _decode(content: bytes, path: str) -> Approval:
     fields = decode_fields(content, version_key="version", known=_KNOWN)
+    if path_of(fields.text("approval_id")) != path:
+        # It could be used up under one name and count again under the other.
+        raise ShapeError("its approval_id is not its name")
     return Approval(
         id=fields.text("approval_id"),
         resource=fields.text("resource"),

@@ -24,6 +24,7 @@ from omnigraph.cluster.addresses import (
 from omnigraph.cluster.config_fields import Section
 from omnigraph.cluster.findings import Findings
 from omnigraph.cluster.yaml_tree import YamlTextError, read_yaml_tree
+from omnigraph.embed.profiles import is_plain_address
 
 CONFIG_FILE = "cluster.yaml"
 
@@ -173,11 +174,13 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
         )
         return None
     base_url = section.find_text("base_url")
-    if base_url is not None and not base_url.startswith(("http://", "https://")):
+    if base_url is not None and not is_plain_address(base_url):
+        # Without the value: it may hold a secret, and would be stored.
         findings.error(
             "invalid_embedding_provider",
             section.path_of("base_url"),
-            "a url begins with http:// or https://",
+            "it is no plain http:// or https:// url; write one like https://host/v1, without a "
+            "key in it",
         )
     return EmbeddingProfile(
         kind=ProviderKind(kind),
@@ -236,7 +239,7 @@ def _parse_state(root: Section, findings: Findings) -> bool:
             f"{backend!r} is unknown; the only one is `cluster`",
         )
     lock = state.find("lock")
-    if lock not in (None, True, False):
+    if lock is not None and not isinstance(lock, bool):
         state.refuse("lock", "it is true or false")
     return lock is not False
 

@@ -174,6 +174,11 @@ class Ledger:
 
 EMPTY = Ledger(0, None, {}, {}, {}, {}, {})
 
+_MOVED = (
+    "somebody else has changed the state meanwhile; run the command again, which picks up what was "
+    "done"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredLedger:
@@ -215,12 +220,17 @@ def create_ledger(ledger: Ledger, objects: ObjectStore) -> StoredLedger:
     """Durable effect: write the first ledger of a cluster; stops if there is one."""
     content = encode_ledger(ledger)
     with telling("state_write_error", STATE_PATH):
-        if not objects.put_if_absent(STATE_PATH, content):
-            raise _stopped(
-                "state_already_exists",
-                "the cluster has a state already; `omnigraph cluster refresh` looks at it anew",
-            )
-    return _reread(content, objects)
+        is_written = objects.put_if_absent(STATE_PATH, content)
+    found = find_ledger(objects)
+    if found is not None and found.cas == cas_of(content):
+        # Also if storage refused: a request whose answer got lost is sent again.
+        return found
+    if is_written:
+        raise _stopped("state_cas_mismatch", _MOVED)
+    raise _stopped(
+        "state_already_exists",
+        "the cluster has a state already; `omnigraph cluster refresh` looks at it anew",
+    )
 
 
 def replace_ledger(ledger: Ledger, *, over: StoredLedger, objects: ObjectStore) -> StoredLedger:
@@ -231,12 +241,12 @@ def replace_ledger(ledger: Ledger, *, over: StoredLedger, objects: ObjectStore) 
         token = None
         if now is not None and cas_of(now.content) == over.cas:
             token = objects.put_if_match(STATE_PATH, content, token=now.token)
+            if token is None:
+                # A request whose answer got lost is sent again, and finds what it has written.
+                now = objects.find(STATE_PATH)
+                token = now.token if now is not None and now.content == content else None
     if token is None:
-        raise _stopped(
-            "state_cas_mismatch",
-            "somebody else has changed the state meanwhile; run the command again, which picks "
-            "up what was done",
-        )
+        raise _stopped("state_cas_mismatch", _MOVED)
     return StoredLedger(decode_ledger(content), cas_of(content), token)
 
 
@@ -286,7 +296,10 @@ def decode_ledger(content: bytes) -> Ledger:
             )
             for address in resources.names
         },
-        statuses={address: _decode_status(statuses, address) for address in statuses.names},
+        statuses={
+            _require_address(address): _decode_status(statuses, address)
+            for address in statuses.names
+        },
         approval_records=fields.trees("approval_records"),
         recovery_records=fields.trees("recovery_records"),
         observations=fields.trees("observations"),
@@ -340,15 +353,6 @@ def _require_address(text: str) -> str:
     if not is_address(text):
         raise ShapeError(f"`{text}` is no address of a resource")
     return text
-
-
-def _reread(content: bytes, objects: ObjectStore) -> StoredLedger:
-    found = find_ledger(objects)
-    if found is None or found.cas != cas_of(content):
-        raise _stopped(
-            "state_cas_mismatch", "somebody else has changed the state meanwhile; run it again"
-        )
-    return found
 
 
 def _stopped(code: str, message: str) -> StoppedError:

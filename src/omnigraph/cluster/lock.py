@@ -68,29 +68,33 @@ def holding(lock: Lock | None, objects: ObjectStore, findings: Findings) -> Iter
 
 def take_lock(lock: Lock, objects: ObjectStore) -> None:
     """Durable effect: take the lock, or stop and tell who has it."""
-    with telling("state_lock_error", LOCK_PATH):
+    try:
         is_taken = objects.put_if_absent(LOCK_PATH, _encode(lock))
-    if not is_taken:
-        raise StoppedError(error_finding("state_lock_held", LOCK_PATH, _tell_holder(objects)))
+    except GraphError as error:
+        # It may have been written all the same, and then nobody else would know whose it is.
+        found = Findings()
+        _release(lock, objects, found)
+        raise StoppedError(
+            error_finding("state_lock_error", LOCK_PATH, str(error)), *found
+        ) from error
+    held = None if is_taken else find_lock(objects)
+    # A request whose answer got lost is sent again, and then it is our own lock that is in the way.
+    if not is_taken and (held is None or held.id != lock.id):
+        raise _stopped("state_lock_held", _tell_holder(held))
 
 
 def find_lock(objects: ObjectStore) -> Lock | None:
     """The lock that is held, or None; stops if it cannot be read."""
-    with telling("state_lock_read_error", LOCK_PATH):
-        stored = objects.find(LOCK_PATH)
-    if stored is None:
-        return None
-    try:
-        return _decode(stored.content)
-    except VersionError as error:
-        raise _stopped("unsupported_state_lock_version", str(error)) from error
-    except ShapeError as error:
-        raise _stopped("invalid_state_lock", str(error)) from error
+    return _find(objects)[0]
 
 
-def break_lock(id: str, objects: ObjectStore) -> Lock:
-    """Durable effect: take away the lock of somebody else, by its exact id, or stop."""
-    found = find_lock(objects)
+def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
+    """Durable effects: take away the lock of somebody else, by its exact id, or stop.
+
+    Our own takes its place first, so that what is deleted cannot be that of a third, who came when
+    the holder had gone by itself.
+    """
+    found, token = _find(objects)
     if found is None:
         raise _stopped("state_lock_missing", "nobody holds the cluster; there is nothing to unlock")
     if found.id != id:
@@ -100,8 +104,32 @@ def break_lock(id: str, objects: ObjectStore) -> Lock:
             f"unlock that one: `omnigraph cluster force-unlock {found.id}`",
         )
     with telling("state_lock_error", LOCK_PATH):
+        is_ours = objects.put_if_match(LOCK_PATH, _encode(own), token=token) is not None
+    held = own if is_ours else find_lock(objects)
+    # A request whose answer got lost is sent again, and finds what it has written.
+    if held is None or held.id != own.id:
+        raise _stopped(
+            "state_lock_id_mismatch",
+            f"the lock {id} was let go meanwhile; whoever has it now keeps it",
+        )
+    with telling("state_lock_error", LOCK_PATH):
+        # A crash here leaves our lock, which tells that it is one of a `force-unlock`.
         objects.delete(LOCK_PATH)
     return found
+
+
+def _find(objects: ObjectStore) -> tuple[Lock | None, str]:
+    """The lock that is held, if any, with the token of what is stored."""
+    with telling("state_lock_read_error", LOCK_PATH):
+        stored = objects.find(LOCK_PATH)
+    if stored is None:
+        return None, ""
+    try:
+        return _decode(stored.content), stored.token
+    except VersionError as error:
+        raise _stopped("unsupported_state_lock_version", str(error)) from error
+    except ShapeError as error:
+        raise _stopped("invalid_state_lock", str(error)) from error
 
 
 def _release(lock: Lock, objects: ObjectStore, findings: Findings) -> None:
@@ -119,8 +147,7 @@ def _release(lock: Lock, objects: ObjectStore, findings: Findings) -> None:
         )
 
 
-def _tell_holder(objects: ObjectStore) -> str:
-    held = find_lock(objects)
+def _tell_holder(held: Lock | None) -> str:
     if held is None:
         return "somebody else was at work until just now; run the command again"
     return (

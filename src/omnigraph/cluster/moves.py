@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from omnigraph.cluster.addresses import graph_address, schema_address
+from omnigraph.cluster.approvals import Approval, require_standing
 from omnigraph.cluster.desired import Desired
-from omnigraph.cluster.findings import Findings, StoppedError, error_finding
+from omnigraph.cluster.findings import Findings, StoppedError
 from omnigraph.cluster.graphs import Absent, Live
 from omnigraph.cluster.ledger import Ledger, ResourceStatus, Status
 from omnigraph.cluster.plan import Gate
 from omnigraph.cluster.recoveries import MoveKind, Sidecar, arm
 from omnigraph.cluster.sweep import bury, retire, roll_forward
 from omnigraph.cluster.world import Cluster
-from omnigraph.model.errors import GraphError, MovedError, RequestError
+from omnigraph.model.errors import AlreadyExistsError, GraphError, MovedError, RequestError
 
 _FAILED = {
     MoveKind.GRAPH_CREATE: "graph_create_failed",
@@ -41,6 +42,7 @@ class Moves:
     ledger: Ledger
     cas: str
     actor: str | None
+    approvals: tuple[Approval, ...]
     findings: Findings
     moved: list[Sidecar] = field(default_factory=list)
     reason_by_stuck: dict[str, str] = field(default_factory=dict)
@@ -91,13 +93,21 @@ class Moves:
         if not self._may_go(sidecar):
             return
         try:
+            require_standing(gate.approval, self.cluster.objects)
             arm(sidecar, self.cluster.objects)
             self.cluster.graphs.delete(id)
         except (GraphError, StoppedError) as error:
             self._fail(sidecar, error)
             return
         self.moved.append(sidecar)
-        self.ledger = bury(self.cluster, self.ledger, id, gate.approval, self.actor)
+        self.ledger = bury(
+            self.cluster,
+            self.ledger,
+            id,
+            approval_id=gate.approval.id,
+            approvals=self.approvals,
+            actor=self.actor,
+        )
 
     def _keep(self, sidecar: Sidecar, live: Live) -> None:
         self.moved.append(sidecar)
@@ -105,16 +115,13 @@ class Moves:
         self.ledger = roll_forward(self.ledger, sidecar.graph_id, live, digest=digest)
 
     def _require_room(self, id: str) -> None:
-        """Stop if something is where a graph is to be created: nobody here knows whose it is."""
+        """Raise if something is where a graph is to be created: nobody here knows whose it is."""
         if isinstance(self.cluster.graphs.observe(id), Absent):
             return
-        raise StoppedError(
-            error_finding(
-                _FAILED[MoveKind.GRAPH_CREATE],
-                graph_address(id),
-                "something is stored there already; `omnigraph cluster refresh` takes a graph "
-                "that is there into the state",
-            )
+        raise AlreadyExistsError(
+            kind="graph",
+            name=id,
+            advice="`omnigraph cluster refresh` takes a graph that is there into the state",
         )
 
     def _may_go(self, sidecar: Sidecar) -> bool:
@@ -134,6 +141,9 @@ class Moves:
         self.has_failed = True
         self.reason_by_stuck[id] = code
         reason = str(error)
+        if isinstance(error, StoppedError):
+            # What kept it from moving has a code of its own.
+            self.findings.add(error.findings)
         self.findings.error(code, graph_address(id), f"{sidecar.graph_uri}: {reason}")
         is_create = sidecar.kind is MoveKind.GRAPH_CREATE
         address = graph_address(id) if is_create else schema_address(id)

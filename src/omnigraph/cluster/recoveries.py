@@ -105,7 +105,7 @@ def list_sidecars(objects: ObjectStore) -> FoundSidecars:
             with telling("recovery_sidecar_read_error", path):
                 stored = objects.find(path)
             if stored is not None:
-                found.append(_decode(stored.content))
+                found.append(_decode(stored.content, path))
         except VersionError as error:
             faults.append(error_finding("unsupported_recovery_sidecar_version", path, str(error)))
         except ShapeError as error:
@@ -135,8 +135,11 @@ def _encode(sidecar: Sidecar) -> bytes:
     )
 
 
-def _decode(content: bytes) -> Sidecar:
+def _decode(content: bytes, path: str) -> Sidecar:
     fields = decode_fields(content, version_key="schema_version", known=_KNOWN)
+    if path_of(fields.text("operation_id")) != path:
+        # Nobody would find it again to take it away.
+        raise ShapeError("its operation_id is not its name")
     kind = fields.text("kind")
     if kind not in tuple(MoveKind):
         raise ShapeError(f"`{kind}` is no kind of change")

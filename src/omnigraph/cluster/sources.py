@@ -6,6 +6,7 @@ edited a file since. Does not know what the files mean, but for which queries on
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,8 @@ class Sources:
 
 def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
     """The text of the configuration in a folder; None, and a finding, if there is none."""
-    if not folder.is_dir():
+    # Unlike a path's own method it has an answer for names that no system takes.
+    if not os.path.isdir(folder):  # noqa: PTH112
         findings.error(
             "config_dir_not_found", str(folder), "there is no such folder; give it by --config"
         )
@@ -109,17 +111,21 @@ def read_sources(
             )
             for id, each in config.graphs.items()
         },
-        policies={
-            name: policy
-            for name, each in config.policies.items()
-            if (
-                policy := _read_file(
-                    folder, each.file, "policy_file_missing", f"policies.{name}.file", findings
-                )
-            )
-            is not None
-        },
+        policies=read_policy_files(config, folder, findings),
     )
+
+
+def read_policy_files(
+    config: ClusterConfig, folder: Path, findings: Findings
+) -> dict[str, SourceFile]:
+    """Read the policies that a configuration names; what cannot be read is told."""
+    found: dict[str, SourceFile] = {}
+    for name, each in config.policies.items():
+        place = f"policies.{name}.file"
+        file = _read_file(folder, each.file, "policy_file_missing", place, findings)
+        if file is not None:
+            found[name] = file
+    return found
 
 
 def _read_queries(folder: Path, graph: GraphDeclaration, findings: Findings) -> Iterable[QueryFile]:
@@ -131,26 +137,25 @@ def _read_queries(folder: Path, graph: GraphDeclaration, findings: Findings) -> 
     seen: set[Path] = set()
     for path in graph.query_paths:
         for each in _discover(folder, path, place, findings):
-            resolved = (folder / each).resolve()
-            file = None
-            if resolved not in seen:
-                file = _read_file(folder, each, "query_file_missing", place, findings)
-            seen.add(resolved)
-            if file is not None:
+            file = _read_file(folder, each, "query_file_missing", place, findings)
+            resolved = None if file is None else (folder / each).resolve()
+            if file is not None and resolved is not None and resolved not in seen:
+                seen.add(resolved)
                 yield QueryFile(file, None)
 
 
 def _discover(folder: Path, path: str, place: str, findings: Findings) -> list[str]:
     """The files of a path: those of a folder's top level by name, or the file itself."""
-    target = folder / path
-    if not target.is_dir():
-        return [path]
     try:
-        names = sorted(
-            each.name
-            for each in target.iterdir()
-            if each.suffix == _QUERY_SUFFIX and each.is_file()
-        )
+        with os.scandir(folder / path) as listed:
+            names = sorted(
+                each.name
+                for each in listed
+                if Path(each.name).suffix == _QUERY_SUFFIX and each.is_file()
+            )
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        # Whether it can be read as a file turns out when it is.
+        return [path]
     except OSError as error:
         findings.error("query_dir_unreadable", place, f"{path}: {error.strerror or error}")
         return []

@@ -39,7 +39,8 @@ def force_unlock(folder: Path, world: World, *, lock_id: str) -> UnlockReport:
     removed: Lock | None = None
     with session.findings.stopping():
         cluster = session.open()
-        removed = break_lock(lock_id, cluster.objects)
+        own = cluster.make_lock("force-unlock", actor=None)
+        removed = break_lock(lock_id, own, cluster.objects)
     facts = session.facts()
     return UnlockReport(session.heading(), facts, removed)
 

@@ -77,9 +77,9 @@ def decide(sidecar: Sidecar, found: Observation, ledger: Ledger, *, is_gone: boo
         return Retire() if is_known else Bury()
     is_create = sidecar.kind is MoveKind.GRAPH_CREATE
     match found:
-        case Absent() if is_create:
+        case Absent() if is_create and is_gone:
             return Retire()
-        case Remains() if is_create:
+        case Absent() | Remains() if is_create:
             return Clear()
         case Absent():
             return Keep("cluster_recovery_pending", Status.ERROR, "the graph is gone")
@@ -136,8 +136,8 @@ def retire(cluster: Cluster, sidecars: tuple[Sidecar, ...], findings: Findings) 
 
 def _look(cluster: Cluster, sidecar: Sidecar, ledger: Ledger) -> Verdict:
     with telling("graph_observation_error", graph_address(sidecar.graph_id)):
-        if sidecar.kind is MoveKind.GRAPH_DELETE:
-            is_gone = not cluster.graphs.holds_anything(sidecar.graph_id)
+        is_gone = not cluster.graphs.holds_anything(sidecar.graph_id)
+        if is_gone or sidecar.kind is MoveKind.GRAPH_DELETE:
             return decide(sidecar, Absent(), ledger, is_gone=is_gone)
         found = cluster.graphs.observe(sidecar.graph_id)
         return decide(sidecar, found, ledger, is_gone=False)
@@ -171,7 +171,14 @@ def _settle(
             record = _record(sidecar, cluster.now(), outcome="rolled_forward")
             return done.recording_recovery(sidecar.id, record), True
         case Bury():
-            buried = bury(cluster, ledger, id, _find_approval(sidecar, approvals), sidecar.actor)
+            buried = bury(
+                cluster,
+                ledger,
+                id,
+                approval_id=sidecar.approval_id,
+                approvals=approvals,
+                actor=sidecar.actor,
+            )
             record = _record(sidecar, cluster.now(), outcome="rolled_forward")
             return buried.recording_recovery(sidecar.id, record), True
         case Retry():
@@ -202,20 +209,29 @@ def roll_forward(ledger: Ledger, id: str, live: Live, *, digest: str) -> Ledger:
 
 
 def bury(
-    cluster: Cluster, ledger: Ledger, id: str, approval: Approval | None, actor: str | None
+    cluster: Cluster,
+    ledger: Ledger,
+    id: str,
+    *,
+    approval_id: str | None,
+    approvals: tuple[Approval, ...],
+    actor: str | None,
 ) -> Ledger:
     """The ledger without a graph that was deleted, and with who had agreed to it."""
-    deleted_at = cluster.now()
+    address, deleted_at = graph_address(id), cluster.now()
     tombstone = {
         "kind": "tombstone",
         "deleted_at": deleted_at,
-        "approval_id": None if approval is None else approval.id,
+        "approval_id": approval_id,
         "actor": actor,
     }
-    gone = ledger.without_graph(id).observing(graph_address(id), tombstone)
-    if approval is None:
-        return gone
-    return gone.recording_approval(approval.id, encode_record(approval, consumed_at=deleted_at))
+    gone = ledger.without_graph(id).observing(address, tombstone)
+    for each in approvals:
+        # All of them: what a second person agreed to must not be the end of a later graph that
+        # happens to be declared alike.
+        if each.resource == address and each.id not in gone.approval_records:
+            gone = gone.recording_approval(each.id, encode_record(each, consumed_at=deleted_at))
+    return gone
 
 
 def encode_live(live: Live) -> dict[str, object]:
@@ -227,10 +243,6 @@ def encode_live(live: Live) -> dict[str, object]:
         "schema_meaning": live.meaning,
         "manifest_version": live.manifest_version,
     }
-
-
-def _find_approval(sidecar: Sidecar, approvals: tuple[Approval, ...]) -> Approval | None:
-    return next((each for each in approvals if each.id == sidecar.approval_id), None)
 
 
 def _record(sidecar: Sidecar, now: str, *, outcome: str) -> Mapping[str, object]:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.cluster.config import ClusterConfig
+from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig
 from omnigraph.cluster.desired import read_config
 from omnigraph.cluster.findings import Findings, StoppedError, error_finding
 from omnigraph.cluster.graphs import ClusterGraphs
+from omnigraph.cluster.ledger import STATE_PATH
 from omnigraph.cluster.lock import Lock
 from omnigraph.engine.settings import Settings, open_stores
 from omnigraph.model.errors import GraphError
@@ -97,15 +98,23 @@ def open_root(uri: str, world: World, *, code: str) -> Cluster:
 
 
 def open_cluster(place: str, world: World) -> Cluster:
-    """The cluster that a person means: a uri of its storage, or a folder with a configuration.
+    """The cluster that a person means: a uri or folder of its storage, or a folder with a
+    configuration.
 
     Stops, with everything that is wrong, if the folder's configuration cannot be used.
     """
-    if "://" in place:
+    if "://" in place or _is_bare_storage(Path(place)):
         return open_root(place, world, code="storage_root_invalid")
     findings = Findings()
     try:
         config = read_config(Path(place), findings)
+        # A misspelt `storage` would otherwise lead to another cluster.
+        findings.require_no_errors()
     except StoppedError:
         raise StoppedError(*findings) from None
     return open_configured(config, Path(place), world)
+
+
+def _is_bare_storage(folder: Path) -> bool:
+    """Whether a cluster is stored in a folder that does not declare one."""
+    return (folder / STATE_PATH).is_file() and not (folder / CONFIG_FILE).is_file()

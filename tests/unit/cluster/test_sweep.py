@@ -53,7 +53,7 @@ def knowing(digest: str | None) -> Ledger:
 @pytest.mark.parametrize(
     ("kind", "found", "known", "verdict"),
     [
-        (CREATE, Absent(), None, Retire()),
+        (CREATE, Absent(), None, Clear()),
         (CREATE, Remains("no manifest"), None, Clear()),
         (CREATE, Broken("odd"), None, "graph_create_incomplete"),
         (CREATE, live(NEW), None, RollForward(live(NEW))),
@@ -78,6 +78,10 @@ def test_a_creation_or_migration_is_judged_by_the_schema_that_is_there(
         assert decided.code == verdict
     else:
         assert decided == verdict
+
+
+def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
+    assert decide(sidecar(CREATE), Absent(), EMPTY, is_gone=True) == Retire()
 
 
 @pytest.mark.parametrize(

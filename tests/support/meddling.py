@@ -1,0 +1,66 @@
+"""Objects that somebody meddles with: a deed is done just before a call about some path.
+
+The deed may raise, as a storage that fails does, or change what is stored, as other people do.
+Everything else goes to the real store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NoReturn, ParamSpec, TypeAlias, TypeVar
+
+from omnigraph.cluster.world import World
+from omnigraph.errors import UnavailableError
+from omnigraph.storage.objects import open_objects
+from omnigraph.storage.ports import ObjectStore
+from tests.support.clusters import plain_world
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Deed: TypeAlias = Callable[..., object]
+"""Takes what the call was given: a path, and perhaps a content."""
+
+
+class MeddledObjects:
+    """An object store with a deed before every call of one name about paths with a part."""
+
+    def __init__(self, objects: ObjectStore, call: str, part: str, deed: Deed) -> None:
+        def watch(asked: Callable[P, T]) -> Callable[P, T]:
+            name = getattr(asked, "__name__", "")
+
+            def run(*args: P.args, **kwargs: P.kwargs) -> T:
+                if name == call and part in str(args[0]):
+                    deed(*args)
+                return asked(*args, **kwargs)
+
+            return run
+
+        self.find = watch(objects.find)
+        self.list = watch(objects.list)
+        self.tokens = watch(objects.tokens)
+        self.put = watch(objects.put)
+        self.put_if_absent = watch(objects.put_if_absent)
+        self.put_if_match = watch(objects.put_if_match)
+        self.delete = watch(objects.delete)
+        self.delete_prefix = watch(objects.delete_prefix)
+
+
+def meddled_world(call: str, part: str, deed: Deed) -> World:
+    """The world of a test, with a deed before some calls about a cluster's own objects."""
+    return replace(
+        plain_world(),
+        open_objects=lambda location: MeddledObjects(
+            open_objects(location, is_durable=False), call, part, deed
+        ),
+    )
+
+
+def refusing_world(call: str, part: str) -> World:
+    """The world of a test, with a storage that fails some calls about a cluster's own objects."""
+
+    def refuse(*_given: object) -> NoReturn:
+        raise UnavailableError(action=f"{call} {part}", reason="the storage did not answer")
+
+    return meddled_world(call, part, refuse)
