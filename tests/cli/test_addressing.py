@@ -42,7 +42,9 @@ def policed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         ("query --cluster brain -e x", "--cluster does not apply"),
         ("optimize http://h:1", "needs direct storage access"),
         ("optimize", "give its storage"),
-        ("optimize --cluster ./brain --graph g", "clusters cannot be opened yet"),
+        ("optimize --cluster ./brain --graph g", "there is no cluster './brain'"),
+        ("optimize --cluster http://h:1 --graph g", "'http://h:1' is a server"),
+        ("optimize --cluster a --store b", "mutually exclusive"),
         ("graphs list --store g", "remote multi-graph server"),
         ("graphs list --uri g", "remote multi-graph server"),
         ("--server x version", "--server does not apply"),
@@ -168,6 +170,14 @@ def test_graphs_of_a_server_are_listed(policed: Server) -> None:
     assert by_url.out == f"default {policed.store}\n"
     assert (by_nobody.code, by_nobody.out) == (1, "")
     assert "Try: export OMNIGRAPH_BEARER_TOKEN=TOKEN" in by_nobody.err
+
+
+def test_no_token_is_asked_of_who_may_not_list_graphs_with_any(server: Server) -> None:
+    ended = invoke_command("graphs", "list", "--server", server.url)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "graph_list" in ended.err
+    assert "Try:" not in ended.err
 
 
 def test_each_server_is_shown_its_own_token(policed: Server, tmp_path: Path) -> None:

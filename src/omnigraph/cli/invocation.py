@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 import click
 
 import omnigraph
+from omnigraph.cli.applied_clusters import find_graph_uri
 from omnigraph.cli.config import CONFIG_FILE, Format, OperatorConfig, find_home, read_config
 from omnigraph.cli.confirmation import Consent, decide_consent, is_agreed
 from omnigraph.cli.credentials import CREDENTIALS_FILE, find_token, read_token, servers_at
 from omnigraph.cli.flags import Flags
 from omnigraph.cli.refusals import CommandError
 from omnigraph.cli.scopes import (
-    NO_CLUSTERS,
     ClusterScope,
     Scope,
     ServerScope,
     StoreScope,
     is_http,
+    require_cluster_scope,
     require_data_scope,
     require_direct_scope,
     require_served_scope,
@@ -104,8 +105,17 @@ class Invocation:
         match require_direct_scope(self._resolve(uri)):
             case StoreScope(uri=store):
                 return StoreTarget(store)
-            case ClusterScope():
-                raise CommandError(NO_CLUSTERS)
+            case ClusterScope() as scope:
+                return StoreTarget(find_graph_uri(scope, self.environment))
+
+    def cluster_scope(self) -> ClusterScope:
+        """The cluster of a command that works on what was applied."""
+        return require_cluster_scope(self._resolve(None))
+
+    def find_cluster_scope(self) -> ClusterScope | None:
+        """The cluster that is named, if what is named is one."""
+        scope = self._resolve(None)
+        return scope if isinstance(scope, ClusterScope) else None
 
     def server_target(self, uri: str | None) -> ServedTarget:
         """The server of a command that only a server answers; a graph is not asked for."""

@@ -53,6 +53,7 @@ ENTRIES = (
     Entry("entity", "omnigraph.cli.commands.entity:entity", _DATA, "Show one node or edge."),
     Entry("explain", "omnigraph.cli.commands.explain:explain", _DATA, "Show how a query runs."),
     Entry("shell", "omnigraph.cli.commands.shell:shell", _DATA, "Query a graph interactively."),
+    Entry("mcp", "omnigraph.cli.commands.mcp:mcp", _DATA, "Offer stored queries to an agent."),
     Entry("snapshot", "omnigraph.cli.commands.snapshot:snapshot", _DATA, "Show what a branch is."),
     Entry("branch create", "omnigraph.cli.commands.branch:create", _DATA, "Create a branch."),
     Entry("branch list", "omnigraph.cli.commands.branch:list_all", _DATA, "List the branches."),
@@ -169,6 +170,27 @@ ENTRIES = (
         takes_cluster=True,
     ),
     Entry(
+        "queries list",
+        "omnigraph.cli.commands.queries:list_all",
+        _CONTROL,
+        "List the stored queries.",
+        takes_cluster=True,
+    ),
+    Entry(
+        "queries validate",
+        "omnigraph.cli.commands.queries:validate",
+        _CONTROL,
+        "Check stored queries against the graphs.",
+        takes_cluster=True,
+    ),
+    Entry(
+        "queries codegen",
+        "omnigraph.cli.commands.queries:codegen",
+        _CONTROL,
+        "Write stored queries as typed functions.",
+        takes_cluster=True,
+    ),
+    Entry(
         "cluster validate",
         "omnigraph.cli.commands.cluster:validate",
         _CONTROL,
@@ -247,6 +269,7 @@ SUMMARY_BY_GROUP = MappingProxyType(
         "graphs": "See what a server has.",
         "storage": "See whether a storage can be trusted.",
         "policy": "Check who may do what.",
+        "queries": "Work with stored queries.",
         "cluster": "Keep graphs, queries and policies as files, and apply them.",
         "profile": "See the profiles of the configuration.",
     }

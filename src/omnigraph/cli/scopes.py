@@ -16,11 +16,6 @@ from omnigraph.cli.config import OperatorConfig, Profile
 from omnigraph.cli.flags import Flags
 from omnigraph.cli.refusals import CommandError
 
-NO_CLUSTERS = (
-    "clusters cannot be opened yet; name the storage of the graph instead, as in "
-    "`--store <folder or s3://bucket/prefix>`"
-)
-
 _GRAPH_URL = re.compile(r"(.+)/graphs/([^/]+)")
 
 
@@ -201,7 +196,7 @@ def require_direct_scope(scope: Scope | None) -> StoreScope | ClusterScope:
         case None:
             raise CommandError(
                 "no graph is named; give its storage: a folder or s3://bucket/prefix, as an "
-                "argument or by --store"
+                "argument or by --store; or a cluster that has it, where the command takes one"
             )
         case ServerScope(url=uri):
             raise CommandError(_direct_refusal(uri))
@@ -230,6 +225,21 @@ def require_served_scope(scope: Scope | None) -> ServerScope:
             raise CommandError(
                 "this asks a remote multi-graph server, not a cluster's storage; use "
                 "--server <name|url>"
+            )
+
+
+def require_cluster_scope(scope: Scope | None) -> ClusterScope:
+    """The scope of a command that works on what was applied, or why there is none."""
+    match scope:
+        case ClusterScope():
+            return scope
+        case None:
+            raise CommandError(
+                "no cluster is named; give --cluster <dir|uri|name>, or a profile with `cluster:`"
+            )
+        case StoreScope(uri=uri) | ServerScope(url=uri):
+            raise CommandError(
+                f"this works on a cluster, and {uri} is none; use --cluster <dir|uri|name>"
             )
 
 

@@ -74,7 +74,7 @@ def test_commands_are_able_to_do_what_is_published(capability: Capability, names
     assert {name.replace("-", " ") for name in names.split()} <= able
 
 
-def test_a_cluster_is_taken_by_upkeep_lint_and_policy_only() -> None:
+def test_a_cluster_is_taken_by_upkeep_lint_policy_and_queries_only() -> None:
     taking = {entry.path[0] for entry in ENTRIES if entry.takes_cluster}
 
     assert taking == {
@@ -84,4 +84,5 @@ def test_a_cluster_is_taken_by_upkeep_lint_and_policy_only() -> None:
         "doctor",
         "lint",
         "policy",
+        "queries",
     }

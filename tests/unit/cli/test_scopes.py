@@ -13,6 +13,7 @@ from omnigraph.cli.scopes import (
     Scope,
     ServerScope,
     StoreScope,
+    require_cluster_scope,
     require_data_scope,
     require_direct_scope,
     require_served_scope,
@@ -174,6 +175,21 @@ def test_upkeep_needs_storage(scope: Scope | None, problem: str) -> None:
 def test_graphs_are_listed_by_a_server(scope: Scope | None, problem: str) -> None:
     with pytest.raises(CommandError) as refused:
         require_served_scope(scope)
+
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        (None, "--cluster <dir|uri|name>"),
+        (StoreScope("g"), "g is none"),
+        (ServerScope("http://h:1", "k"), "http://h:1 is none"),
+    ],
+)
+def test_what_was_applied_is_in_a_cluster(scope: Scope | None, problem: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        require_cluster_scope(scope)
 
     assert problem in str(refused.value)
 

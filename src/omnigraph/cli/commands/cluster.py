@@ -18,6 +18,7 @@ from omnigraph.cli.terminal import standard_output, waiting
 from omnigraph.cluster import validating
 from omnigraph.cluster.reports import Report, encode_report
 from omnigraph.model.deferred import defer
+from omnigraph.storage.environment import make_storage_options
 
 if TYPE_CHECKING:
     from omnigraph.cluster import apply as applying
@@ -60,7 +61,7 @@ def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show what an apply would change, by which steps, and what that affects."""
-    report = planning.plan(Path(folder), _world())
+    report = planning.plan(Path(folder), _world(invocation))
     lines = cluster_view.view_plan(report, standard_output(invocation.environment))
     _answer(invocation, "plan", report, lines, is_json=is_json)
 
@@ -76,7 +77,7 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     somebody has agreed to it by `omnigraph cluster approve`. Safe to run again at any time.
     """
     with waiting("applying", invocation.environment):
-        report = applying.apply(Path(folder), _world(), actor=invocation.actor)
+        report = applying.apply(Path(folder), _world(invocation), actor=invocation.actor)
     lines = cluster_view.view_apply(report, standard_output(invocation.environment))
     _answer(invocation, "apply", report, lines, is_json=is_json)
 
@@ -88,7 +89,9 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool) -> None:
     """Agree to a deletion that waits for it, such as that of `graph.old`."""
-    report = approving.approve(Path(folder), _world(), resource=resource, actor=invocation.actor)
+    report = approving.approve(
+        Path(folder), _world(invocation), resource=resource, actor=invocation.actor
+    )
     _answer(invocation, "approve", report, cluster_view.view_approval(report), is_json=is_json)
 
 
@@ -98,7 +101,7 @@ def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool
 @click.pass_obj
 def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show what is applied, how it stands, and who is at work; changes nothing."""
-    report = looking.status(Path(folder), _world())
+    report = looking.status(Path(folder), _world(invocation))
     lines = cluster_view.view_state(report, standard_output(invocation.environment))
     _answer(invocation, "status", report, lines, is_json=is_json)
 
@@ -109,7 +112,7 @@ def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Look at graphs and stored contents again, and write down what is there."""
-    report = refreshing.refresh(Path(folder), _world(), actor=invocation.actor)
+    report = refreshing.refresh(Path(folder), _world(invocation), actor=invocation.actor)
     lines = cluster_view.view_state(report, standard_output(invocation.environment))
     _answer(invocation, "refresh", report, lines, is_json=is_json)
 
@@ -120,7 +123,7 @@ def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Begin a cluster's state, with the graphs that are there already."""
-    report = refreshing.import_cluster(Path(folder), _world(), actor=invocation.actor)
+    report = refreshing.import_cluster(Path(folder), _world(invocation), actor=invocation.actor)
     lines = cluster_view.view_state(report, standard_output(invocation.environment))
     _answer(invocation, "import", report, lines, is_json=is_json)
 
@@ -132,12 +135,13 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: str, is_json: bool) -> None:
     """Take away the lock with this id, when whoever held it no longer runs."""
-    report = looking.force_unlock(Path(folder), _world(), lock_id=lock_id)
+    report = looking.force_unlock(Path(folder), _world(invocation), lock_id=lock_id)
     _answer(invocation, "force-unlock", report, cluster_view.view_unlock(report), is_json=is_json)
 
 
-def _world() -> world.World:
-    return world.make_world(storage_options={}, durability="full")
+def _world(invocation: Invocation) -> world.World:
+    options = make_storage_options(invocation.environment, {})
+    return world.make_world(storage_options=options, durability="full")
 
 
 def _answer(

@@ -6,18 +6,21 @@ import sys
 
 import click
 
-from omnigraph.cli.bundles import Chosen, open_chosen
+from omnigraph.cli.bundles import Chosen, open_applied_bundle, open_written_bundle
 from omnigraph.cli.command import command
 from omnigraph.cli.files import read_bytes
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.next_commands import write_command, write_options
 from omnigraph.cli.output import print_line, print_note
+from omnigraph.cli.refusals import CommandError
 from omnigraph.policy import checking
 
 _CONFIG_OPTION = click.option(
-    "--config", metavar="PATH", help="The policy's file, or a folder of such files."
+    "--config",
+    metavar="PATH",
+    help="The policy's file, a folder of such files, or one with `cluster.yaml`.",
 )
-_BUNDLE_OPTION = click.option("--bundle", metavar="NAME", help="Which policy of the folder.")
+_BUNDLE_OPTION = click.option("--bundle", metavar="NAME", help="Which policy of several.")
 
 
 @command()
@@ -61,6 +64,9 @@ def test(
     options = write_options(
         [
             ("--config", config),
+            ("--cluster", invocation.flags.cluster),
+            ("--profile", invocation.flags.profile),
+            ("--graph", invocation.flags.graph),
             ("--bundle", bundle),
             ("--actor", asked.actor),
             ("--action", asked.action.value),
@@ -101,5 +107,16 @@ def explain(
 
 
 def _open(invocation: Invocation, *, config: str | None, bundle: str | None) -> Chosen:
+    """The policy of the files that are named, else of the cluster."""
     flags = invocation.flags
-    return open_chosen(config=config, cluster=flags.cluster, graph=flags.graph, bundle=bundle)
+    if config is not None and flags.cluster is not None:
+        raise CommandError("--config and --cluster are mutually exclusive; leave one of them")
+    if config is not None:
+        return open_written_bundle(config, graph=flags.graph, bundle=bundle)
+    scope = invocation.find_cluster_scope()
+    if scope is None:
+        raise CommandError(
+            "name the cluster that has applied the policy with --cluster <dir|uri|name>; or its "
+            "file, or the folder of several, with --config PATH"
+        )
+    return open_applied_bundle(scope, bundle=bundle, environment=invocation.environment)

@@ -1,0 +1,150 @@
+"""The stored queries that a cluster serves: read as they were applied, checked as graphs are now.
+
+Promises that every text is the one whose digest was applied, and that a query is judged by the
+schema that its graph has at this moment. Changes nothing, and takes no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from omnigraph.cli.applied_clusters import open_applied, telling_findings
+from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.scopes import ClusterScope
+from omnigraph.cluster.applied import get_graph_uri, list_graph_ids
+from omnigraph.cluster.graphs import Absent, Broken, Live, Remains
+from omnigraph.cluster.serving import AppliedGraph, read_serving_snapshot
+from omnigraph.cluster.world import Cluster
+from omnigraph.compiler.compile import compile_query, compile_schema
+from omnigraph.compiler.ir import Parameter
+from omnigraph.compiler.text import decode_source
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import CompileError
+from omnigraph.model.source import Diagnostic, Source, summarize_diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedText:
+    """A query by its name, and the text that holds it, perhaps with others."""
+
+    graph: str
+    name: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """What is to be said of one query."""
+
+    graph: str
+    query: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The queries of a scope, by graph and name; `left_out` tells of graphs that are not served."""
+
+    texts: tuple[AppliedText, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which queries no longer fit their graphs, and what else their writers should know."""
+
+    query_count: int
+    breakages: tuple[Issue, ...]
+    warnings: tuple[Issue, ...]
+    left_out: tuple[str, ...]
+
+
+def read_served(scope: ClusterScope, environment: Mapping[str, str]) -> Served:
+    """The queries that were applied; a graph that is being changed is left out."""
+    return _read_served(open_applied(scope.root, environment), scope.graph)
+
+
+def check_served(scope: ClusterScope, environment: Mapping[str, str]) -> Verdict:
+    """Compile every query of a scope against the schema that its graph has now."""
+    cluster = open_applied(scope.root, environment)
+    served = _read_served(cluster, scope.graph)
+    breakages: list[Issue] = []
+    warnings: list[Issue] = []
+    for graph, texts in groupby(served.texts, key=lambda each: each.graph):
+        catalog = _get_live_catalog(cluster, graph)
+        for each in texts:
+            broken, told = _check(each, catalog)
+            breakages += [Issue(graph, each.name, message) for message in broken]
+            warnings += [Issue(graph, each.name, message) for message in told]
+    return Verdict(len(served.texts), tuple(breakages), tuple(warnings), served.left_out)
+
+
+def read_one_graph(
+    scope: ClusterScope, environment: Mapping[str, str]
+) -> tuple[Catalog, tuple[AppliedText, ...]]:
+    """The live schema and the queries of one graph: the one that is named, or the only one."""
+    cluster = open_applied(scope.root, environment)
+    if scope.graph is None:
+        with telling_findings():
+            # For its error: of several graphs one has to be named.
+            get_graph_uri(cluster, None)
+        (id,) = list_graph_ids(cluster)
+    else:
+        id = scope.graph
+    return _get_live_catalog(cluster, id), _read_served(cluster, id).texts
+
+
+def _get_live_catalog(cluster: Cluster, id: str) -> Catalog:
+    """The schema that an applied graph has now."""
+    match cluster.graphs.observe(id):
+        case Live(schema=schema):
+            return compile_schema(Source(f"<schema of {id}>", schema))
+        case Absent():
+            raise CommandError(f"there is no graph at {cluster.graphs.uri_of(id)}")
+        case Remains(reason=reason) | Broken(reason=reason):
+            raise CommandError(f"graph '{id}' cannot be opened: {reason}")
+
+
+def _read_served(cluster: Cluster, id: str | None) -> Served:
+    with telling_findings():
+        if id is not None:
+            get_graph_uri(cluster, id)
+        snapshot = read_serving_snapshot(cluster)
+    left_out = {
+        each.id: f"graph '{each.id}' is left out: {each.finding.message}"
+        for each in snapshot.left_out
+        if id in (None, each.id)
+    }
+    if id in left_out:
+        raise CommandError(left_out[id])
+    graphs = [each for each in snapshot.graphs if id in (None, each.id)]
+    return Served(tuple(_texts_of(graphs)), tuple(left_out.values()))
+
+
+def _texts_of(graphs: Iterable[AppliedGraph]) -> Iterator[AppliedText]:
+    for graph in graphs:
+        for query in sorted(graph.queries, key=lambda query: query.name):
+            source = decode_source(query.content, name=f"{graph.id}/{query.name}.gq")
+            yield AppliedText(graph.id, query.name, source)
+
+
+def _check(text: AppliedText, catalog: Catalog) -> tuple[list[str], list[str]]:
+    """What is wrong with a query, and what is to be said of it otherwise."""
+    try:
+        compiled = compile_query(text.source, catalog, name=text.name)
+    except CompileError as error:
+        return ["; ".join(map(_describe, error.diagnostics))], []
+    return [], [*map(_describe, compiled.warnings), *_advise(compiled.ir.parameters)]
+
+
+def _advise(parameters: Iterable[Parameter]) -> Iterator[str]:
+    for each in parameters:
+        if each.type.is_vector:
+            yield f"`${each.name}` is a {each.type}, which whoever calls has to bring along"
+
+
+def _describe(diagnostic: Diagnostic) -> str:
+    advice = f"; {diagnostic.suggestion}" if diagnostic.suggestion else ""
+    return f"{summarize_diagnostic(diagnostic)}{advice}"
