@@ -7,9 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
@@ -177,6 +181,33 @@ def test_the_image_runs_the_entrypoint_and_not_as_root() -> None:
     )
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "localhost", " 127.0.0.1"])
+def test_the_image_asks_for_its_health_where_the_server_listens(host: str) -> None:
+    with _healthy_server() as port:
+        # A proxy for the way out is none for the way home.
+        variables = {"OMNIGRAPH_BIND": f"{host}:{port} ", "http_proxy": "http://127.0.0.1:9"}
+        asked = _ask_for_health(variables)
+
+    assert asked.returncode == 0, asked.stderr
+
+
+def test_a_server_that_is_not_there_is_not_healthy() -> None:
+    with _healthy_server() as port:
+        pass
+
+    asked = _ask_for_health({"OMNIGRAPH_BIND": f"0.0.0.0:{port}"})
+
+    assert asked.returncode == 1
+
+
+def test_without_a_word_health_is_asked_for_where_the_entrypoint_listens(tmp_path: Path) -> None:
+    (check,) = [each.rest for each in _last_stage() if each.word == "HEALTHCHECK"]
+    entered = _enter({"OMNIGRAPH_STORE": "g", "OMNIGRAPH_BIND": " "}, tmp_path)
+
+    assert "or '0.0.0.0:8080'" in check
+    assert entered.stdout.split()[-1] == "0.0.0.0:8080"
+
+
 def test_the_image_installs_nothing_whose_hash_is_not_locked() -> None:
     installs = [
         command
@@ -288,6 +319,36 @@ def test_the_unit_gives_the_server_no_more_than_it_needs() -> None:
     assert said["CapabilityBoundingSet"] == [""]
     assert str(REFUSED) in said["RestartPreventExitStatus"][0].split()
     assert "OMNIGRAPH_BIND=127.0.0.1:8080" in said["Environment"]
+
+
+@contextmanager
+def _healthy_server() -> Iterator[int]:
+    """The port of something that says that it is well."""
+    with HTTPServer(("127.0.0.1", 0), _Healthy) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+class _Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/healthz" else 404)
+        self.end_headers()
+
+    def log_message(self, *_given: object) -> None:
+        """Say nothing."""
+
+
+def _ask_for_health(variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run what the image asks for its health by."""
+    (check,) = [each.rest for each in _last_stage() if each.word == "HEALTHCHECK"]
+    program, *arguments = yaml.safe_load(check.partition("CMD ")[2])
+    assert program == "python"
+    return subprocess.run(
+        [sys.executable, *arguments], env=variables, capture_output=True, text=True, check=False
+    )
 
 
 def _enter(

@@ -9,9 +9,15 @@ from omnigraph.model import errors
 from omnigraph.model.errors import GraphError, Outcome
 from tests.support.source_tree import product_modules, read_document, require_none
 
-# The command line's, the server's and a Spark task's outermost boundary: no caller is left there.
+# The command line's, the server's, a tool's and a Spark task's outermost boundary: no caller is
+# left there.
 MAY_CATCH_EVERYTHING = frozenset(
-    {"omnigraph.cli.main", "omnigraph.server.app", "omnigraph.spark.fragments"}
+    {
+        "omnigraph.cli.main",
+        "omnigraph.mcp.protocol",
+        "omnigraph.server.app",
+        "omnigraph.spark.fragments",
+    }
 )
 
 

@@ -22,7 +22,9 @@ PUBLISHED_NAMES = frozenset(
 )
 BANNED_NAMES = frozenset({"data", "info", "obj", "item", "tmp", "process", "handle"})
 
-FRONT_PAGES = frozenset({"omnigraph", "omnigraph.notebook", "omnigraph.spark"})
+FRONT_PAGES = frozenset(
+    {"omnigraph", "omnigraph.langchain", "omnigraph.notebook", "omnigraph.spark"}
+)
 
 
 def test_every_module_says_what_it_promises() -> None:

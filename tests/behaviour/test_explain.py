@@ -261,6 +261,24 @@ def test_the_environment_forces_a_way(tmp_path: Path, monkeypatch: pytest.Monkey
     assert access_of(forced.explain(FRIENDS)).startswith(IN_MEMORY)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", "it starts from 2 nodes"),
+        ("OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", "it goes 1 hops"),
+    ],
+)
+def test_the_environment_says_how_far_edges_are_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    many_people(tmp_path).close()
+    monkeypatch.setenv(name, "0")
+
+    graph = omnigraph.open(tmp_path)
+
+    assert access_of(graph.explain(FRIENDS)) == f"{IN_MEMORY}: {reason}"
+
+
 def test_a_way_that_does_not_exist_cannot_be_forced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from omnigraph.embed.mock import MockEmbedder
-from omnigraph.embed.offline import Job, Mode, Report, Selector, embed_rows, parse_selector
+from omnigraph.embed.offline import (
+    Job,
+    Mode,
+    Report,
+    Selector,
+    embed_rows,
+    new_rows,
+    open_rows,
+    parse_selector,
+)
 from omnigraph.embed.spec import EmbeddedType, EmbedSpec, read_manifest, read_spec
 from omnigraph.model.errors import InvalidValueError, NotFoundError, UnavailableError
 
@@ -22,18 +31,33 @@ ROWS = [
 
 
 def make_job(folder: Path, mode: Mode, *selectors: Selector, types: tuple[str, ...] = ()) -> Job:
-    source = folder / "rows.jsonl"
+    source = source_in(folder)
     source.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
-    return Job(source, folder / "out" / "rows.jsonl", SPEC, mode, frozenset(types), selectors)
+    return Job(str(source), SPEC, mode, frozenset(types), selectors)
 
 
-def run(job: Job) -> tuple[Report, list[dict[str, dict[str, object]]]]:
-    report = embed_rows(job, embedder=EMBEDDER, progress=lambda *_: None)
-    return report, [json.loads(line) for line in job.output.read_text().splitlines()]
+def source_in(folder: Path) -> Path:
+    return folder / "rows.jsonl"
+
+
+def output_in(folder: Path) -> Path:
+    return folder / "out" / "rows.jsonl"
+
+
+def embed_files(
+    job: Job, folder: Path, *, output: Path | None = None, embedder: MockEmbedder | None = EMBEDDER
+) -> Report:
+    with open_rows(source_in(folder)) as rows, new_rows(output or output_in(folder)) as write:
+        return embed_rows(job, rows, write, embedder=embedder, progress=lambda *_: None)
+
+
+def run(job: Job, folder: Path) -> tuple[Report, list[dict[str, dict[str, object]]]]:
+    report = embed_files(job, folder)
+    return report, [json.loads(line) for line in output_in(folder).read_text().splitlines()]
 
 
 def test_only_rows_without_a_vector_get_one(tmp_path: Path) -> None:
-    report, rows = run(make_job(tmp_path, Mode.FILL_MISSING))
+    report, rows = run(make_job(tmp_path, Mode.FILL_MISSING), tmp_path)
 
     expected = EMBEDDER.embed("type: Decision\ntitle: Second\ntags: x, y", 4)
     assert rows[0] == ROWS[0]
@@ -43,18 +67,18 @@ def test_only_rows_without_a_vector_get_one(tmp_path: Path) -> None:
 
 def test_a_vector_is_missing_when_it_is_null_or_empty(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.FILL_MISSING)
-    job.source.write_text(
+    source_in(tmp_path).write_text(
         '{"type": "Decision", "data": {"vector": null}}\n'
         '{"type": "Decision", "data": {"vector": []}}\n'
     )
 
-    report, _ = run(job)
+    report, _ = run(job, tmp_path)
 
     assert report.embedded_rows == 2
 
 
 def test_all_vectors_are_made_anew_if_asked(tmp_path: Path) -> None:
-    report, rows = run(make_job(tmp_path, Mode.REEMBED_ALL))
+    report, rows = run(make_job(tmp_path, Mode.REEMBED_ALL), tmp_path)
 
     assert report.embedded_rows == 2
     assert rows[0]["data"]["vector"] != [9.0]
@@ -63,7 +87,7 @@ def test_all_vectors_are_made_anew_if_asked(tmp_path: Path) -> None:
 def test_a_selector_picks_rows_of_one_type(tmp_path: Path) -> None:
     selector = parse_selector("Decision:slug=a")
 
-    report, rows = run(make_job(tmp_path, Mode.REEMBED_SELECTED, selector))
+    report, rows = run(make_job(tmp_path, Mode.REEMBED_SELECTED, selector), tmp_path)
 
     assert report == Report(rows=4, selected_rows=1, embedded_rows=1, cleaned_rows=0)
     assert "vector" not in rows[1]["data"]
@@ -72,7 +96,7 @@ def test_a_selector_picks_rows_of_one_type(tmp_path: Path) -> None:
 def test_of_several_selectors_one_is_enough(tmp_path: Path) -> None:
     selectors = (parse_selector("slug=a"), parse_selector("title=Second"))
 
-    report, _ = run(make_job(tmp_path, Mode.REEMBED_SELECTED, *selectors))
+    report, _ = run(make_job(tmp_path, Mode.REEMBED_SELECTED, *selectors), tmp_path)
 
     assert report.embedded_rows == 2
 
@@ -80,9 +104,9 @@ def test_of_several_selectors_one_is_enough(tmp_path: Path) -> None:
 def test_cleaning_takes_vectors_out_and_needs_nobody(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.CLEAN)
 
-    report = embed_rows(job, embedder=None, progress=lambda *_: None)
+    report = embed_files(job, tmp_path, embedder=None)
 
-    first, *others = job.output.read_text().splitlines()
+    first, *others = output_in(tmp_path).read_text().splitlines()
     assert json.loads(first) == {"type": "Decision", "data": {"slug": "a", "title": "First"}}
     assert [json.loads(line) for line in others] == ROWS[1:]
     assert report == Report(rows=4, selected_rows=2, embedded_rows=0, cleaned_rows=1)
@@ -91,59 +115,58 @@ def test_cleaning_takes_vectors_out_and_needs_nobody(tmp_path: Path) -> None:
 def test_rows_that_are_not_meant_keep_every_byte(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
     odd = '{ "type":"Person","data":{"n":1.50} }\n\n{"edge" : "E"}'
-    job.source.write_text(odd)
+    source_in(tmp_path).write_text(odd)
 
-    report = embed_rows(job, embedder=EMBEDDER, progress=lambda *_: None)
+    report = embed_files(job, tmp_path)
 
-    assert job.output.read_text() == odd
+    assert output_in(tmp_path).read_text() == odd
     assert report.rows == 2
 
 
 def test_a_file_may_be_embedded_in_its_own_place(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
-    own = Job(job.source, job.source, SPEC, job.mode, job.types, job.selectors)
 
-    report, rows = run(own)
+    report = embed_files(job, tmp_path, output=source_in(tmp_path))
 
-    assert report.rows == len(rows) == 4
+    assert report.rows == len(source_in(tmp_path).read_text().splitlines()) == 4
 
 
 def test_a_mistake_leaves_what_was_there_and_names_its_line(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
-    job.output.parent.mkdir()
-    job.output.write_text("before")
-    job.source.write_text('{"type":"Person","data":{}}\n{oops\n')
+    output_in(tmp_path).parent.mkdir()
+    output_in(tmp_path).write_text("before")
+    source_in(tmp_path).write_text('{"type":"Person","data":{}}\n{oops\n')
 
     with pytest.raises(InvalidValueError, match=r"line 2: this is no JSON"):
-        embed_rows(job, embedder=EMBEDDER, progress=lambda *_: None)
+        embed_files(job, tmp_path)
 
-    assert job.output.read_text() == "before"
-    assert [path.name for path in job.output.parent.iterdir()] == ["rows.jsonl"]
+    assert output_in(tmp_path).read_text() == "before"
+    assert [path.name for path in output_in(tmp_path).parent.iterdir()] == ["rows.jsonl"]
 
 
 def test_a_type_that_is_not_embedded_is_not_asked_for(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL, types=("Person",))
 
     with pytest.raises(NotFoundError, match="what is embedded is Decision"):
-        embed_rows(job, embedder=EMBEDDER, progress=lambda *_: None)
+        embed_files(job, tmp_path)
 
 
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
-    job.output.mkdir(parents=True)
+    output_in(tmp_path).mkdir(parents=True)
 
     with pytest.raises(UnavailableError, match=r"cannot write '.*rows\.jsonl'"):
-        embed_rows(job, embedder=EMBEDDER, progress=lambda *_: None)
+        embed_files(job, tmp_path)
 
-    assert [path.name for path in job.output.parent.iterdir()] == ["rows.jsonl"]
+    assert [path.name for path in output_in(tmp_path).parent.iterdir()] == ["rows.jsonl"]
 
 
 def test_an_input_that_is_not_there_is_named(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL)
-    job.source.unlink()
+    source_in(tmp_path).unlink()
 
     with pytest.raises(NotFoundError, match=r"rows\.jsonl"):
-        embed_rows(job, embedder=EMBEDDER, progress=lambda *_: None)
+        embed_files(job, tmp_path)
 
 
 def test_paths_of_a_manifest_are_relative_to_it(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ HEAVY = frozenset(
         "Stemmer",
         "cedarpy",
         "fastapi",
+        "mcp",
         "prompt_toolkit",
         "pydantic",
         "pyspark",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.commands import Ended, run_command
-from tests.support.graphs import SOCIAL, ndjson, node, social_graph
+from tests.support.graphs import SOCIAL, build_graph, ndjson, node, social_graph
 from tests.support.policies import TEAM
 from tests.support.servers import FIND_PERSON, Server, running_server
 
@@ -31,6 +32,12 @@ rules:
 ALL_PEOPLE = "query all() { match { $p: Person } return { $p.name } }"
 ADD = 'query add() { insert Person { name: "Eve" } }'
 TOKENS = {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"rita": "token-rita"}'}
+MOCK = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1"}
+ALPHA = [-0.5420488, -0.4717994, 0.1609051, 0.6765338]
+NEAREST = (
+    'query near() { match { $d: Doc } return { $d.slug } order { nearest($d.vec, "alpha") } '
+    "limit 3 }"
+)
 # Nobody listens there.
 NOWHERE = "http://127.0.0.1:1"
 
@@ -361,6 +368,69 @@ def test_a_change_that_cannot_be_made_is_planned_and_not_applied(
     assert "unsupported_change" in [step["kind"] for step in steps]
     require_refused(applied, "changing property type")
     assert shown.out == SOCIAL
+
+
+# Embeddings
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Three documents; `a` has the vector that the specification gives for `alpha`."""
+    path = tmp_path_factory.mktemp("notes") / "graph"
+    vectors = {"x": [1.0, 0.0, 0.0, 0.0], "a": ALPHA, "z": [0.5, 0.5, 0.5, 0.5]}
+    documents = [node("Doc", slug=slug, vec=vector) for slug, vector in vectors.items()]
+    build_graph(path, "node Doc { slug: String @key  vec: Vector(4) }", *documents).close()
+    return str(path)
+
+
+def test_the_built_in_vectors_are_those_of_the_specification(notes: str) -> None:  # case 133
+    distance = NEAREST.replace("$d.slug", '$d.slug, nearest($d.vec, "alpha") as distance')
+
+    ended = run_command("query", "-e", distance, "--store", notes, "--json", env=MOCK)
+
+    rows = ended.fields["rows"]
+    assert isinstance(rows, list)
+    assert (rows[0]["d.slug"], rows[0]["distance"]) == ("a", pytest.approx(0, abs=1e-6))
+
+
+def test_a_text_is_near_to_itself(notes: str) -> None:  # case 134
+    once, again = (
+        run_command("query", "-e", NEAREST, "--store", notes, "--format", "csv", env=MOCK)
+        for _ in range(2)
+    )
+
+    assert once.out.splitlines()[:2] == ["d.slug", "a"]
+    assert again.out == once.out
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({}, "OPENROUTER_API_KEY or OPENAI_API_KEY"),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "cohere"}, "unknown embedding provider"),
+    ],
+)
+def test_a_provider_that_cannot_embed_is_told(
+    env: Mapping[str, str], said: str, notes: str
+) -> None:  # case 136
+    require_refused(run_command("query", "-e", NEAREST, "--store", notes, env=env), said)
+
+
+def test_rows_of_a_file_are_selected(tmp_path: Path) -> None:  # case 139
+    rows = [{"slug": slug, "title": slug, "vector": [1, 0, 0, 0]} for slug in ("a", "b")]
+    lines = "\n".join(json.dumps({"type": "Decision", "data": each}) for each in rows)
+    types = {"Decision": {"target": "vector", "fields": ["title"]}}
+    files = ("--input", save(tmp_path, "rows.jsonl", lines), "--output", tmp_path / "out.jsonl")
+    spec = save(tmp_path, "spec.json", json.dumps({"dimension": 4, "types": types}))
+    asked = ("embed", *files, "--spec", spec, "--json")
+
+    anew = run_command(*asked, "--select", "Decision:slug=b", env=MOCK)
+    cleaned = run_command(*asked, "--clean", "--select", "Decision:slug=b")
+    both = run_command(*asked, "--clean", "--reembed-all", env=MOCK)
+
+    assert (anew.fields["mode"], anew.fields["embedded_rows"]) == ("reembed_selected", 1)
+    assert (cleaned.code, cleaned.fields["cleaned_rows"]) == (0, 1)
+    require_refused(both, code=2)
 
 
 # The operator's configuration

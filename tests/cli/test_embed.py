@@ -80,6 +80,35 @@ def test_a_manifest_says_all(folder: Path) -> None:
     assert (folder / "build" / "seed.embedded.jsonl").exists()
 
 
+def test_rows_may_go_through_pipes(folder: Path) -> None:
+    rows = (folder / "rows.jsonl").read_text()
+    spec = ("--spec", folder / "spec.json")
+    embed(folder, env=MOCK)
+
+    ended = invoke_command("embed", "--input", "-", "--output", "-", *spec, stdin=rows, env=MOCK)
+
+    assert ended.code == 0
+    assert ended.out == (folder / "out.jsonl").read_text()
+    assert ended.err == "embedded 1 of 2 selected rows, 3 in all (fill_missing)\n"
+
+
+def test_a_row_of_a_pipe_that_is_none_is_named(folder: Path) -> None:
+    files = ("--input", "-", "--output", "-", "--spec", folder / "spec.json")
+
+    ended = invoke_command("embed", *files, stdin="{}\n[", env=MOCK)
+
+    assert ended.code == 1
+    assert "<stdin>, line 2" in ended.err
+
+
+def test_rows_and_a_report_are_not_printed_together(folder: Path) -> None:
+    files = ("--input", "-", "--output", "-", "--spec", folder / "spec.json")
+
+    ended = invoke_command("embed", *files, "--json", env=MOCK)
+
+    assert (ended.code, ended.out) == (2, "")
+
+
 def test_without_a_provider_it_is_said_how_to_have_one(folder: Path) -> None:
     ended = embed(folder)
 

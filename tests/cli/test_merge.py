@@ -97,6 +97,25 @@ def test_decisions_are_written_filled_in_and_merged(store: Path, tmp_path: Path)
     assert age_of_ann(store) == 31
 
 
+@pytest.mark.parametrize("flags", [(), ("--dry-run",)], ids=["merge", "dry run"])
+def test_decisions_may_go_through_a_pipe(store: Path, flags: tuple[str, ...]) -> None:
+    tried = merge(store, "--write-decisions", "-", *flags)
+    decided = tried.out.replace("choice:", "choice: source")
+    merged = invoke_command("merge", "feature", "--resolve", "-", "--store", store, stdin=decided)
+
+    assert tried.code == 1
+    assert tried.out.splitlines()[-3:] == ["- type: Person", "  id: Ann", "  choice:"]
+    assert "    age  30    31      32" in tried.err
+    assert "--resolve decisions.yaml" in tried.err
+    assert (merged.code, age_of_ann(store)) == (0, 31)
+
+
+def test_of_decisions_and_json_one_is_printed(store: Path) -> None:
+    ended = merge(store, "--dry-run", "--json", "--write-decisions", "-")
+
+    assert (ended.code, ended.out) == (2, "")
+
+
 def test_merging_is_a_command_of_branches_too(store: Path) -> None:
     with omnigraph.open(store) as graph:
         graph.create_branch("other")

@@ -50,6 +50,23 @@ def test_a_file_of_several_queries_needs_a_name(store: Path, tmp_path: Path) -> 
     assert "multiple queries: get_person, all_people" in ended.err
 
 
+@pytest.mark.parametrize("command", ["query", "explain", "mutate"])
+def test_a_mistake_in_a_file_is_told_with_its_place(
+    command: str, store: Path, tmp_path: Path
+) -> None:
+    wrong = "\n" + ALL.replace("Person", "Persn")
+    path = write_text(tmp_path, "wrong.gq", wrong)
+
+    of_file = invoke_command(command, "--query", path, "--store", store)
+    of_pipe = invoke_command(command, "--query", "-", "--store", store, stdin=wrong)
+    of_flag = invoke_command(command, "-e", wrong, "--store", store)
+
+    assert {of_file.code, of_pipe.code, of_flag.code} == {1}
+    assert f"--> {path}:2:" in of_file.err
+    assert "--> <stdin>:2:" in of_pipe.err
+    assert str(path) not in of_flag.err
+
+
 def test_an_empty_text_is_refused(store: Path) -> None:
     ended = invoke_command("query", "-e", " ", "--store", store)
 

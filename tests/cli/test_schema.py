@@ -32,6 +32,21 @@ def test_a_graph_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None
     assert "rows=0" in invoke_command("snapshot", store).out
 
 
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_mistake_in_a_schema_is_told_with_its_place(tmp_path: Path, *, is_json: bool) -> None:
+    store = store_people(tmp_path)
+    path = write_text(tmp_path, "wrong.pg", "\nnode P { name: Strin @key }")
+    json = ["--json"] * is_json
+
+    made = invoke_command("init", tmp_path / "new", "--schema", path)
+    planned = invoke_command("schema", "plan", store, "--schema", path, *json)
+    applied = invoke_command("schema", "apply", store, "--schema", path, *json)
+
+    for ended in (made, planned, applied):
+        assert ended.code == 1
+        assert f"--> {path}:2:16" in ended.err
+
+
 def test_the_schema_is_printed_as_it_was_written(tmp_path: Path) -> None:
     store = store_people(tmp_path)
 

@@ -126,7 +126,6 @@ def _variables(server: S3Server) -> dict[str, str]:
     options = client_options(server.endpoint)
     return {
         "AWS_ENDPOINT_URL_S3": options["aws_endpoint"],
-        "AWS_ALLOW_HTTP": "true",
         "AWS_REGION": options["aws_region"],
         "AWS_ACCESS_KEY_ID": options["aws_access_key_id"],
         "AWS_SECRET_ACCESS_KEY": options["aws_secret_access_key"],

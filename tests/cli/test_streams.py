@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from tests.support.commands import ENDS_WITHIN_S, Ended, command_environment
-from tests.support.graphs import ndjson, node, social_graph
+from tests.support.commands import ENDS_WITHIN_S, Ended, command_environment, run_command
+from tests.support.graphs import edge, ndjson, node, social_graph
 
 READ = "query people() { match { $p: Person } return { $p.name } }"
 ADD = 'query add() { insert Person { name: "Eve" } }'
@@ -57,6 +57,23 @@ def test_a_full_disk_below_the_output_is_not_taken_for_a_failed_write(tmp_path: 
     assert ended.code == 1
     assert "cannot write the output" in ended.err
     assert '"Eve"' in _run("2>&-", "export", store).out
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_a_terminal_that_knows_few_characters_gets_the_others_written_out(
+    tmp_path: Path, encoding: str
+) -> None:
+    store = _store(tmp_path)
+    with omnigraph.open(store) as graph:
+        before = graph.head()
+        graph.load(ndjson(edge("Knows", "Alice", "Charlie")), mode="append")
+
+    ended = run_command(
+        *("diff", before, "main", "--store", store), env={"PYTHONIOENCODING": encoding}
+    )
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ("Alice \\u2192 Charlie" if encoding == "latin-1" else "Alice → Charlie") in ended.out
 
 
 @pytest.mark.parametrize("format", ["table", "kv", "csv", "jsonl", "json"])

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.commands import run_command
 from tests.support.graphs import SOCIAL, build_graph, ndjson, node
+from tests.support.scripted_servers import Hangs, answers, scripted_server
 from tests.support.shells import on_a_terminal
 
 ROWS = 2_000
@@ -62,6 +63,36 @@ def test_a_terminal_that_cannot_draw_gets_no_bar(store: Path, rows: Path) -> Non
     shown = watch(*load(rows, store), env={"TERM": "dumb"})
 
     assert "####" not in shown
+
+
+@pytest.mark.parametrize(
+    ("deed", "arguments"),
+    [
+        ("query", ("query", "-e", "query q() { match { $p: Person } return { $p } }")),
+        ("query", ("query", "stored")),
+        ("mutate", ("mutate", "-e", 'query q() { delete Person where name = "Ann" }')),
+        ("mutate", ("mutate", "stored")),
+        ("revert", ("revert", "01ARZ3NDEKTSV4RRFFQ69G5FAV")),
+        ("cherry-pick", ("cherry-pick", "01ARZ3NDEKTSV4RRFFQ69G5FAV")),
+        ("merge feature", ("merge", "feature")),
+        ("apply", ("schema", "apply", "--schema", "SCHEMA", "--json")),
+    ],
+    ids=str,
+)
+def test_what_takes_a_while_says_so_on_a_terminal(
+    deed: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "schema.pg").write_text(SOCIAL)
+    given = [each.replace("SCHEMA", str(tmp_path / "schema.pg")) for each in arguments]
+    refusal = answers({"error": "not today", "code": "bad_request"}, status=400)
+
+    with scripted_server(Hangs(1.5), refusal) as server:
+        address = ("--server", server.url, "--graph", "default")
+        with on_a_terminal(*given, *address, home=None, env={}) as screen:
+            _, shown = screen.wait_for_end()
+
+    assert f"\r{deed} ... 1 s" in shown
+    assert "not today" in shown
 
 
 def test_differences_are_coloured_and_cut_on_a_terminal(store: Path) -> None:

@@ -30,6 +30,16 @@ ALL = "query all() { match { $p: Person } return { $p.name, $p.age } order { $p.
 ADD = "query add($name: String) { insert Person { name: $name } }"
 OLDER = 'query older() { update Person set { age: 99 } where name = "Bob" }'
 EMPLOYED = '{"edge": "WorksAt", "from": "Bob", "to": "Acme"}\n'
+GREETING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
 MORE = SOCIAL.replace("age: I32?", "age: I32?  nick: String?")
 
 
@@ -152,6 +162,7 @@ def _write_files(folder: Path) -> None:
     records = (node("Person", name="Ivy"), edge("Knows", "Ivy", "Bob", since="2020-01-01"))
     (folder / "rows.jsonl").write_text(ndjson(*records).getvalue(), encoding="utf-8")
     (folder / "queries.gq").write_text(FIND_PERSON, encoding="utf-8")
+    (folder / "wrong.gq").write_text(ALL.replace("Person", "Persn"), encoding="utf-8")
     (folder / "more.pg").write_text(MORE, encoding="utf-8")
     (folder / "bad.pg").write_text(SOCIAL.replace("age: I32?", "age: String?"), encoding="utf-8")
     chosen = [{"type": "Person", "id": "Bob", "choice": "source"}]
@@ -176,37 +187,49 @@ def _reads() -> Iterator[Line]:
     yield _line("query", "-e", ALL, "--branch", "aside", "--json")
     for format in ("table", "kv", "csv", "jsonl"):
         yield _line("query", "-e", ALL, "--format", format)
+    yield _line("query", "-e", ALL, "--out", "-", "--format", "csv")
+    yield _line("query", "--query", "-", "--json", stdin=ALL)
     yield _line("explain", "-e", ALL, "--json")
+    yield _line("explain", "get_person", *queries, "--params", '{"name": "Bob"}')
     yield _line("entity", "Person", "Bob", "--json")
     yield _line("entity", "Person", "Bob", "--snapshot", "kept")
+    yield _line("entity", "Person", "Bob", "--branch", "against", "--json")
     yield _line("export")
     yield _line("export", "--type", "Person", "--branch", "aside")
     yield _line("export", "--table", "edge:Knows", "--snapshot", "START")
     yield _line("shell", stdin=f"{ALL};\n\\branch aside\n{ALL};\n")
+    yield _line("mcp", "--ad-hoc", stdin=f"{json.dumps(GREETING)}\n")
 
 
 def _histories() -> Iterator[Line]:
     yield _line("snapshot", "--branch", "aside", "--json")
+    yield _line("snapshot")
     yield _line("branch list", "--json")
     yield _line("branch list")
     yield _line("commit list", "--branch", "reverted", "--json")
     yield _line("commit list", "--branch", "reverted", "--filter", "actor=ann")
+    yield _line("commit list", "--filter", "since=2020-01-01", "--limit", "2", "--json")
     for commit in ("CHANGED", "MERGED", "UNDONE", "kept"):
         yield _line("commit show", commit, "--json")
         yield _line("commit show", commit)
     yield _line("log", "--branch", "reverted", "--json")
     yield _line("log", "--branch", "merged")
+    yield _line("log", "--branch", "merged", "--svg", "-")
     yield _line("log", "--branch", "merged", "--limit", "2", "--json")
     yield _line("diff", "kept", "HEAD", "--json")
     yield _line("diff", "kept", "HEAD")
     yield _line("diff", "START", "CHANGED", "--stat")
+    yield _line("diff", "START", "CHANGED", "--stat", "--json")
     yield _line("diff", "aside", "against", "--type", "Person", "--op", "update", "--json")
     yield _line("changes", "--start", "after:START", "--branch", "merged")
+    yield _line("changes", "--start", "beginning", "--limit", "2")
     yield _line("recoveries", "--json")
+    yield _line("recoveries")
     yield _line("schema show", "--json")
     yield _line("schema get")
     yield _line("merge", "against", "--dry-run", code=1)
     yield _line("merge", "against", "--dry-run", "--json", code=1)
+    yield _line("merge", "against", "--dry-run", "--write-decisions", "-", code=1)
     yield _line("branch merge", "forward", "--into", "picked", "--dry-run", "--json")
 
 
@@ -243,6 +266,8 @@ def _refusals() -> Iterator[Line]:
     yield _line("query", "-e", ALL, "--snapshot", nothing, code=1)
     yield _line("query", "-e", ADD, *named, code=1)
     yield _line("query", "other", "-e", ALL, code=1)
+    yield _line("query", "--query", "FOLDER/queries.gq", "--json", code=1)
+    yield _line("query", "--query", "FOLDER/wrong.gq", code=1)
     yield _line("mutate", "-e", ALL, code=1)
     yield _line("mutate", "-e", ADD, "--params", '{"name": 7}', code=1)
     yield _line("mutate", "-e", ADD, *named, "--branch", "nowhere", code=1)
@@ -269,6 +294,7 @@ def _refusals() -> Iterator[Line]:
     yield _line("diff", "main", "nowhere", code=1)
     yield _line("changes", "--start", f"after:{nothing}", code=1)
     yield _line("revert", nothing, code=1)
+    yield _line("revert", "CHANGED", "--branch", "aside", "--if-commit", "START", code=1)
     yield _line("cherry-pick", nothing, code=1)
     yield _line("tag create", "kept", "HEAD", code=1)
     yield _line("tag delete", "nowhere", code=1)

@@ -118,6 +118,7 @@ DEED_BY_NAME = {
     "read_blob": deed(lambda graph: graph.read_blob("Person", "Ben", "face"), READ_MAIN),
     "algorithms": deed(lambda graph: graph.algorithms("Knows").degrees(), READ_MAIN),
     "retrieve": deed(lambda graph: graph.retrieve("tall"), READ_MAIN),
+    "retrieve_by": deed(lambda graph: graph.retrieve_by(NAMES), READ_MAIN),
     "replay": deed(lambda graph: graph.replay(_receipt(graph)), READ_MAIN),
     "spark_views": Deed(lambda graph: graph.spark_views(), (READ_MAIN,), is_local=False),
     "commits": deed(lambda graph: graph.commits(), READ_MAIN),
@@ -178,6 +179,7 @@ DEED_BY_NAME = {
     # What is nobody's act, or says nothing of the graph
     "refresh": deed(lambda graph: graph.refresh()),
     "for_actor": deed(lambda graph: graph.for_actor("ben")),
+    "actor": deed(lambda graph: graph.actor),
     "uri": deed(lambda graph: graph.uri),
     "close": deed(lambda graph: graph.close()),
 }

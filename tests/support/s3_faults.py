@@ -53,10 +53,12 @@ class Scope(StrEnum):
 
 
 class RequestFault:
-    """One fault, and how far the requests that met it have come."""
+    """One fault, and how far the requests that met it have come; only those about keys with a
+    part count, if there is one."""
 
-    def __init__(self, *, at: int, way: Way, scope: Scope) -> None:
+    def __init__(self, *, at: int, way: Way, scope: Scope, part: str = "") -> None:
         self._at = at
+        self._part = part
         self.way = way
         self._scope = scope
         self.seen = 0
@@ -69,7 +71,10 @@ class RequestFault:
         """Count a request; what becomes of it, or None if nothing out of the ordinary."""
         if self.hit and self.way in (Way.REFUSED_FOR_EVER, Way.CUT):
             return Way.REFUSED
-        if self._scope is Scope.WRITES and asked.method in ("GET", "HEAD"):
+        is_read = asked.method in ("GET", "HEAD")
+        # A removal of several objects names them in its body.
+        named = asked.key.encode() or asked.body
+        if self._part.encode() not in named or (is_read and self._scope is Scope.WRITES):
             return None
         self.seen += 1
         if self.seen != self._at:
@@ -280,6 +285,7 @@ class _Bucket:
                     asked.is_conditional,
                     done.status,
                     len(done.body),
+                    None,
                 )
             )
             return None if way in (Way.CUT, Way.LOST) else done

@@ -31,7 +31,7 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 class S3Request:
     """One request as the server saw it; `key` is the path below the bucket.
 
-    `bytes_sent` is the size of what was answered.
+    `bytes_sent` is the size of what was answered, `session` the token of a role that asked.
     """
 
     method: str
@@ -40,6 +40,7 @@ class S3Request:
     is_conditional: bool
     status: int
     bytes_sent: int
+    session: str | None
 
 
 class S3Server:
@@ -143,6 +144,7 @@ def _one_at_a_time(application: Application, requests: list[S3Request]) -> Appli
 def _describe(environ: Environ, *, status: int, bytes_sent: int) -> S3Request:
     # WSGI hands over the bytes of the path as Latin-1.
     path = str(environ["PATH_INFO"]).encode("latin-1").decode("utf-8")
+    session = environ.get("HTTP_X_AMZ_SECURITY_TOKEN")
     return S3Request(
         method=str(environ["REQUEST_METHOD"]),
         key=path.lstrip("/").partition("/")[2],
@@ -150,4 +152,5 @@ def _describe(environ: Environ, *, status: int, bytes_sent: int) -> S3Request:
         is_conditional="HTTP_IF_NONE_MATCH" in environ or "HTTP_IF_MATCH" in environ,
         status=status,
         bytes_sent=bytes_sent,
+        session=None if session is None else str(session),
     )

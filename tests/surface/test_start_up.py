@@ -23,12 +23,16 @@ QUERIES = "query friends() { match { $p: Person $p knows $f } return { $f.nme } 
         ["lint", "--schema", "schema.pg", "--query", "queries.gq"],
         ["lint", "--schema", "schema.pg", "--query", "queries.gq", "--json"],
         ["schema", "plan", "--schema", "schema.pg", "--from", "schema.pg"],
+        ["queries", "list", "--help"],
+        ["queries", "codegen", "--python", "--schema", "schema.pg", "--query", "queries.gq"],
+        ["policy", "validate", "--config", "team.yaml"],
     ],
     ids=" ".join,
 )
 def test_an_offline_command_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "schema.pg").write_text(SCHEMA, encoding="utf-8")
     (tmp_path / "queries.gq").write_text(QUERIES, encoding="utf-8")
+    (tmp_path / "team.yaml").write_text("version: 1\n", encoding="utf-8")
 
     imported = _imported_packages(arguments, directory=tmp_path)
 

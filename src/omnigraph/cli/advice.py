@@ -11,13 +11,14 @@ from omnigraph.cli.credentials import TOKEN_FOR_ANY
 from omnigraph.cli.next_commands import write_command
 from omnigraph.cli.targets import ServedTarget, StoreTarget, Target
 from omnigraph.model.errors import (
+    AUTHENTICATE,
     AlreadyExistsError,
     CorruptError,
     DriftError,
     ForbiddenError,
     GraphError,
     NotFoundError,
-    PolicyDeniedError,
+    PreconditionFailedError,
     RecoveryRequiredError,
     UncertainError,
 )
@@ -47,10 +48,9 @@ def next_command(error: GraphError, *, target: Target | None, servers: Sequence[
         case AlreadyExistsError(kind="graph"), StoreTarget():
             # Not how to delete it: that is told with the error, and not for pasting.
             return write_command("schema", "show", target=target)
-        case PolicyDeniedError(), _:
-            return None
-        case ForbiddenError(), ServedTarget():
-            # Not by the policy, so the server does not know who is asking.
+        case AlreadyExistsError(kind="branch" | "tag" as kind), StoreTarget() | ServedTarget():
+            return _look_up(kind, target)
+        case ForbiddenError(action=action), ServedTarget() if action == AUTHENTICATE:
             return _log_in(servers)
         case DriftError(), StoreTarget():
             return write_command("repair", target=target)
@@ -58,7 +58,7 @@ def next_command(error: GraphError, *, target: Target | None, servers: Sequence[
             return write_command("doctor", target=target)
         case RecoveryRequiredError(), _:
             return write_command("recoveries", target=target)
-        case UncertainError(), _:
+        case UncertainError() | PreconditionFailedError(), _:
             return write_command("log", target=target)
         case _:
             return None

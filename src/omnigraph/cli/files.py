@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from omnigraph.compiler.text import decode_source
-from omnigraph.model.errors import NotFoundError, UnreadableError
+from omnigraph.model.errors import CompileError, NotFoundError, UnreadableError
 from omnigraph.model.source import Source
 
 STANDARD_INPUT = "-"
@@ -17,8 +17,19 @@ STANDARD_OUTPUT = "-"
 
 def read_source(path: str) -> Source:
     """The text of a schema or query file."""
-    name = "<stdin>" if path == STANDARD_INPUT else path
-    return decode_source(read_bytes(path), name=name)
+    return decode_source(read_bytes(path), name=_name_of(path))
+
+
+@contextmanager
+def placing(text: str, path: str | None) -> Iterator[None]:
+    """A block whose diagnostics of a text say which file it was read from; None is no file."""
+    try:
+        yield
+    except CompileError as error:
+        if path is None or error.source.text != text:
+            raise
+        source = Source(_name_of(path), text)
+        raise CompileError(diagnostics=error.diagnostics, source=source) from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -38,3 +49,7 @@ def reading(path: str) -> Iterator[None]:
         raise NotFoundError(kind="file", name=path, advice="check the path") from error
     except OSError as error:
         raise UnreadableError(path=path, reason=error.strerror or str(error)) from error
+
+
+def _name_of(path: str) -> str:
+    return "<stdin>" if path == STANDARD_INPUT else path

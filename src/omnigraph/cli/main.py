@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 
 import click
 
@@ -29,6 +30,7 @@ PROGRAM = "omnigraph"
 def main() -> None:
     """Run the command line of this process and exit."""
     _open_closed_streams()
+    _write_out_unknown_characters()
     hasten_start()
     code = run(sys.argv[1:], environment=os.environ)
     try:
@@ -99,6 +101,15 @@ def _open_closed_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+
+
+def _write_out_unknown_characters() -> None:
+    """Print a character that the standard output has no bytes for as an escape.
+
+    To fail there would call a write failed that was done.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _explain(error: OSError) -> str:

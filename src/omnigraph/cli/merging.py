@@ -20,10 +20,10 @@ from omnigraph.cli.conflict_view import (
     view_conflicts,
     write_decisions,
 )
-from omnigraph.cli.files import read_source
+from omnigraph.cli.files import STANDARD_OUTPUT, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.next_commands import write_command, write_options
-from omnigraph.cli.output import print_json, print_line, print_note
+from omnigraph.cli.output import print_json, print_line, print_note, print_pieces
 from omnigraph.cli.refusals import CommandError
 from omnigraph.cli.targets import Target
 from omnigraph.cli.terminal import Terminal, standard_error, standard_output, waiting
@@ -54,14 +54,22 @@ class MergeOrder:
     idempotency_key: str | None
     is_json: bool
 
+    @property
+    def is_piped(self) -> bool:
+        """Whether decisions to be filled in are the payload, in the place of what people see."""
+        return self.decisions_path == STANDARD_OUTPUT
+
 
 def merge_and_tell(invocation: Invocation, order: MergeOrder, *, uri: str | None) -> None:
     """Merge, or try it, and print what came of it; conflicts end with exit code 1."""
+    if order.is_piped and order.is_json:
+        raise click.UsageError("--json and --write-decisions - exclude each other")
     target = invocation.target(uri)
     resolve = None if order.resolve_path is None else _read_decisions(order.resolve_path)
-    if order.decisions_path is not None and Path(order.decisions_path).exists():
+    path = order.decisions_path
+    if path is not None and not order.is_piped and Path(path).exists():
         raise CommandError(
-            f"'{order.decisions_path}' is there already, and may hold decisions; name another "
+            f"'{path}' is there already, and may hold decisions; name another "
             "file, or delete it; nothing was merged"
         )
     if not order.is_dry_run:
@@ -120,17 +128,14 @@ class _Teller:
             self._note_unwritten()
             self._print_outcome(done)
             return
-        self._write_file(done.conflicts)
+        self._write_decisions(done.conflicts)
         if not self.order.is_json:
-            shown = standard_output(self.invocation.environment)
-            print_line(f"{self._headline(done.conflicts)}\n")
-            for line in self._blocks(done.conflicts, shown):
-                print_line(line)
+            self._show(done.conflicts)
         raise click.exceptions.Exit(1)
 
     def refuse(self, conflicts: Sequence[Conflict], *, actor: str | None) -> NoReturn:
         """Why nothing was merged."""
-        self._write_file(conflicts)
+        self._write_decisions(conflicts)
         into = show_name(self.order.into)
         print_note(f"Error: {self._headline(conflicts)}; {into} is unchanged")
         if self.order.is_json:
@@ -149,11 +154,22 @@ class _Teller:
                 print_note(line)
         raise click.exceptions.Exit(1)
 
+    def _show(self, conflicts: Sequence[Conflict]) -> None:
+        environment = self.invocation.environment
+        if self.order.is_piped:
+            say, terminal = print_note, standard_error(environment)
+        else:
+            say, terminal = print_line, standard_output(environment)
+        say(f"{self._headline(conflicts)}\n")
+        for line in self._blocks(conflicts, terminal):
+            say(line)
+
     def _print_outcome(self, done: MergeResult) -> None:
         if not self.order.is_json:
             source, into = show_name(self.order.source), show_name(self.order.into)
             verb = "would merge" if self.order.is_dry_run else "merged"
-            print_line(f"{verb} {source} into {into}: {done.outcome}")
+            say = print_note if self.order.is_piped else print_line
+            say(f"{verb} {source} into {into}: {done.outcome}")
 
     def _headline(self, conflicts: Sequence[Conflict]) -> str:
         source, into = show_name(self.order.source), show_name(self.order.into)
@@ -162,7 +178,7 @@ class _Teller:
 
     def _blocks(self, conflicts: Sequence[Conflict], terminal: Terminal) -> Iterator[str]:
         yield from view_conflicts(conflicts, terminal)
-        path = self.order.decisions_path
+        path = _FILE_TO_WRITE if self.order.is_piped else self.order.decisions_path
         if path is None:
             yield f"To decide, write a file such as {_FILE_TO_WRITE} with an entry for each:"
             yield ""
@@ -170,6 +186,8 @@ class _Teller:
             yield ""
             yield "`choice` is source or target; a `row` with all values may stand in its place."
             yield f"To get such a file to fill in, add --write-decisions {_FILE_TO_WRITE}."
+        elif self.order.is_piped:
+            yield f"What is printed has an entry for each; give all a choice, in {path}, say."
         else:
             yield f"{path} has an entry for each; give all of them a choice."
         yield "Then type:"
@@ -184,12 +202,18 @@ class _Teller:
         )
         return write_command("merge", order.source, *options, target=self.target)
 
-    def _write_file(self, conflicts: Sequence[Conflict]) -> None:
+    def _write_decisions(self, conflicts: Sequence[Conflict]) -> None:
         path = self.order.decisions_path
-        if path is not None:
-            text = write_decisions(conflicts, source=self.order.source, target=self.order.into)
+        if path is None:
+            return
+        text = write_decisions(conflicts, source=self.order.source, target=self.order.into)
+        if self.order.is_piped:
+            print_pieces([text.encode()])
+        else:
             Path(path).write_text(text, encoding="utf-8")
 
     def _note_unwritten(self) -> None:
-        if self.order.decisions_path is not None:
+        if self.order.is_piped:
+            print_note("there is nothing to decide")
+        elif self.order.decisions_path is not None:
             print_note(f"there is nothing to decide; '{self.order.decisions_path}' was not written")

@@ -1,13 +1,14 @@
 """Vectors for a file of rows before it is loaded: filled in, made anew, or taken out.
 
-The result appears whole or not at all: it is written beside its place and then put there. Rows that
-are not meant stay byte for byte what they were. Holds a batch of lines at a time. Does not know
-graphs.
+A file of them appears whole or not at all: it is written beside its place and then put there. Rows
+that are not meant stay byte for byte what they were. Holds a batch of lines at a time. Does not
+know graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -28,6 +29,7 @@ from omnigraph.model.errors import (
 from omnigraph.storage.row_files import new_file, parse_target
 
 Progress = Callable[[str, int, int | None], None]
+Write = Callable[[bytes], object]
 
 
 class Mode(StrEnum):
@@ -50,13 +52,12 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Which rows of a file are meant, and what becomes of them.
+    """Which rows are meant, and what becomes of them; `source` names them in errors.
 
     No types means all of them, no selectors every row; of several selectors one is enough.
     """
 
-    source: Path
-    output: Path
+    source: str
     spec: EmbedSpec
     mode: Mode
     types: frozenset[str]
@@ -87,7 +88,34 @@ def parse_selector(text: str) -> Selector:
     return Selector(type or None, field, value)
 
 
-def embed_rows(job: Job, *, embedder: Embedder | None, progress: Progress) -> Report:
+@contextmanager
+def open_rows(path: Path) -> Iterator[BinaryIO]:
+    """The rows of a file."""
+    try:
+        rows = path.open("rb")
+    except FileNotFoundError as error:
+        raise NotFoundError(kind="file", name=str(path), advice="check the path") from error
+    except OSError as error:
+        raise UnreadableError(path=str(path), reason=error.strerror or str(error)) from error
+    with rows:
+        yield rows
+
+
+@contextmanager
+def new_rows(path: Path) -> Iterator[Write]:
+    """What takes rows for a file: until the block has ended, what was there is as it was."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(parse_target(path)) as hidden, hidden.open("wb") as file:
+            yield file.write
+    except OSError as error:
+        action = f"write '{path}'"
+        raise UnavailableError(action=action, reason=error.strerror or str(error)) from error
+
+
+def embed_rows(
+    job: Job, rows: BinaryIO, write: Write, *, embedder: Embedder | None, progress: Progress
+) -> Report:
     """Do the job and tell what was done; only cleaning needs no embedder."""
     unknown = sorted(job.types - job.spec.types.keys())
     if unknown:
@@ -98,33 +126,10 @@ def embed_rows(job: Job, *, embedder: Embedder | None, progress: Progress) -> Re
         )
     assert embedder is not None or job.mode is Mode.CLEAN, "the caller has found an embedder"
     work = _Work(job, embedder, _Tally())
-    with _open_source(job.source) as rows:
-        try:
-            _write(job.output, (work.transform(batch) for batch in _batches(rows)), progress, work)
-        except OSError as error:
-            action = f"write '{job.output}'"
-            raise UnavailableError(action=action, reason=error.strerror or str(error)) from error
+    for batch in _batches(rows):
+        write(b"".join(work.transform(batch)))
+        progress("embed", work.tally.rows, None)
     return work.tally.report()
-
-
-def _open_source(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except FileNotFoundError as error:
-        raise NotFoundError(kind="file", name=str(path), advice="check the path") from error
-    except OSError as error:
-        raise UnreadableError(path=str(path), reason=error.strerror or str(error)) from error
-
-
-def _write(
-    output: Path, batches: Iterable[Iterable[bytes]], progress: Progress, work: _Work
-) -> None:
-    """Write beside the place and put it there: until then what was there is as it was."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with new_file(parse_target(output)) as hidden, hidden.open("wb") as file:
-        for lines in batches:
-            file.write(b"".join(lines))
-            progress("embed", work.tally.rows, None)
 
 
 @dataclass(slots=True)
@@ -239,7 +244,7 @@ def _selects(selector: Selector, type: str, content: dict[str, object]) -> bool:
     return is_typed and is_there and _show(content[selector.field]) == selector.value
 
 
-def _parse_row(number: int, line: bytes, source: Path) -> dict[str, object]:
+def _parse_row(number: int, line: bytes, source: str) -> dict[str, object]:
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -249,12 +254,12 @@ def _parse_row(number: int, line: bytes, source: Path) -> dict[str, object]:
     return record
 
 
-def _refuse(number: int, source: Path, problem: str) -> InvalidValueError:
+def _refuse(number: int, source: str, problem: str) -> InvalidValueError:
     return InvalidValueError(
         subject=f"{source}, line {number:,}",
         expected="a row as JSON",
         value=None,
-        problem=f"{problem}; nothing was written",
+        problem=problem,
     )
 
 

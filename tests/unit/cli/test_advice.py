@@ -12,9 +12,11 @@ from omnigraph.model.errors import (
     GraphError,
     NotFoundError,
     PolicyDeniedError,
+    PreconditionFailedError,
     RecoveryRequiredError,
     UncertainError,
 )
+from omnigraph.wire.problems import Asked, rebuild_error
 
 STORE = StoreTarget("my graph")
 SERVED = ServedTarget(base_url="http://h:1", graph_id="a b", token="secret")
@@ -39,6 +41,22 @@ def _missing(kind: str) -> NotFoundError:
             AlreadyExistsError(kind="graph", name="x", advice=""),
             STORE,
             "omnigraph schema show --store 'my graph'",
+        ),
+        (
+            AlreadyExistsError(kind="branch", name="x", advice=""),
+            STORE,
+            "omnigraph branch list --store 'my graph'",
+        ),
+        (
+            AlreadyExistsError(kind="tag", name="x", advice=""),
+            SERVED,
+            "omnigraph tag list --server http://h:1 --graph 'a b'",
+        ),
+        (AlreadyExistsError(kind="path", name="x", advice=""), STORE, None),
+        (
+            PreconditionFailedError(expected="x", actual="y"),
+            STORE,
+            "omnigraph log --store 'my graph'",
         ),
         (_missing("branch"), None, None),
         (
@@ -67,8 +85,18 @@ def test_an_error_leads_to_the_next_command(
     [(["prod"], "omnigraph login prod"), ([], "export OMNIGRAPH_BEARER_TOKEN=TOKEN")],
 )
 def test_who_is_not_known_to_a_server_shows_a_token(servers: list[str], expected: str) -> None:
-    unknown = ForbiddenError(actor=None, action="read", reason="missing bearer token")
-    denied = PolicyDeniedError(actor="ann", action="read", branch=None, target=None, reason="")
+    nothing_sent = Asked(text=None, is_write=False)
+    unknown = rebuild_error({"error": "missing bearer token"}, status=401, asked=nothing_sent)
 
     assert next_command(unknown, target=SERVED, servers=servers) == expected
-    assert next_command(denied, target=SERVED, servers=servers) is None
+
+
+def test_who_is_known_and_denied_is_not_told_to_show_a_token() -> None:
+    nothing_sent = Asked(text=None, is_write=False)
+    closed = rebuild_error({"error": "no policy allows it"}, status=403, asked=nothing_sent)
+    own = ForbiddenError(actor=None, action="use this graph", reason="it was closed")
+    denied = PolicyDeniedError(actor="ann", action="read", branch=None, target=None, reason="")
+
+    for error in (closed, own, denied):
+        assert isinstance(error, ForbiddenError)
+        assert next_command(error, target=SERVED, servers=["prod"]) is None

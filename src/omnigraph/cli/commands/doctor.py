@@ -20,6 +20,7 @@ from omnigraph.cli.targets import StoreTarget, Target
 from omnigraph.cli.terminal import Colour, Terminal, standard_output, waiting
 from omnigraph.engine.ops.doctor.report import DoctorReport, Finding, Severity
 from omnigraph.model.errors import GraphError, NotFoundError
+from omnigraph.storage.environment import make_storage_options
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
@@ -62,7 +63,8 @@ def _open(invocation: Invocation, target: StoreTarget) -> AbstractContextManager
     except GraphError:
         # What is wrong is what a doctor is asked for. By their names, because help needs neither.
         graphs, stores = map(import_module, ("omnigraph.engine.graph", "omnigraph.engine.settings"))
-        settings = stores.make_settings(target.uri, storage_options=None, durability="full")
+        options = make_storage_options(invocation.environment, {})
+        settings = stores.make_settings(target.uri, storage_options=options, durability="full")
         graph: Graph = graphs.Graph(
             settings, stores.open_stores(settings), actor=None, is_read_only=True
         )

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
 from omnigraph.cli.command import command
+from omnigraph.cli.files import STANDARD_INPUT, STANDARD_OUTPUT
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_json, print_line
+from omnigraph.cli.output import print_json, print_line, print_note, print_pieces
 from omnigraph.cli.terminal import progress
-from omnigraph.embed.offline import Job, Mode, Report, embed_rows, parse_selector
+from omnigraph.embed.offline import (
+    Job,
+    Mode,
+    Report,
+    Write,
+    embed_rows,
+    new_rows,
+    open_rows,
+    parse_selector,
+)
 from omnigraph.embed.providers import find_embedder
 from omnigraph.embed.spec import Manifest, read_manifest, read_spec
 
 
 @command()
 @click.option("--seed", "manifest_path", metavar="MANIFEST", help="A YAML file that says it all.")
-@click.option("--input", "source", metavar="FILE", help="The rows, one JSON object a line.")
-@click.option("--output", metavar="FILE", help="Where the rows with their vectors go.")
+@click.option(
+    "--input", "source", metavar="FILE", help="The rows, one JSON object a line; `-` is stdin."
+)
+@click.option(
+    "--output", metavar="FILE", help="Where the rows with their vectors go; `-` is stdout."
+)
 @click.option("--spec", "spec_path", metavar="FILE", help="What to embed, as JSON.")
 @click.option("--clean", "is_clean", is_flag=True, help="Take the vectors out.")
 @click.option("--reembed-all", "is_anew", is_flag=True, help="Make all vectors anew.")
@@ -54,11 +71,12 @@ def embed(  # noqa: PLR0913  # one a flag
     """
     if is_clean and is_anew:
         raise click.UsageError("--clean and --reembed-all exclude each other")
+    if is_json and output == STANDARD_OUTPUT:
+        raise click.UsageError("--json and --output - exclude each other: both go to stdout")
     files = _find_files(manifest_path, source, output, spec_path)
     mode = _choose_mode(is_clean=is_clean, is_anew=is_anew, has_selectors=bool(selectors))
     job = Job(
-        source=files.source,
-        output=files.output,
+        source="<stdin>" if source == STANDARD_INPUT else str(files.source),
         spec=files.spec,
         mode=mode,
         types=frozenset(types),
@@ -67,20 +85,19 @@ def embed(  # noqa: PLR0913  # one a flag
     embedder = None if mode is Mode.CLEAN else find_embedder(invocation.environment)
     # Whoever cannot embed says so here, before anything is read.
     model = None if embedder is None else embedder.model
-    with progress(invocation.environment) as report_progress:
-        report = embed_rows(job, embedder=embedder, progress=report_progress)
+    with (
+        _open_input(files, is_piped=source == STANDARD_INPUT) as rows,
+        _open_output(files, is_piped=output == STANDARD_OUTPUT) as write,
+        progress(invocation.environment) as report_progress,
+    ):
+        report = embed_rows(job, rows, write, embedder=embedder, progress=report_progress)
     if is_json:
-        print_json(_encode(job, report, model))
+        print_json(_encode(job, files, report, model))
+    elif output == STANDARD_OUTPUT:
+        print_note(_tell(job, report))
     else:
-        done = (
-            f"cleaned {report.cleaned_rows:,}"
-            if mode is Mode.CLEAN
-            else f"embedded {report.embedded_rows:,}"
-        )
-        print_line(
-            f"{done} of {report.selected_rows:,} selected rows, {report.rows:,} in all ({mode})"
-        )
-        print_line(f"wrote {job.output}")
+        print_line(_tell(job, report))
+        print_line(f"wrote {files.output}")
 
 
 def _find_files(
@@ -105,10 +122,27 @@ def _choose_mode(*, is_clean: bool, is_anew: bool, has_selectors: bool) -> Mode:
     return Mode.REEMBED_SELECTED if has_selectors else Mode.FILL_MISSING
 
 
-def _encode(job: Job, report: Report, model: str | None) -> dict[str, object]:
+def _open_input(files: Manifest, *, is_piped: bool) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdin.buffer) if is_piped else open_rows(files.source)
+
+
+def _open_output(files: Manifest, *, is_piped: bool) -> AbstractContextManager[Write]:
+    return nullcontext(lambda rows: print_pieces([rows])) if is_piped else new_rows(files.output)
+
+
+def _tell(job: Job, report: Report) -> str:
+    done = (
+        f"cleaned {report.cleaned_rows:,}"
+        if job.mode is Mode.CLEAN
+        else f"embedded {report.embedded_rows:,}"
+    )
+    return f"{done} of {report.selected_rows:,} selected rows, {report.rows:,} in all ({job.mode})"
+
+
+def _encode(job: Job, files: Manifest, report: Report, model: str | None) -> dict[str, object]:
     return {
-        "input": str(job.source),
-        "output": str(job.output),
+        "input": str(files.source),
+        "output": str(files.output),
         "rows": report.rows,
         "selected_rows": report.selected_rows,
         "embedded_rows": report.embedded_rows,

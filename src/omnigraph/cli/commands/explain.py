@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from omnigraph.cli.command import command
+from omnigraph.cli.files import placing
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import BRANCH_OPTION, ENGINE_OPTION, JSON_OPTION
 from omnigraph.cli.output import print_json, print_line
@@ -48,7 +49,10 @@ def explain(  # noqa: PLR0913  # its flags
     if text is None:
         raise click.UsageError("give the text of the query with -e or --query FILE")
     params = find_params(params_text, params_path)
-    with invocation.open(invocation.target(None), read_only=True) as graph:
+    with (
+        placing(text, query_path),
+        invocation.open(invocation.target(None), read_only=True) as graph,
+    ):
         output: ExplainOutput = {
             "plan": graph.explain(text, params, name=name, branch=branch, engine=engine)
         }

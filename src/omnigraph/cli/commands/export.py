@@ -15,6 +15,7 @@ from omnigraph.cli.output import print_line, print_note, print_pieces
 from omnigraph.cli.query_inputs import require_one
 from omnigraph.cli.refusals import CommandError
 from omnigraph.cli.targets import ServedTarget
+from omnigraph.cli.terminal import waiting
 from omnigraph.model.errors import NotFoundError
 from omnigraph.wire.export_lines import LineSelection, select_lines
 
@@ -96,7 +97,10 @@ def _write_files(
             "--out needs direct storage access; without it a server's rows come to stdout: "
             "`omnigraph export > rows.jsonl`"
         )
-    with invocation.open_direct(target, read_only=True) as graph:
+    with (
+        invocation.open_direct(target, read_only=True) as graph,
+        waiting("export", invocation.environment),
+    ):
         report = graph.export_files(
             folder, format=format, branch=branch, commit=snapshot, types=types
         )

@@ -29,7 +29,7 @@ from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI
     "--write-decisions",
     "decisions_path",
     metavar="FILE",
-    help="Write conflicts to a new file, for decisions to be filled in.",
+    help="Write conflicts to a new file, for decisions to be filled in; `-` is stdout.",
 )
 @IF_COMMIT_OPTION
 @KEY_OPTION

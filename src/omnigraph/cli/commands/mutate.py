@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.command import command
+from omnigraph.cli.files import placing
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import BRANCH_OPTION, IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION
 from omnigraph.cli.output import print_json, print_line
@@ -21,6 +22,7 @@ from omnigraph.cli.query_inputs import (
     require_one_reader_of_input,
     require_stored,
 )
+from omnigraph.cli.terminal import waiting
 from omnigraph.compiler.query.naming import find_only_name
 from omnigraph.wire.bodies import change_output
 from omnigraph.wire.shapes import ChangeOutput
@@ -67,26 +69,28 @@ def mutate(  # noqa: PLR0913  # its flags
         with invocation.open_served(served, read_only=False) as remote:
             # By its name, because the engine takes a while to import: help does without.
             part = import_module("omnigraph.cli.stored_queries")
-            done: MutationResult = part.run_mutation(
-                remote,
-                stored,
-                params,
-                branch=branch,
-                if_commit=if_commit,
-                idempotency_key=idempotency_key,
-            )
+            with waiting("mutate", invocation.environment):
+                done: MutationResult = part.run_mutation(
+                    remote,
+                    stored,
+                    params,
+                    branch=branch,
+                    if_commit=if_commit,
+                    idempotency_key=idempotency_key,
+                )
             output = change_output(done, branch=branch, query_name=stored, actor=remote.actor)
     else:
         invocation.announce("mutate", target)
         with invocation.open(target, read_only=False) as graph:
-            done = graph.mutate(
-                text,
-                params,
-                name=name,
-                branch=branch,
-                if_commit=if_commit,
-                idempotency_key=idempotency_key,
-            )
+            with placing(text, query_path), waiting("mutate", invocation.environment):
+                done = graph.mutate(
+                    text,
+                    params,
+                    name=name,
+                    branch=branch,
+                    if_commit=if_commit,
+                    idempotency_key=idempotency_key,
+                )
             ran = find_only_name(text) if name is None else name
             output = change_output(done, branch=branch, query_name=ran, actor=graph.actor)
     _print(output, is_json=is_json)

@@ -9,7 +9,7 @@ import click
 
 from omnigraph.cli.command import command
 from omnigraph.cli.config import Format
-from omnigraph.cli.files import STANDARD_OUTPUT
+from omnigraph.cli.files import STANDARD_OUTPUT, placing
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     ENGINE_OPTION,
@@ -29,6 +29,7 @@ from omnigraph.cli.query_inputs import (
     require_one_reader_of_input,
     require_stored,
 )
+from omnigraph.cli.terminal import waiting
 from omnigraph.wire.shapes import Target as Place
 
 if TYPE_CHECKING:
@@ -93,15 +94,17 @@ def query(  # noqa: PLR0913  # its flags
     if text is None:
         stored, served = require_stored(name, target)
         with invocation.open_served(served, read_only=True) as remote:
-            found: Result = import_module(_STORED).run_read(
-                remote, stored, params, branch=place["branch"], commit=snapshot
-            )
+            with waiting("query", invocation.environment):
+                found: Result = import_module(_STORED).run_read(
+                    remote, stored, params, branch=place["branch"], commit=snapshot
+                )
             _show(invocation, found, place, chosen=chosen, is_json=is_json, out=out)
         return
     with invocation.open(target, read_only=True) as graph:
-        found = graph.query(
-            text, params, name=name, branch=place["branch"], commit=snapshot, engine=engine
-        )
+        with placing(text, query_path), waiting("query", invocation.environment):
+            found = graph.query(
+                text, params, name=name, branch=place["branch"], commit=snapshot, engine=engine
+            )
         _show(invocation, found, place, chosen=chosen, is_json=is_json, out=out)
 
 

@@ -10,12 +10,13 @@ import click
 
 from omnigraph.cli.cluster_graphs import require_unmanaged
 from omnigraph.cli.command import command
-from omnigraph.cli.files import read_source
+from omnigraph.cli.files import placing, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI_ARGUMENT
 from omnigraph.cli.output import print_json, print_line, print_pieces
 from omnigraph.cli.query_inputs import require_one, require_one_reader_of_input
 from omnigraph.cli.targets import StoreTarget
+from omnigraph.cli.terminal import waiting
 from omnigraph.model.errors import ForbiddenError
 from omnigraph.model.names import MAIN
 from omnigraph.model.source import Source
@@ -110,16 +111,17 @@ def apply(
     target = invocation.target(uri)
     desired = read_source(desired_path)
     if isinstance(target, StoreTarget):
-        require_unmanaged(target.uri, deed="`schema apply`")
+        require_unmanaged(target.uri, deed="`schema apply`", environment=invocation.environment)
     invocation.announce("schema apply", target)
     with invocation.open(target, read_only=False) as graph:
         described = () if is_json else _describe(graph, desired, allow_data_loss=allow_data_loss)
-        done = graph.apply_schema(
-            desired.text,
-            allow_data_loss=allow_data_loss,
-            if_commit=if_commit,
-            idempotency_key=idempotency_key,
-        )
+        with placing(desired.text, desired_path), waiting("apply", invocation.environment):
+            done = graph.apply_schema(
+                desired.text,
+                allow_data_loss=allow_data_loss,
+                if_commit=if_commit,
+                idempotency_key=idempotency_key,
+            )
         output = schema_apply_output(done, uri=target.uri, manifest_version=_find_version(graph))
     if is_json:
         print_json(output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from omnigraph.cli.output import print_json, print_line
 from omnigraph.cli.targets import StoreTarget
 from omnigraph.cli.terminal import Colour, Terminal, standard_output, waiting
 from omnigraph.model.runtime import SystemRuntime
+from omnigraph.storage.environment import make_storage_options
 
 if TYPE_CHECKING:
     from omnigraph.storage.probing import Trial
@@ -33,7 +34,7 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """
     target = invocation.direct_target(uri)
     with waiting("try the storage", invocation.environment):
-        trial = _try(target)
+        trial = _try(target, invocation.environment)
     if is_json:
         print_json(_encode(trial))
     else:
@@ -43,13 +44,14 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
         sys.exit(1)
 
 
-def _try(target: StoreTarget) -> Trial:
+def _try(target: StoreTarget, environment: Mapping[str, str]) -> Trial:
     # By their names, because help needs neither.
     locations, probing = map(
         import_module, ("omnigraph.storage.locations", "omnigraph.storage.probing")
     )
+    options = make_storage_options(environment, {})
     trial: Trial = probing.try_storage(
-        locations.parse_location(target.uri, storage_options={}),
+        locations.parse_location(target.uri, storage_options=options),
         id=SystemRuntime().new_id(),
         open_store=probing.open_durably,
     )

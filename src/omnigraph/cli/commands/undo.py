@@ -21,7 +21,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import print_json, print_line, print_note
 from omnigraph.cli.targets import Target
-from omnigraph.cli.terminal import standard_error
+from omnigraph.cli.terminal import standard_error, waiting
 from omnigraph.cli.value_text import show_name
 from omnigraph.model.errors import MergeConflictError
 from omnigraph.wire.bodies import replay_output
@@ -55,9 +55,10 @@ def revert(
         invocation.open(target, read_only=False) as graph,
         _telling_conflicts(invocation, target, commit=commit, branch=branch),
     ):
-        done = graph.revert(
-            commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
-        )
+        with waiting("revert", invocation.environment):
+            done = graph.revert(
+                commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
+            )
         actor = graph.actor
     _tell("reverted", commit, done, branch=branch, actor=actor, is_json=is_json)
 
@@ -87,9 +88,10 @@ def cherry_pick(
         invocation.open(target, read_only=False) as graph,
         _telling_conflicts(invocation, target, commit=commit, branch=onto),
     ):
-        done = graph.cherry_pick(
-            commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
-        )
+        with waiting("cherry-pick", invocation.environment):
+            done = graph.cherry_pick(
+                commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
+            )
         actor = graph.actor
     _tell("picked", commit, done, branch=onto, actor=actor, is_json=is_json)
 

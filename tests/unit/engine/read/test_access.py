@@ -4,7 +4,16 @@ import itertools
 
 import pytest
 
-from omnigraph.engine.read.access import Access, TraversalMode, choose_access, estimate_edges
+from omnigraph.engine.read.access import (
+    USUAL_LOOKUPS,
+    Access,
+    AccessRules,
+    TraversalMode,
+    choose_access,
+    estimate_edges,
+    parse_lookups,
+)
+from omnigraph.errors import InvalidValueError
 from omnigraph.model.limits import (
     EXPAND_CSR_FACTOR,
     EXPAND_INDEXED_FRONTIER_MAX,
@@ -13,11 +22,12 @@ from omnigraph.model.limits import (
 )
 
 CSR, INDEXED = TraversalMode.CSR, TraversalMode.INDEXED
+USUAL = AccessRules(TraversalMode.AUTO, USUAL_LOOKUPS)
 
 
 def choose(
     *,
-    forced: TraversalMode = TraversalMode.AUTO,
+    rules: AccessRules = USUAL,
     frontier: int = 1,
     hops: int = 1,
     edge_count: int = 1_000_000,
@@ -27,7 +37,7 @@ def choose(
 ) -> Access:
     """The path of a traversal that is looked up, unless something is given that speaks against."""
     return choose_access(
-        forced=forced,
+        rules=rules,
         frontier=frontier,
         hops=hops,
         edge_count=edge_count,
@@ -57,8 +67,8 @@ def test_edges_are_looked_up_only_if_nothing_speaks_against_it(
 @pytest.mark.parametrize(
     ("access", "reason"),
     [
-        (choose(forced=CSR), "environment"),
-        (choose(forced=INDEXED), "environment"),
+        (choose(rules=AccessRules(CSR, USUAL_LOOKUPS)), "environment"),
+        (choose(rules=AccessRules(INDEXED, USUAL_LOOKUPS)), "environment"),
         (choose(is_warm=True), "in memory"),
         (choose(frontier=2_000), "2,000 nodes"),
         (choose(hops=7), "7 hops"),
@@ -74,9 +84,37 @@ def test_a_choice_says_why(access: Access, reason: str) -> None:
 @pytest.mark.parametrize("forced", [CSR, INDEXED])
 @pytest.mark.parametrize("is_warm", [False, True])
 def test_a_forced_way_is_taken_whatever_it_costs(*, forced: TraversalMode, is_warm: bool) -> None:
-    access = choose(forced=forced, frontier=10**6, hops=99, is_warm=is_warm, probes=99)
+    rules = AccessRules(forced, USUAL_LOOKUPS)
+
+    access = choose(rules=rules, frontier=10**6, hops=99, is_warm=is_warm, probes=99)
 
     assert access.mode is forced
+
+
+def test_bounds_that_somebody_sets_count_instead_of_the_usual_ones() -> None:
+    bounds = parse_lookups(
+        {
+            "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER": "2",
+            "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": " 1 ",
+        }
+    )
+
+    chosen = [
+        choose(rules=AccessRules(TraversalMode.AUTO, bounds), frontier=frontier, hops=hops).mode
+        for frontier, hops in [(2, 1), (3, 1), (2, 2)]
+    ]
+
+    assert chosen == [INDEXED, CSR, CSR]
+
+
+def test_bounds_that_nobody_sets_are_the_usual_ones() -> None:
+    assert parse_lookups({"OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": ""}) == USUAL_LOOKUPS
+
+
+@pytest.mark.parametrize("text", ["-1", "many", "1.5", "\u0661", "9" * 5000])
+def test_bounds_that_are_no_numbers_are_refused_by_name(text: str) -> None:
+    with pytest.raises(InvalidValueError, match="OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS"):
+        parse_lookups({"OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": text})
 
 
 def test_reading_all_edges_is_cheaper_once_most_of_them_are_needed() -> None:
