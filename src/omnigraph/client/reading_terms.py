@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.model.arguments import require_text
+from omnigraph.model.arguments import require_one_place, require_text
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 
 
 def tell_place(branch: str | None, commit: str | None) -> dict[str, str]:
     """What a read is about, as requests name it; `main` if it names nothing."""
+    require_one_place(branch, commit)
     if commit is None:
         name: BranchName = parse_branch_name(branch or MAIN)
         return {"branch": name}
-    if branch is not None:
-        raise InvalidValueError(
-            subject="branch and commit",
-            expected="one of them",
-            value=(branch, commit),
-            problem="a read is at a branch or at a commit, not at both",
-        )
     require_text(commit, subject="commit")
     return {"snapshot": commit}
 

@@ -31,13 +31,13 @@ from omnigraph.engine.state.authority import Authority, Basis
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import ManifestState
 from omnigraph.engine.state.readers import Readers
+from omnigraph.model.arguments import require_one_place
 from omnigraph.model.deferred import defer
 from omnigraph.model.errors import (
     Conflict,
     ForbiddenError,
     IntegrityError,
     InvalidNameError,
-    InvalidValueError,
     MergeConflictError,
     NotFoundError,
     PolicyDeniedError,
@@ -130,18 +130,12 @@ class OpenGraph:
 
         Raises unless the caller may read or export it; a commit is judged by its branch.
         """
+        require_one_place(branch, commit)
         if commit is None:
             name = parse_branch_name(branch or MAIN)
             self.require_allowed(action, branch=name, target=None, actor=None)
             present = self.pin(name)
             return self.seen(present, action, branch=name, present=present)
-        if branch is not None:
-            raise InvalidValueError(
-                subject="branch and commit",
-                expected="one of them",
-                value=(branch, commit),
-                problem="a read is at a branch or at a commit, not at both",
-            )
         present = self.pin(MAIN)
         state = self.state_of(commit)
         self.require_allowed(action, branch=state.branch, target=None, actor=None)

@@ -15,8 +15,7 @@ from mcp_types import Tool, ToolAnnotations
 from omnigraph.mcp.parameters import Schema, parameter_schema
 from omnigraph.mcp.placing import WriteRule
 from omnigraph.mcp.ports import Params, Place
-from omnigraph.model.arguments import require_text
-from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.arguments import require_one_place, require_text
 from omnigraph.model.names import MAIN, parse_branch_name
 from omnigraph.wire.shapes import StoredQueryOutput
 
@@ -83,15 +82,9 @@ def parse_call(query: StoredQueryOutput, arguments: Mapping[str, object]) -> Too
 
 def parse_place(branch: object, commit: object) -> Place:
     """What a read is about, `main` if nothing is said; `InvalidValueError` if both are."""
+    require_one_place(branch, commit)
     if commit is None:
         return Place(MAIN if branch is None else parse_branch_name(branch), None)
-    if branch is not None:
-        raise InvalidValueError(
-            subject="branch and commit",
-            expected="one of them",
-            value=(branch, commit),
-            problem="a read is at a branch or at a commit, not at both",
-        )
     require_text(commit, subject="commit")
     return Place(None, str(commit))
 

@@ -33,6 +33,17 @@ def require_names(given: Collection[str], *, subject: str) -> list[str]:
     return list(given)
 
 
+def require_one_place(branch: object, commit: object) -> None:
+    """Raise if a read names both a branch and a commit."""
+    if branch is not None and commit is not None:
+        raise InvalidValueError(
+            subject="branch and commit",
+            expected="one of them",
+            value=(branch, commit),
+            problem="a read is at a branch or at a commit, not at both",
+        )
+
+
 def parse_key(key: str | None) -> str | None:
     """The key that a caller gives a request, checked."""
     if key is None:
