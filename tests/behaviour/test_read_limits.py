@@ -318,17 +318,17 @@ def test_a_limit_that_cannot_be_applied_shows_nothing(types: TypeViews, tmp_path
 def test_every_call_of_a_graph_is_limited_or_refused_or_tells_of_no_row() -> None:
     limited = {
         "algorithms", "changes", "diff", "entity", "explain", "export", "export_batches",
-        "export_files", "query", "read_blob", "replay", "retrieve", "schema_source", "snapshot",
-        "tables", "transaction",
+        "export_files", "query", "read_blob", "replay", "retrieve", "retrieve_by", "schema_source",
+        "snapshot", "tables", "transaction",
     }  # fmt: skip
     refused = {
         "apply_schema", "bulk", "cherry_pick", "doctor", "embed", "ensure_indices", "load", "merge",
         "mutate", "optimize", "plan_schema", "revert", "spark_views",
     }  # fmt: skip
     rowless = {
-        "branches", "cleanup", "close", "commit", "commits", "create_branch", "delete_branch",
-        "delete_tag", "for_actor", "head", "reconciler", "recoveries", "refresh", "repair", "tag",
-        "tags", "uri",
+        "actor", "branches", "cleanup", "close", "commit", "commits", "create_branch",
+        "delete_branch", "delete_tag", "for_actor", "head", "reconciler", "recoveries", "refresh",
+        "repair", "tag", "tags", "uri",
     }  # fmt: skip
 
     public = {name for name in dir(Graph) if not name.startswith("_")}

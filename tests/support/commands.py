@@ -2,7 +2,8 @@
 
 `run_command` starts what a user starts; `invoke_command` runs the same code without the start of an
 interpreter. Neither sees the settings of whoever runs the tests: `home` is the folder of the
-configuration, an empty one unless a test gives another, and no `OMNIGRAPH_…` variable is inherited.
+configuration, an empty one unless a test gives another, and no `OMNIGRAPH_…` variable is inherited,
+nor what a terminal is told.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ def command_environment(
     *, home: Path | None = None, env: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The environment of a command: this process's without our settings, and then `env`."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH_")
-    }
+    # Some libraries tell the programs that they start how wide a terminal is.
+    ours = ("OMNIGRAPH_", "COLUMNS", "LINES", "NO_COLOR")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {**inherited, "OMNIGRAPH_HOME": str(home or NOWHERE), **(env or {})}
 
 
