@@ -398,6 +398,8 @@ def test_a_given_vector_is_compared_with_all_of_its_length(tmp_path: Path) -> No
         ({"hops": 3}, "from 0 to 2"),
         ({"k": 0}, "from 1"),
         ({"k": True}, "from 1"),
+        ({"k": 10**5000}, "from 1"),
+        ({"word_weight": 10**400}, "from 0"),
         ({"budget_tokens": 0}, "from 1"),
         ({"vector": [1, 2, 3]}, "3 numbers"),
         ({"vector": [1, float("nan")]}, "no finite number"),

@@ -214,6 +214,13 @@ def test_protected_branches_are_refused_whatever_the_policy_allows(ann: Agent, b
     assert "agent/ann" in str(refused["advice"])
 
 
+def test_a_mutation_takes_no_commit(ann: Agent) -> None:
+    refused = ann.refused("add_person", name="Eve", commit="main")
+
+    assert (refused["code"], refused["outcome"]) == ("bad_request", "unchanged")
+    assert str(refused["message"]).startswith("param 'commit':")
+
+
 def test_a_change_that_the_policy_denies_is_told_as_it_is(server: Server) -> None:
     with agent_of(server, "ivo") as ivo:
         assert ivo.call("everybody")["row_count"] == 2

@@ -80,6 +80,7 @@ def test_a_place_without_a_graph_is_refused(tmp_path: Path) -> None:
     [
         {"OMNIGRAPH_SERVER_BEARER_TOKEN": " "},
         {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "not json s3cret"},
+        {"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": "[" * 10_000},
         {"OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": "/nowhere/tokens.json"},
         {"OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET": "arn"},
     ],

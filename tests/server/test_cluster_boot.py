@@ -70,7 +70,7 @@ def test_of_two_graphs_the_one_that_can_be_opened_is_served(tmp_path: Path) -> N
         listed = server.ask("GET", "/graphs", token="t-ann")
         found = server.ask("GET", "/graphs/knowledge/snapshot", token="t-ann")
         missing = server.ask("GET", "/graphs/map/snapshot", token="t-ann")
-        server.wait_for_line("graph quarantined", graph="map")
+        line = server.wait_for_line("graph quarantined", graph="map")
     needing_all = refused_server(
         tmp_path, "--cluster", str(tmp_path), "--require-all-graphs", environment=TOKENS
     )
@@ -80,6 +80,7 @@ def test_of_two_graphs_the_one_that_can_be_opened_is_served(tmp_path: Path) -> N
     assert missing.status_code == 404
     told = missing.json()
     assert (told["error"], told["code"]) == ("graph 'map' not found", "not_found")
+    assert "`omnigraph cluster refresh`" in str(line["reason"])
     assert needing_all.code == 1
     assert "not every graph can be served: 'map'" in needing_all.said
 

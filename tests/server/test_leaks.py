@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.graphs import build_graph, node
-from tests.support.servers import Server, running_server
+from tests.support.served_graphs import ALL_PEOPLE
+from tests.support.servers import Server, running_server, wait_for_job
 
 POLICY = """
 version: 1
@@ -32,6 +33,12 @@ CLERK, MERGER = "token-of-rob", "token-of-mia"
 SECRETS = ("987654321", "hidden", "pay")
 
 
+def call_of(name: str, **arguments: object) -> dict[str, object]:
+    """A message of an agent that calls a tool."""
+    params = {"name": name, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Rob sees himself without his pay, seen on `main` by others; Mia reads `draft` and merges."""
@@ -40,6 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     schema = "node Person { name: String @key  mail: String? @unique  pay: I32? }"
     with build_graph(folder / "graph", schema, *people) as graph:
         graph.create_branch("draft")
+        graph.tag("signed", graph.head("main"))
         for branch, pay in (("main", 987654321), ("draft", 11)):
             text = f'query m() {{ update Person set {{ pay: {pay} }} where name = "rob" }}'
             graph.mutate(text, branch=branch)
@@ -109,3 +117,47 @@ def test_a_read_tells_nothing_of_what_is_hidden(path: str, server: Server) -> No
 
     assert answer.status_code == 200
     assert not [secret for secret in SECRETS if secret in answer.text]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("query", {"query": ALL_PEOPLE, "branch": "mai"}),
+        ("retrieve", {"text": "rob", "branch": "nothing"}),
+        ("mutate", {"query": 'query m() { insert Person { name: "x" } }', "branch": "nothing"}),
+        ("mcp", call_of("query", query=ALL_PEOPLE, branch="nothing")),
+    ],
+)
+def test_a_branch_that_is_not_there_tells_no_other_to_who_may_not_list_them(
+    path: str, body: object, server: Server
+) -> None:
+    headers = {"Accept": "application/json"}
+
+    answer = server.ask("POST", f"/graphs/default/{path}", token=MERGER, json=body, headers=headers)
+
+    assert "not found" in answer.text
+    assert "main" not in answer.text
+    assert "draft" not in answer.text
+
+
+def test_a_job_tells_no_branch_to_who_may_not_list_them(server: Server) -> None:
+    path = "/graphs/default/load?branch=nothing&async=true"
+    headers = {"Content-Type": "application/x-ndjson"}
+    with server.client(token=MERGER) as client:
+        started = client.post(path, content=b'{"type": "Person"}', headers=headers)
+        job = wait_for_job(client, started.headers["location"])
+
+    assert "not found" in str(job["error"])
+    assert "draft" not in str(job)
+
+
+@pytest.mark.parametrize("path", ["query", "retrieve"])
+def test_a_tag_does_not_tell_the_name_of_a_branch_that_may_not_be_read(
+    path: str, server: Server
+) -> None:
+    body = {"query": ALL_PEOPLE, "text": "rob", "snapshot": "signed"}
+
+    answer = server.ask("POST", f"/graphs/default/{path}", token=MERGER, json=body)
+
+    assert answer.status_code == 403
+    assert "main" not in answer.text

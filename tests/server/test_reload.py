@@ -152,6 +152,19 @@ def test_a_signal_reloads_and_a_reload_that_is_refused_is_logged(tmp_path: Path)
     assert answer.status_code == 200
 
 
+def test_many_signals_at_once_are_few_reloads(tmp_path: Path) -> None:
+    policed_cluster(tmp_path)
+    with cluster_server(tmp_path) as server:
+        for _ in range(100):
+            os.kill(server.process.pid, signal.SIGHUP)
+        server.wait_for_line("reloaded")
+        answer = reload(server)
+        reloads = sum(line["event"] == "reloaded" for line in server.log_lines())
+
+    assert answer.status_code == 200
+    assert reloads < 50
+
+
 def test_reloads_drop_no_request(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     texts = [EVERYTHING, EVERYTHING.replace("id: all", "id: everything")]

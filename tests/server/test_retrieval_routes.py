@@ -12,6 +12,8 @@ import pytest
 import omnigraph
 from omnigraph import RemoteGraph
 from omnigraph.engine.retrieval.answers import QueryRequest
+from omnigraph.engine.retrieval.receipts import parse_query
+from omnigraph.engine.retrieval.requests import hash_query
 from omnigraph.errors import ForbiddenError, InvalidValueError, NotFoundError, RequestError
 from tests.support.graphs import social_graph
 from tests.support.served_graphs import ALL_PEOPLE, G, head_of, require_refused
@@ -137,6 +139,49 @@ def test_what_cannot_be_retrieved_is_refused(
 
     assert answer.status_code == status, answer.text
     assert says in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "field", ["format", "text", "types", "hops", "word_weight", "counted_by", "now", "params"]
+)
+@pytest.mark.parametrize("depth", [99, 300, 1_015])
+def test_a_receipt_that_is_nested_deep_is_refused(
+    client: httpx.Client, field: str, depth: int
+) -> None:
+    path = "/retrieve-by" if field in ("now", "params") else "/retrieve"
+    asked = {"text": "alice", "query": ALL_PEOPLE}
+    receipt = client.post(f"{G}{path}", json=asked).json()["receipt"]
+    changed = receipt if field == "format" else receipt["request"]
+    changed[field] = "here"
+    body = json.dumps({"receipt": receipt}).replace('"here"', "[" * depth + "]" * depth)
+
+    answer = client.post(f"{G}/replay", content=body, headers={"Content-Type": "application/json"})
+
+    require_refused(answer, 400, code="bad_request", says="")
+    assert len(answer.content) < 1_000
+
+
+@pytest.mark.parametrize("change", [{"edges": ["No"]}, {"types": ["No"]}])
+def test_a_receipt_that_names_what_is_not_there_is_refused(
+    client: httpx.Client, change: dict[str, object]
+) -> None:
+    receipt = client.post(f"{G}/retrieve", json={"text": "alice"}).json()["receipt"]
+    receipt["request"] |= change
+    receipt["query_hash"] = hash_query(*parse_query(receipt))
+
+    answer = client.post(f"{G}/replay", json={"receipt": receipt})
+
+    require_refused(answer, 400, code="bad_request", says="'No' not found")
+
+
+@pytest.mark.parametrize("path", ["/query", "/retrieve-by", "/queries/friends", "/mutate"])
+def test_values_that_are_nested_deep_are_refused(client: httpx.Client, path: str) -> None:
+    deep = "[" * 1_015 + "]" * 1_015
+    body = json.dumps({"query": ALL_PEOPLE, "params": {"name": "here"}}).replace('"here"', deep)
+
+    answer = client.post(f"{G}{path}", content=body, headers={"Content-Type": "application/json"})
+
+    require_refused(answer, 400, code="bad_request", says="deep")
 
 
 # Stored queries

@@ -12,7 +12,7 @@ from omnigraph.model.errors import GraphError, Outcome
 
 _CALL_OTHERWISE = "Nothing was changed. Change the arguments and call again."
 _NOT_ALLOWED = "Nothing was changed. Calling again will not help; ask whoever runs this graph."
-_WAIT = "Nothing was changed. Wait a little and call again."
+_WAIT = "Nothing was changed. Wait a little and call again; if that does not help, tell its owner."
 
 _ADVICE_BY_CODE = {
     "unauthorized": _NOT_ALLOWED,

@@ -76,7 +76,9 @@ def describe_tool(query: StoredQueryOutput, rule: WriteRule) -> Tool:
 def parse_call(query: StoredQueryOutput, arguments: Mapping[str, object]) -> ToolCall:
     """The arguments of a tool, taken apart."""
     branch, commit = _place_names(query)
-    params = {name: given for name, given in arguments.items() if name not in (branch, commit)}
+    # A mutation takes no commit, so that one who names it hears of it as of any other.
+    places = (branch,) if query["mutation"] else (branch, commit)
+    params = {name: given for name, given in arguments.items() if name not in places}
     return ToolCall(params, arguments.get(branch), arguments.get(commit))
 
 

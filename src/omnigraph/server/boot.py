@@ -16,7 +16,7 @@ from omnigraph.compiler.compile import compile_schema
 from omnigraph.engine.opening import open_graph
 from omnigraph.engine.settings import Settings
 from omnigraph.model.catalog import Catalog
-from omnigraph.model.errors import GraphError
+from omnigraph.model.errors import GraphError, NotFoundError
 from omnigraph.model.source import Source as Text
 from omnigraph.model.types import Vector
 from omnigraph.server.limits import GRAPHS_OPENED_AT_ONCE
@@ -103,7 +103,7 @@ def _open(open_by_id: Mapping[str, Served], source: Source) -> Served | Quaranti
         gate = source.gate()
         graph = open_graph(replace(settings, gate=gate), actor=None, is_read_only=False)
     except GraphError as error:
-        return Quarantined(source.id, str(error))
+        return Quarantined(source.id, _tell(error, source))
     try:
         # Once it is open and so recovered: queries have to fit the schema that holds then.
         queries = _read_queries(source, settings)
@@ -111,6 +111,16 @@ def _open(open_by_id: Mapping[str, Served], source: Source) -> Served | Quaranti
         graph.close()
         return Quarantined(source.id, str(error))
     return Served(source.id, graph, gate, queries, source.is_managed, source.origin)
+
+
+def _tell(error: GraphError, source: Source) -> str:
+    """Why a graph cannot be opened; what is a cluster's is not made by hand."""
+    if source.is_managed and isinstance(error, NotFoundError) and error.kind == "graph":
+        return (
+            "it is not where it was applied; `omnigraph cluster refresh` and then `omnigraph "
+            "cluster apply` make it anew"
+        )
+    return str(error)
 
 
 def _advise(served: Served, log: Log) -> None:

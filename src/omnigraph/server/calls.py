@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, unquote
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import CallLimits
+from omnigraph.model.errors import NotFoundError, PolicyDeniedError
 from omnigraph.model.policy import Access, Action
 from omnigraph.server.admission import Admission
 from omnigraph.server.answers import Stream
@@ -205,10 +206,37 @@ class Call:
             if isinstance(pieces, Generator):
                 await self.means.reads.run(pieces.close)
 
+    def run(self, work: Callable[[Graph], T]) -> T:
+        """What work on the graph, as the caller may use it, returns; on the thread that calls.
+
+        Who may not list the branches hears of none that he did not name.
+        """
+        try:
+            return work(self._served.for_actor(self.actor))
+        except NotFoundError as error:
+            if error.kind != "branch" or self._may_list_branches():
+                raise
+            # Its advice would tell which there are.
+            raise NotFoundError(kind=error.kind, name=error.name, advice="") from None
+        except PolicyDeniedError as error:
+            if error.branch is None or self._may_list_branches():
+                raise
+            # What he named may be a commit or a tag, which its branch was judged for.
+            raise PolicyDeniedError(
+                actor=error.actor,
+                action=error.action,
+                branch=None,
+                target=error.target,
+                reason="not on the branch that this is about",
+            ) from None
+
     def _traced(self, work: Callable[[Graph], T]) -> T:
-        served = self._served
-        with self.means.tracing.operation(self.operation, graph_id=served.id):
-            return work(served.for_actor(self.actor))
+        with self.means.tracing.operation(self.operation, graph_id=self.graph_id):
+            return self.run(work)
+
+    def _may_list_branches(self) -> bool:
+        gate = self._served.gate
+        return gate is None or gate.decide(Access(self.actor, Action.READ, None, None)).is_allowed
 
     @property
     def _served(self) -> Served:

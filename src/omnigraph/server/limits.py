@@ -65,6 +65,9 @@ IDLE_CONNECTION_S_MAX = 75
 BODY_BYTES_MAX = 1024 * 1024
 """Longest body of a request, but for loads: a query or a schema is a few pages."""
 
+BODY_DEPTH_MAX = 100
+"""How deep a body may be nested: nothing that is asked for is, and Python follows no deep value."""
+
 RECEIPT_BODY_BYTES_MAX = 8 * 1024 * 1024
 """Longest receipt to be replayed: it tells of each of up to some thousand passages."""
 

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
+from queue import SimpleQueue
 from threading import Thread
 
 import uvicorn
@@ -49,7 +50,7 @@ def answer_until_told(
 ) -> None:
     """Answer until SIGINT or SIGTERM; requests that are under way then are still answered.
 
-    SIGHUP has `on_hangup` called, in a thread of its own.
+    SIGHUP has `on_hangup` called, in a thread of its own; several while it runs ask for it once.
     """
     config = uvicorn.Config(
         app,
@@ -69,8 +70,19 @@ def answer_until_told(
     # told to end and to end is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGHUP, lambda *_: Thread(target=on_hangup, daemon=True).start())
+    # Of all queues the one that may be filled while it is being filled, as signals interrupt.
+    hangups: SimpleQueue[None] = SimpleQueue()
+    signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))
+    Thread(target=_follow, args=(hangups, on_hangup), daemon=True).start()
     uvicorn.Server(config).run(sockets=[listening])
+
+
+def _follow(hangups: SimpleQueue[None], on_hangup: Callable[[], None]) -> None:
+    while True:
+        hangups.get()
+        while not hangups.empty():
+            hangups.get()
+        on_hangup()
 
 
 class BoundedProtocol(HttpToolsProtocol):

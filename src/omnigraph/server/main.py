@@ -136,7 +136,10 @@ def _find_served(
             )
         return cluster
     if store is None:
-        raise BootError("omnigraph-server boots from a cluster, or with --store from one graph")
+        raise BootError(
+            "omnigraph-server boots from a cluster, named by --cluster DIR|URI, or from one graph, "
+            "named by --store URI"
+        )
     return Store(store, files["--policy"], files["--server-policy"], files["--queries"])
 
 

@@ -7,7 +7,7 @@ no graphs: what the values mean is for the routes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
@@ -24,6 +24,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from omnigraph.server.limits import BODY_DEPTH_MAX
 from omnigraph.server.problems import HttpError, bad_request, unprocessable
 
 T = TypeVar("T")
@@ -264,6 +265,7 @@ class Shape(Generic[T]):
             given = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise bad_request(f"the body is no JSON: {error}") from error
+        _require_shallow(given, body)
         return self._fit(given, unprocessable)
 
     def read_optional(self, body: bytes, *, subject: str) -> T:
@@ -272,6 +274,7 @@ class Shape(Generic[T]):
             given = orjson.loads(body) if body.strip() else None
         except orjson.JSONDecodeError as error:
             raise bad_request(f"invalid {subject}: {error}") from error
+        _require_shallow(given, body)
         return self._fit(
             {} if given is None else given,
             lambda problem: bad_request(f"invalid {subject}: {problem}"),
@@ -314,6 +317,28 @@ def is_json(content_type: str) -> bool:
 def media_type(content_type: str) -> str:
     """What a header says of a body, without its parameters."""
     return content_type.partition(";")[0].strip().lower()
+
+
+def _require_shallow(given: object, body: bytes) -> None:
+    # Few brackets nest nothing deep, and are counted sooner than values are looked at.
+    if body.count(b"[") + body.count(b"{") <= BODY_DEPTH_MAX:
+        return
+    level = [given]
+    for _ in range(BODY_DEPTH_MAX):
+        level = [within for each in level for within in _parts_of(each)]
+        if not level:
+            return
+    raise bad_request(f"the body is nested more than {BODY_DEPTH_MAX} deep")
+
+
+def _parts_of(given: object) -> list[object]:
+    """What an object or a list holds that may hold something itself."""
+    parts: Iterable[object] = ()
+    if isinstance(given, dict):
+        parts = given.values()
+    elif isinstance(given, list):
+        parts = given
+    return [each for each in parts if isinstance(each, dict | list)]
 
 
 def _explain(error: ValidationError) -> str:

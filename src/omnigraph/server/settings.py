@@ -143,7 +143,7 @@ def _parse_map(text: str, *, source: str) -> list[tuple[str, str]]:
     # As pairs, because an object would keep only the last of two tokens of one actor.
     try:
         parsed = json.loads(text, object_pairs_hook=list)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BootError(f"{source} is no JSON") from error
     if (
         not text.strip().startswith("{")

@@ -360,6 +360,10 @@ def _plain(value: object) -> object:
     try:
         written = orjson.dumps(value)
     except TypeError:
-        value = repr(value)
+        try:
+            value = repr(value)
+        except (RecursionError, ValueError):
+            # Nested too deep, or a number too long, to be written at all.
+            return None
         written = value.encode(errors="replace")
     return value if len(written) <= TOLD_VALUE_BYTES_MAX else None

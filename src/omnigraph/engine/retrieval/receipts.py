@@ -23,6 +23,7 @@ from omnigraph.engine.retrieval.requests import (
     parse_query_request,
     parse_request,
     parse_vector,
+    tell,
 )
 from omnigraph.model.arguments import require_text
 from omnigraph.model.errors import InvalidValueError
@@ -42,7 +43,9 @@ def parse_receipt(given: object, *, count_tokens: TokenCount | None) -> Replay:
     """What a receipt asks for; `InvalidValueError` if it is none, or not as it was given out."""
     told = tell_receipt(given)
     if told.get("format") != RECEIPT_FORMAT:
-        raise refuse(f"its format is {told.get('format')!r}; only {RECEIPT_FORMAT} is known here")
+        raise refuse(
+            f"its format is {tell(told.get('format'))}; only {RECEIPT_FORMAT} is known here"
+        )
     commit_id = told.get("commit_id")
     if not isinstance(commit_id, str):
         raise refuse("its commit is missing")

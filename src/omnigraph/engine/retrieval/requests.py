@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -114,6 +115,12 @@ def hash_query(request: Request | QueryRequest, vectors: Sequence[QueryVector]) 
     return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
+def tell(given: object) -> str:
+    """A value as messages name it: a short number as it is, all else by its kind."""
+    is_short = isinstance(given, float) or (isinstance(given, int) and abs(given) < 2**64)
+    return repr(given) if given is None or is_short else f"a {type(given).__name__}"
+
+
 def _parse_text(asked: Mapping[str, object], subject: str) -> str:
     given = asked.get(subject)
     require_text(given, subject=subject)
@@ -123,6 +130,7 @@ def _parse_text(asked: Mapping[str, object], subject: str) -> str:
 
 def _parse_moment(given: object) -> str:
     """A time as receipts tell it."""
+    require_text(given, subject="now")
     try:
         return format_datetime(parse_datetime(str(given)))
     except ValueError as error:
@@ -185,21 +193,21 @@ def _parse_count(asked: Mapping[str, object], subject: str, *, least: int, most:
         subject=subject,
         expected="a whole number",
         value=given,
-        problem=f"{given!r} is no whole number from {least} to {most:,}",
+        problem=f"{tell(given)} is no whole number from {least} to {most:,}",
     )
 
 
 def _parse_weight(asked: Mapping[str, object], subject: str) -> float:
     given = asked.get(subject)
     if isinstance(given, int | float) and not isinstance(given, bool):
-        weight = float(given)
+        weight = float(given) if abs(given) <= sys.float_info.max else math.inf
         if math.isfinite(weight) and weight >= 0:
             return weight
     raise InvalidValueError(
         subject=subject,
         expected="a number from 0",
         value=given,
-        problem=f"{given!r} is no number from 0",
+        problem=f"{tell(given)} is no number from 0",
     )
 
 

@@ -125,16 +125,15 @@ async def replay(call: Call) -> Answer:
     """POST /graphs/{graph_id}/replay"""
     asked = REPLAY.read(call.body)
     limits, name = _limits(call, asked), find_sealed(asked.receipt)
-    if name is None:
-        return await call.read(
-            partial(_answer, lambda graph: graph.replay(asked.receipt, limits=limits))
-        )
-    stored = _get_read(call, name)
+    stored = None if name is None else _get_read(call, name)
 
     def work(graph: Graph) -> Retrieval:
-        receipt = unseal(asked.receipt, stored.source.text)
-        with _keeping_text_of(stored):
-            return seal(graph.replay(receipt, limits=limits))
+        with refusing(advice=_ADVICE):
+            if stored is None:
+                return graph.replay(asked.receipt, limits=limits)
+            receipt = unseal(asked.receipt, stored.source.text)
+            with _keeping_text_of(stored):
+                return seal(graph.replay(receipt, limits=limits))
 
     return await call.read(partial(_answer, work))
 

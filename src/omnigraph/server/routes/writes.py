@@ -169,8 +169,6 @@ def _load(graph: Graph, asked: LoadCall, call: Call, *, progress: Progress | Non
 
 
 def _start_job(call: Call, asked: LoadCall) -> Answer:
-    served = call.served
-    assert served is not None, "the route's path names a graph"
     # It counts among the writes of its actor for as long as it runs.
     admitted = ExitStack()
     admitted.enter_context(call.admit(len(call.body)))
@@ -180,7 +178,7 @@ def _start_job(call: Call, asked: LoadCall) -> Answer:
     with ExitStack() as undone:
         undone.push(admitted)
         output = call.means.jobs.start(
-            lambda progress: _load(served.for_actor(call.actor), asked, call, progress=progress),
+            lambda progress: call.run(partial(_load, asked=asked, call=call, progress=progress)),
             graph_id=call.graph_id,
             actor=call.actor,
             release=admitted.close,
