@@ -386,7 +386,7 @@ def test_h08_an_unsupported_change_is_refused_before_anything_moves(
 
     (step,) = refused.value.steps
     assert (step["kind"], step.get("code")) == ("unsupported_change", code)
-    assert str(step["reason"]) in str(refused.value)
+    assert f"{step['entity']}: {step['reason']}" in str(refused.value)
     assert str(refused.value).endswith("; the schema is unchanged")
     plan = graph.plan_schema(wider)
     assert not plan.supported

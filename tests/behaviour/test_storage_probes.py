@@ -150,6 +150,9 @@ def test_a_bucket_that_is_not_there_is_told_once_and_nothing_else_is_tried(
     assert not trial.is_passed
     assert "the bucket does not exist" in str(trial.probed[0].problem)
     assert {each.name for each in trial.probed} <= {"access", "clean-up"}
+    advice = str(trial.probed[0].advice)
+    assert "AWS_ACCESS_KEY_ID" in advice
+    assert "AWS_ENDPOINT_URL_S3" in advice
 
 
 def test_a_file_in_the_place_of_the_folder_is_left_as_it_is(tmp_path: Path) -> None:

@@ -71,6 +71,17 @@ def without_map(folder: Path) -> None:
     )
 
 
+def test_a_plan_without_a_state_says_what_an_apply_needs_first(tmp_path: Path) -> None:
+    knowledge_cluster(tmp_path)
+
+    ended = run(tmp_path, "plan")
+
+    assert ended.code == 0
+    assert codes(ended) == ["state_missing"]
+    assert len(changes_of(ended)) == 4
+    assert not (tmp_path / "__cluster/state.json").exists()
+
+
 def test_an_apply_without_a_state_changes_nothing(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
 
@@ -242,6 +253,8 @@ def test_a_schema_that_a_graph_cannot_have_stops_what_depends_on_it(tmp_path: Pa
     assert reasons["schema.map"] == "schema_apply_skipped"
     assert applied.fields["converged"] is False
     assert list((tmp_path / "__cluster/recoveries").iterdir()) == []
+    stands = invoke_command("cluster", "status", "--config", tmp_path).out
+    assert "adding a required property" in stands.partition("schema.knowledge (")[2]
 
 
 def test_a_graph_goes_only_when_somebody_has_agreed(tmp_path: Path) -> None:

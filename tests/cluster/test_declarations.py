@@ -393,6 +393,76 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     assert codes(ended) == ["config_dir_not_found"]
 
 
+def test_a_file_given_for_a_folder_is_told_apart_from_none(tmp_path: Path) -> None:
+    write_files(tmp_path, {"cluster.yaml": "version: 1\n"})
+
+    ended = invoke_command("cluster", "plan", "--config", tmp_path / "cluster.yaml", "--json")
+
+    assert codes(ended) == ["config_dir_not_found"]
+    assert "it is a file; name the folder that holds cluster.yaml" in messages(ended)
+
+
+def test_an_empty_folder_is_told_what_it_lacks(tmp_path: Path) -> None:
+    ended = validated(tmp_path)
+
+    assert codes(ended) == ["cluster_config_read_error"]
+    assert messages(ended).endswith("; write it, or name the folder that holds cluster.yaml")
+
+
+def test_a_misspelt_reference_is_answered_with_the_near_name(tmp_path: Path) -> None:
+    write_files(tmp_path, {"people.pg": PEOPLE, "team.yaml": TEAM_POLICY})
+    write_config(
+        tmp_path,
+        {
+            "providers": {"embedding": {"main": {"kind": "mock"}}},
+            "graphs": {"people": {"schema": "people.pg", "embedding_provider": "man"}},
+            "policies": {"team": {"file": "team.yaml", "applies_to": ["poeple", "xyz"]}},
+        },
+    )
+
+    told = messages(validated(tmp_path)).splitlines()
+
+    assert sorted(each.rpartition("; ")[2] for each in told) == [
+        "declare it under `graphs`",
+        "did you mean `main`?",
+        "did you mean `people`?",
+    ]
+
+
+def test_a_misspelt_file_is_answered_with_its_neighbour(tmp_path: Path) -> None:
+    write_files(
+        tmp_path, {"schemas/people.pg": PEOPLE, "queries/q.gq": FIND_PERSON, "team.yaml": ""}
+    )
+    write_config(
+        tmp_path,
+        {
+            "graphs": {"people": {"schema": "schemas/peple.pg", "queries": "querys"}},
+            "policies": {
+                "a": {"file": "teem.yaml", "applies_to": ["people"]},
+                "b": {"file": "nowhere/all.yaml", "applies_to": ["cluster"]},
+            },
+        },
+    )
+
+    told = messages(validated(tmp_path)).splitlines()
+
+    assert [each.partition("no such file or directory")[2] for each in told] == [
+        "; did you mean `schemas/people.pg`?",
+        "; did you mean `queries`?",
+        "; did you mean `team.yaml`?",
+        "",
+    ]
+
+
+def test_a_quote_that_is_never_closed_is_told_where_it_begins(tmp_path: Path) -> None:
+    write_files(tmp_path, {"cluster.yaml": 'version: 1\nmetadata: {name: "crm}\ngraphs: {}\n'})
+
+    ended = validated(tmp_path)
+
+    assert codes(ended) == ["invalid_cluster_yaml"]
+    assert "which begins in line 2" in messages(ended)
+
+
 def test_a_configuration_that_nobody_could_have_written_is_not_read(tmp_path: Path) -> None:
     write_files(tmp_path, {"cluster.yaml": "version: 1\n" + "# filler\n" * 150_000})
 

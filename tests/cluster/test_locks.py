@@ -8,13 +8,17 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from omnigraph.cli.cluster_view import view_state
+from omnigraph.cli.terminal import Terminal
 from omnigraph.cluster.apply import apply
 from omnigraph.cluster.lock import take_lock
 from omnigraph.cluster.reports import ApplyReport
+from omnigraph.cluster.status import status
 from omnigraph.cluster.world import open_root
 from tests.support.clusters import (
     FIND_EMAIL,
@@ -82,6 +86,38 @@ def test_a_status_waits_for_nobody_and_shows_the_lock(tmp_path: Path) -> None:
     assert isinstance(facts, dict)
     assert (facts["locked"], facts["lock_id"], facts["lock_operation"]) == (True, id, "apply")
     assert facts["lock_age_seconds"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("held_s", "told"),
+    [
+        (1, "1 second ago"),
+        (90, "90 seconds ago"),
+        (5 * 60, "5 minutes ago"),
+        (30 * 3_600, "30 hours ago"),
+        (321 * 86_400, "321 days ago"),
+    ],
+)
+def test_how_old_a_lock_is_can_be_read_at_a_glance(tmp_path: Path, held_s: int, told: str) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    held_by_zoe(tmp_path)
+    report = status(tmp_path, plain_world())
+    assert report.facts is not None
+    aged = replace(report, facts=replace(report.facts, held_s=held_s))
+
+    first, *_ = view_state(aged, Terminal(None, has_colours=False))
+
+    assert told in first
+
+
+def test_an_apply_that_never_began_says_nothing_of_what_is_left(tmp_path: Path) -> None:
+    applied_cluster(knowledge_cluster(tmp_path))
+    held_by_zoe(tmp_path)
+
+    ended = invoke_command("cluster", "apply", "--config", tmp_path)
+
+    assert ended.code == 1
+    assert "Not converged" not in ended.out
 
 
 def test_a_lock_is_taken_away_by_its_exact_id(tmp_path: Path) -> None:

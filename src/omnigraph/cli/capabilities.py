@@ -44,11 +44,12 @@ _TAKES_SERVER = frozenset({Capability.DATA, Capability.SERVED})
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A command as the guard sees it; `takes_cluster` holds for some direct and control ones."""
+    """A command as the guard sees it; the switches hold for some direct and control ones."""
 
     name: str
     capability: Capability
     takes_cluster: bool
+    takes_actor: bool = False
 
 
 def require_applicable(verb: Verb, flags: Flags) -> None:
@@ -76,6 +77,8 @@ def applicable_flags(verb: Verb) -> frozenset[str]:
         found |= {"--cluster", "--graph"}
     if verb.capability in (Capability.DATA, Capability.DIRECT):
         found |= {"--store", "--as", "--yes", "--quiet"}
+    if verb.takes_actor:
+        found |= {"--as"}
     return frozenset(found)
 
 

@@ -32,6 +32,7 @@ _PAST = {
     Operation.UPDATE: "updated",
     Operation.DELETE: "deleted",
 }
+_COLOUR_BY_STATUS = {Status.APPLIED: Colour.GREEN, Status.ERROR: Colour.RED}
 _INDENT = "    "
 
 
@@ -81,6 +82,9 @@ def view_apply(report: ApplyReport, terminal: Terminal) -> Iterator[str]:
     """What an apply has changed."""
     if report.facts is None or report.facts.ledger is None:
         return
+    if not report.changes and not report.is_converged:
+        # It never came to the changes; why is among the findings.
+        return
     for change in report.changes:
         yield from _view_change(change, terminal)
     revision = report.facts.ledger.revision
@@ -114,12 +118,13 @@ def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
     if facts is None:
         return
     if facts.held is not None:
-        age = "" if facts.held_s is None else f", {facts.held_s} s ago"
+        age = "" if facts.held_s is None else f", {_tell_age(facts.held_s)} ago"
         yield f"locked: {facts.held.describe()}{age}; lock {facts.held.id}"
     if facts.ledger is None:
         yield "no state"
         return
-    yield from _view_ledger(facts.ledger, terminal)
+    told = [each.message for each in report.heading.findings]
+    yield from _view_ledger(facts.ledger, told, terminal)
     digest = facts.ledger.config_digest
     applied = "not all applied yet" if digest is None else f"configuration {digest[:12]}"
     resources = _count(len(facts.ledger.resources), "resource")
@@ -132,12 +137,14 @@ def view_unlock(report: UnlockReport) -> Iterator[str]:
         yield f"unlocked: {report.removed.id}, which was held for {report.removed.describe()}"
 
 
-def _view_ledger(ledger: Ledger, terminal: Terminal) -> Iterator[str]:
+def _view_ledger(ledger: Ledger, told: list[str], terminal: Terminal) -> Iterator[str]:
     for address in sorted({*ledger.resources, *ledger.statuses}):
         found = ledger.statuses.get(address, ResourceStatus(Status.APPLIED, (), None))
-        colour = Colour.GREEN if found.status is Status.APPLIED else Colour.YELLOW
+        colour = _COLOUR_BY_STATUS.get(found.status, Colour.YELLOW)
         conditions = f" ({', '.join(found.conditions)})" if found.conditions else ""
         yield f"  {terminal.paint(f'{found.status:<8}', colour)} {address}{conditions}"
+        if found.message and not any(found.message in each for each in told):
+            yield terminal.paint(f"{_INDENT}  {found.message}", Colour.FAINT)
 
 
 def _view_change(change: Change, terminal: Terminal) -> Iterator[str]:
@@ -177,6 +184,13 @@ def _tell_counts(changes: Iterable[Change]) -> str:
         for operation in Operation
     ]
     return ", ".join([*counts, *([f"{len(left)} blocked"] if left else [])])
+
+
+def _tell_age(seconds: int) -> str:
+    for noun, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {noun}s"
+    return _count(seconds, "second")
 
 
 def _count(count: int, noun: str) -> str:

@@ -25,6 +25,7 @@ class Entry:
     capability: Capability
     summary: str
     takes_cluster: bool = False
+    takes_actor: bool = False
     is_hidden: bool = False
 
     @property
@@ -35,7 +36,7 @@ class Entry:
     @property
     def verb(self) -> Verb:
         """The command as the guard sees it."""
-        return Verb(self.name, self.capability, self.takes_cluster)
+        return Verb(self.name, self.capability, self.takes_cluster, self.takes_actor)
 
 
 ENTRIES = (
@@ -207,12 +208,14 @@ ENTRIES = (
         "omnigraph.cli.commands.cluster:apply",
         _CONTROL,
         "Make the cluster what its folder declares.",
+        takes_actor=True,
     ),
     Entry(
         "cluster approve",
         "omnigraph.cli.commands.cluster:approve",
         _CONTROL,
         "Agree to a deletion that waits for it.",
+        takes_actor=True,
     ),
     Entry(
         "cluster status",
@@ -225,12 +228,14 @@ ENTRIES = (
         "omnigraph.cli.commands.cluster:refresh",
         _CONTROL,
         "Look at graphs and contents again.",
+        takes_actor=True,
     ),
     Entry(
         "cluster import",
         "omnigraph.cli.commands.cluster:import_state",
         _CONTROL,
         "Begin a cluster's state.",
+        takes_actor=True,
     ),
     Entry(
         "cluster force-unlock",

@@ -7,7 +7,7 @@ that somebody relies on. Reads no file; whether what is named exists is looked a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +25,7 @@ from omnigraph.cluster.config_fields import Section
 from omnigraph.cluster.findings import Findings
 from omnigraph.cluster.yaml_tree import YamlTextError, read_yaml_tree
 from omnigraph.embed.profiles import is_plain_address
+from omnigraph.model.names import find_near_name
 
 CONFIG_FILE = "cluster.yaml"
 
@@ -340,7 +341,8 @@ def _parse_reference(section: Section, names: set[str], findings: Findings) -> s
         findings.error(
             "dangling_embedding_provider_reference",
             path,
-            f"there is no embedding provider `{name}`; declare it under `providers.embedding`",
+            f"there is no embedding provider `{name}`; "
+            + _advise(name, names, "providers.embedding"),
         )
         return None
     return provider_address(name)
@@ -396,10 +398,15 @@ def _parse_binding(
         findings.error(
             "dangling_graph_reference",
             path,
-            f"there is no graph `{id}`; declare it under `graphs`",
+            f"there is no graph `{id}`; {_advise(id, graphs, 'graphs')}",
         )
         return None
     return graph_address(id)
+
+
+def _advise(name: str, known: Iterable[str], section: str) -> str:
+    near = find_near_name(name, known)
+    return f"did you mean `{near}`?" if near else f"declare it under `{section}`"
 
 
 def _named(section: Section | None, findings: Findings) -> list[tuple[str, Section]]:

@@ -11,7 +11,7 @@ from omnigraph.cluster.addresses import graph_address
 from omnigraph.cluster.approvals import list_approvals
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.findings import Findings
-from omnigraph.cluster.ledger import EMPTY, Ledger, find_ledger
+from omnigraph.cluster.ledger import EMPTY, STATE_PATH, Ledger, find_ledger
 from omnigraph.cluster.plan import Plan, make_plan
 from omnigraph.cluster.previews import preview_migrations
 from omnigraph.cluster.recoveries import list_sidecars
@@ -28,6 +28,13 @@ def plan(folder: Path, world: World) -> PlanReport:
         cluster, desired = session.open_desired()
         with session.holding("plan", is_locked=desired.config.is_locked, actor=None):
             stored = find_ledger(cluster.objects)
+            if stored is None:
+                session.findings.warn(
+                    "state_missing",
+                    STATE_PATH,
+                    "the cluster has no state yet; `omnigraph cluster import` makes one, which an "
+                    "apply needs",
+                )
             ledger = EMPTY if stored is None else stored.ledger
             pending = warn_pending(cluster, session.findings)
             made = plan_changes(cluster, desired, ledger, pending, session.findings)

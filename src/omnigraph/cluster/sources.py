@@ -15,6 +15,7 @@ from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig, GraphDeclaratio
 from omnigraph.cluster.digests import digest_bytes
 from omnigraph.cluster.findings import Findings
 from omnigraph.cluster.limits import CONFIG_BYTES_MAX, SOURCE_BYTES_MAX
+from omnigraph.model.names import find_near_name
 
 _QUERY_SUFFIX = ".gq"
 
@@ -82,8 +83,11 @@ def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
     """The text of the configuration in a folder; None, and a finding, if there is none."""
     # Unlike a path's own method it has an answer for names that no system takes.
     if not os.path.isdir(folder):  # noqa: PTH112
+        problem = "it is a file" if os.path.isfile(folder) else "there is no such folder"  # noqa: PTH113
         findings.error(
-            "config_dir_not_found", str(folder), "there is no such folder; give it by --config"
+            "config_dir_not_found",
+            str(folder),
+            f"{problem}; name the folder that holds {CONFIG_FILE}",
         )
         return None
     file = _read_file(folder, CONFIG_FILE, "cluster_config_read_error", CONFIG_FILE, findings)
@@ -180,9 +184,21 @@ def _read(folder: Path, path: str, code: str, place: str, findings: Findings) ->
             content = file.read(SOURCE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        findings.error(code, place, f"cannot read {path}: {reason.lower()}")
+        advice = _advise(folder, path) if isinstance(error, FileNotFoundError) else ""
+        findings.error(code, place, f"cannot read {path}: {reason.lower()}{advice}")
         return None
     if len(content) > SOURCE_BYTES_MAX:
         findings.error(code, place, f"{path} has more than {SOURCE_BYTES_MAX} bytes")
         return None
     return content
+
+
+def _advise(folder: Path, path: str) -> str:
+    """What to do about a file that is not there."""
+    if path == CONFIG_FILE:
+        return f"; write it, or name the folder that holds {CONFIG_FILE}"
+    try:
+        near = find_near_name(Path(path).name, os.listdir((folder / path).parent))  # noqa: PTH208
+    except OSError:
+        return ""
+    return "" if near is None else f"; did you mean `{Path(path).parent / near}`?"

@@ -43,7 +43,10 @@ def read_yaml_tree(content: bytes) -> YamlTree:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise YamlTextError(f"{at}{error.problem}") from error
+        # A quote or bracket that is never closed is found out at the end, and mended where it is.
+        opened = error.context_mark
+        since = f" {error.context}, which begins in line {opened.line + 1}" if opened else ""
+        raise YamlTextError(f"{at}{error.problem}{since}") from error
     except RecursionError as error:
         raise YamlTextError("it is nested too deep") from error
     except YamlTextError:

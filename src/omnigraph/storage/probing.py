@@ -92,7 +92,9 @@ class Trial:
 _ACCESS = Probe(
     "access",
     "objects can be written, read, listed and deleted here",
-    "allow these credentials to get, put, list and delete objects below this prefix",
+    "say who asks and where (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and for another "
+    "storage than AWS AWS_ENDPOINT_URL_S3), and allow these credentials to get, put, list and "
+    "delete objects below this prefix",
     "let the user who runs OmniGraph read and write this folder",
     probe_access,
 )

@@ -7,6 +7,7 @@ import pytest
 from omnigraph.cli.capabilities import Capability, Verb, applicable_flags, require_applicable
 from omnigraph.cli.flags import NO_FLAGS, Flags
 from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.registry import ENTRIES
 
 QUERY = Verb("query", Capability.DATA, takes_cluster=False)
 GRAPHS_LIST = Verb("graphs list", Capability.SERVED, takes_cluster=False)
@@ -107,6 +108,17 @@ def test_help_shows_the_flags_that_the_guard_lets_through() -> None:
     assert "--server" not in shown["optimize"]
     assert not {"--server", "--cluster", "--graph"} & shown["init"]
     assert not shown["version"]
+
+
+def test_help_shows_in_whose_name_a_cluster_is_changed() -> None:
+    taking = {each.name for each in ENTRIES if "--as" in applicable_flags(each.verb)}
+
+    assert {each for each in taking if each.startswith("cluster ")} == {
+        "cluster apply",
+        "cluster approve",
+        "cluster import",
+        "cluster refresh",
+    }
 
 
 def _is_let_through(verb: Verb, flags: Flags) -> bool:

@@ -183,7 +183,8 @@ def _advise(branches: Iterable[BranchName]) -> str:
 
 
 def _explain(step: UnsupportedChange) -> str:
-    return f"[{step.code}] {step.reason}" if step.code else step.reason
+    told = f"{step.entity}: {step.reason}"
+    return f"[{step.code}] {told}" if step.code else told
 
 
 def _encode_steps(plan: planner.MigrationPlan) -> tuple[dict[str, object], ...]:
