@@ -9,11 +9,12 @@ import pytest
 
 from omnigraph.cluster.applied import get_graph_uri, list_graph_ids, read_policies
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.config import EmbeddingProfile, ProviderKind
+from omnigraph.cluster.config import EmbeddingProfile
 from omnigraph.cluster.findings import StoppedError
 from omnigraph.cluster.refresh import import_cluster, refresh
 from omnigraph.cluster.serving import ServingSnapshot, read_serving_snapshot
 from omnigraph.cluster.world import open_cluster
+from omnigraph.embed.profiles import ProviderKind
 from tests.support.clusters import (
     FIND_PERSON,
     PEOPLE,

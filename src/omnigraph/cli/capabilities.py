@@ -49,7 +49,7 @@ class Verb:
     name: str
     capability: Capability
     takes_cluster: bool
-    takes_actor: bool = False
+    takes_actor: bool
 
 
 def require_applicable(verb: Verb, flags: Flags) -> None:

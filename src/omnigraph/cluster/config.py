@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from omnigraph.cluster.addresses import (
     CLUSTER,
@@ -24,7 +23,7 @@ from omnigraph.cluster.addresses import (
 from omnigraph.cluster.config_fields import Section
 from omnigraph.cluster.findings import Findings
 from omnigraph.cluster.yaml_tree import YamlTextError, read_yaml_tree
-from omnigraph.embed.profiles import is_plain_address
+from omnigraph.embed.profiles import ProviderKind, is_plain_address
 from omnigraph.model.names import find_near_name
 
 CONFIG_FILE = "cluster.yaml"
@@ -32,15 +31,6 @@ CONFIG_FILE = "cluster.yaml"
 _RESERVED = frozenset({"apply", "env_file", "pipelines", "embeddings", "ui", "aliases", "bindings"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/[^/]?)?")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-class ProviderKind(StrEnum):
-    """Whom texts are sent to for their vectors."""
-
-    OPENAI_COMPATIBLE = "openai-compatible"
-    OPENAI = "openai"
-    GEMINI = "gemini"
-    MOCK = "mock"
 
 
 @dataclass(frozen=True, slots=True)

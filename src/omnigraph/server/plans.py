@@ -18,7 +18,6 @@ from omnigraph.cluster.world import make_world, open_cluster
 from omnigraph.compiler.text import decode_source
 from omnigraph.embed.profiles import (
     CONFIGURING,
-    ProviderKind,
     is_mocked,
     make_profile,
     parse_patience,
@@ -212,7 +211,7 @@ def _find_embedder(profile: EmbeddingProfile | None, environment: Mapping[str, s
         reason = f"{profile.api_key}, which holds the key of its embedding provider, is not set"
         raise EmbeddingError(action=CONFIGURING, reason=reason)
     made = make_profile(
-        ProviderKind(profile.kind),
+        profile.kind,
         base_url=profile.base_url,
         model=profile.model,
         api_key=key,

@@ -9,14 +9,14 @@ from omnigraph.cli.flags import NO_FLAGS, Flags
 from omnigraph.cli.refusals import CommandError
 from omnigraph.cli.registry import ENTRIES
 
-QUERY = Verb("query", Capability.DATA, takes_cluster=False)
-GRAPHS_LIST = Verb("graphs list", Capability.SERVED, takes_cluster=False)
-INIT = Verb("init", Capability.DIRECT, takes_cluster=False)
-OPTIMIZE = Verb("optimize", Capability.DIRECT, takes_cluster=True)
-POLICY_TEST = Verb("policy test", Capability.CONTROL, takes_cluster=True)
-CLUSTER_PLAN = Verb("cluster plan", Capability.CONTROL, takes_cluster=False)
-VERSION = Verb("version", Capability.LOCAL, takes_cluster=False)
-ALIAS = Verb("alias", Capability.LOCAL, takes_cluster=False)
+QUERY = Verb("query", Capability.DATA, takes_cluster=False, takes_actor=False)
+GRAPHS_LIST = Verb("graphs list", Capability.SERVED, takes_cluster=False, takes_actor=False)
+INIT = Verb("init", Capability.DIRECT, takes_cluster=False, takes_actor=False)
+OPTIMIZE = Verb("optimize", Capability.DIRECT, takes_cluster=True, takes_actor=False)
+POLICY_TEST = Verb("policy test", Capability.CONTROL, takes_cluster=True, takes_actor=False)
+CLUSTER_PLAN = Verb("cluster plan", Capability.CONTROL, takes_cluster=False, takes_actor=False)
+VERSION = Verb("version", Capability.LOCAL, takes_cluster=False, takes_actor=False)
+ALIAS = Verb("alias", Capability.LOCAL, takes_cluster=False, takes_actor=False)
 
 SERVER = replace(NO_FLAGS, server="prod")
 CLUSTER = replace(NO_FLAGS, cluster="./brain")

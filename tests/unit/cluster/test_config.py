@@ -12,12 +12,12 @@ from omnigraph.cluster.config import (
     EmbeddingProfile,
     GraphDeclaration,
     PolicyDeclaration,
-    ProviderKind,
     encode_config,
     parse_config,
 )
 from omnigraph.cluster.digests import digest_config
 from omnigraph.cluster.findings import Findings
+from omnigraph.embed.profiles import ProviderKind
 
 WHOLE = """
 version: 1
