@@ -11,7 +11,7 @@ INTO_VENV := --python $(BIN)/python
 
 # What the parser tables are made from: the build hook writes them again when one of these changes.
 GRAMMARS := $(wildcard src/omnigraph/compiler/grammar/*.lark) \
-            src/omnigraph/compiler/parser_tables.py src/omnigraph/compiler/machine.py
+            src/omnigraph/compiler/parser_tables.py src/omnigraph/compiler/parser.py
 
 .PHONY: help
 help: ## List the targets
@@ -44,6 +44,7 @@ check: setup ## Format, lint, types, layers, quick tests: before every commit, u
 .PHONY: test
 test: setup ## Every test
 	@scripts/ensure-node
+	@scripts/ensure-chromium
 	$(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo

@@ -13,9 +13,9 @@ from bench.support.texts import QUERY, SCHEMA
 from bench.support.timing import measure
 from omnigraph.compiler.compile import compile_query, compile_schema
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.machine import Language
+from omnigraph.compiler.parser import Language
 from omnigraph.compiler.query.check import check_query
-from omnigraph.compiler.query.parse import parse_queries
+from omnigraph.compiler.query.parser import parse_queries
 from omnigraph.model.source import Source
 
 ROUNDS = 500
@@ -34,7 +34,7 @@ def main() -> None:
             ours: lambda: compile_query(source, catalog, name="colleagues"),
             "— parse: text to syntax": lambda: parse_queries(source),
             "— check and lower: syntax to IR": lambda: check_query(
-                parsed, catalog, Diagnostics(source), allow_mixed=False
+                parsed, catalog, Diagnostics(source)
             ),
             "lark: text to a bare parse tree": lambda: peer.parse(QUERY),
         },

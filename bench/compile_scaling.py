@@ -19,7 +19,7 @@ from bench.support.tables import microseconds, milliseconds, print_table
 from bench.support.texts import SCHEMA, queries_of, schema_of
 from bench.support.timing import measure
 from omnigraph.compiler.compile import compile_queries, compile_schema
-from omnigraph.compiler.machine import Language
+from omnigraph.compiler.parser import Language
 from omnigraph.model.source import Source
 
 ROUNDS = 7

@@ -13,8 +13,8 @@ from demo.telling import read, say, title
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
 from omnigraph.compiler.ir_text import render_ir
 from omnigraph.compiler.lint import lint_queries
-from omnigraph.compiler.migration.plan import plan_migration
-from omnigraph.compiler.migration.steps import describe_step
+from omnigraph.compiler.migration import plan_migration
+from omnigraph.compiler.migration_steps import describe_step
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.compiler.schema.canonical import hash_schema
 from omnigraph.errors import CompileError, InvalidValueError

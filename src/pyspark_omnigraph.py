@@ -1,5 +1,8 @@
-"""The format `omnigraph` for every Spark session: PySpark looks for it in modules like this."""
+"""The data source `omnigraph`, registered by the module name that PySpark searches for."""
 
-from omnigraph.spark.format.source import OmniGraphSource as DefaultSource
+from contextlib import suppress
 
-__all__ = ["DefaultSource"]
+# Spark stops its search for data sources, including those of other packages, at the first module
+# that cannot be imported. A Python may have this module but lack its dependencies.
+with suppress(ModuleNotFoundError):
+    from omnigraph.spark.connector.source import OmniGraphSource as DefaultSource  # noqa: F401

@@ -6,6 +6,7 @@ own; `make fuzz` generates much of it and `--hypothesis-profile=fresh` some that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -23,6 +24,21 @@ settings.register_profile("short", max_examples=100, deadline=None, derandomize=
 settings.register_profile("fresh", max_examples=100, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=10_000, deadline=None, print_blob=True)
 settings.load_profile("short")
+
+PROVIDER_VARIABLES = (
+    "OMNIGRAPH_EMBEDDINGS_MOCK",
+    "OMNIGRAPH_EMBED_BASE_URL",
+    "OMNIGRAPH_EMBED_PROVIDER",
+    "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_embedding_provider() -> None:
+    """A developer's key, or one that a library sets, must not send the texts of tests out."""
+    for name in PROVIDER_VARIABLES:
+        os.environ.pop(name, None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

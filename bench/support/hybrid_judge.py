@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.support.documents import Library, Request
-from omnigraph.engine.read.search.analysis import analyze
+from omnigraph.engine.read.search.text_index import analyze
 
 _K1, _B, _RRF = 1.2, 0.75, 60
 

@@ -6,7 +6,7 @@ time is the price of everything else that compiling means.
 
 from lark import Lark
 
-from omnigraph.compiler.machine import Language
+from omnigraph.compiler.parser import Language
 
 
 def lark_parser(language: Language) -> Lark:

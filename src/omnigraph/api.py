@@ -1,6 +1,6 @@
-"""The entry points of the package: `omnigraph.init`, `omnigraph.open` and `omnigraph.connect`.
+"""The entry points of the package: `omnigraph.init`, `open`, `relocate` and `connect`.
 
-Apart from the root module so that `import omnigraph` loads no storage library.
+They are separate from the root module so that `import omnigraph` loads no storage library.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from omnigraph.client.limits import TIMEOUT_S
+from omnigraph.embed.profiles import is_configured
 from omnigraph.embed.providers import find_embedder
-from omnigraph.engine.graph import Graph
-from omnigraph.engine.opening import init_graph, open_graph
-from omnigraph.engine.ops.reading.csv_files import CsvFile
-from omnigraph.engine.read.access import TraversalMode, parse_lookups
+from omnigraph.engine.graph import Graph, init_graph, open_graph, relocate_graph
+from omnigraph.engine.input.csv_files import CsvFile
+from omnigraph.engine.maintenance.repair import RelocationReport
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.engine.settings import Settings, make_settings
+from omnigraph.engine.read.expand import TraversalMode, parse_lookups
+from omnigraph.engine.settings import Settings, make_settings, parse_load_concurrency
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.policy import Gate
+from omnigraph.model.limits import TIMEOUT_S
+from omnigraph.model.ports import Gate
 from omnigraph.storage.environment import make_storage_options
-from omnigraph.storage.external_blobs import parse_external_blobs
+from omnigraph.storage.external_files import parse_external_blobs
 
 if TYPE_CHECKING:
     from omnigraph.client.remote import RemoteGraph
     from omnigraph.policy.bundle import Bundle
 
-__all__ = ["CallLimits", "CsvFile", "Graph", "connect", "init", "open"]
+__all__ = ["CallLimits", "CsvFile", "Graph", "connect", "init", "open", "relocate"]
 
 
 def init(
@@ -40,10 +41,11 @@ def init(
     durability: str = "full",
     external_blobs: Iterable[str] = (),
 ) -> Graph:
-    """Create a graph at a path, `file://`, `s3://` or `memory://` uri, and open it.
+    """Create a graph at a path or a `file://`, `s3://` or `memory://` URI, and open it.
 
-    `force` deletes the graph that is there, rows and history included; `external_blobs` is as for
-    `open`.
+    A folder that contains anything other than a graph is rejected. `force` deletes an existing
+    graph at this location, including its rows and history, but no other files in the folder.
+    `external_blobs` is as for `open`.
     """
     settings = _make_settings(uri, storage_options, durability, external_blobs)
     return init_graph(settings, schema=schema, is_forced=force)
@@ -59,11 +61,11 @@ def open(
     external_blobs: Iterable[str] = (),
     policy: str | os.PathLike[str] | Bundle | None = None,
 ) -> Graph:
-    """Open a graph; `actor` is who its commits are by unless a call says otherwise.
+    """Open a graph; `actor` is the default author of its commits.
 
-    `external_blobs` are the places, `file:///folder` or `s3://bucket/prefix`, below which blobs
-    may be given as references; what they name is then read and stored. `policy`, a YAML or `.cedar`
-    file, says what `actor` may do, who then is the only one to call.
+    `external_blobs` lists the locations, `file:///folder` or `s3://bucket/prefix`, below which
+    blobs may be given as references; the referenced content is read and stored. `policy` is a YAML
+    or `.cedar` file that defines what `actor` may do; no call can then name a different actor.
     """
     settings = _make_settings(uri, storage_options, durability, external_blobs)
     if policy is not None:
@@ -71,22 +73,39 @@ def open(
     return open_graph(settings, actor=actor, is_read_only=read_only)
 
 
+def relocate(
+    uri: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    durability: str = "full",
+) -> list[RelocationReport]:
+    """Make the branches of a moved or copied graph refer to the files of the graph at `uri`.
+
+    Returns a report for each branch that referred to another location; the list is empty if there
+    was nothing to do. Rows, versions and history do not change. After an interruption, call it
+    again.
+    """
+    return relocate_graph(_make_settings(uri, storage_options, durability, ()))
+
+
 def connect(
     url: str, graph: str | None = None, token: str | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> RemoteGraph:
-    """Reach a graph that a server holds; nothing is asked of the server yet.
+    """Connect to a graph on a server; no request is sent yet.
 
-    `graph` is what the server calls it, `default` if it was started for one graph. `token` says who
-    is asking. `timeout_s` is how long each call waits for its answer to begin.
+    `graph` is the name of the graph on the server; it is `default` if the server was started for
+    one graph. `token` authenticates the caller. `timeout_s` limits how long each call waits for its
+    response to begin.
     """
-    # By its name, because most calls do without HTTP.
-    part = import_module("omnigraph.client.connecting")
+    # Imported by name, because most programs do not use HTTP.
+    part = import_module("omnigraph.client.remote")
     reached: RemoteGraph = part.connect(url, graph, token, timeout_s=timeout_s)
     return reached
 
 
 def _open_gate(policy: str | os.PathLike[str] | Bundle) -> Gate:
-    # By its name, because Cedar and YAML take a while to import and most calls do without.
+    # Imported by name, because Cedar and YAML are slow to import and most programs do not need
+    # them.
     part = import_module("omnigraph.policy.gate")
     gate: Gate = part.open_graph_gate(policy, graph_id="default")
     return gate
@@ -103,13 +122,15 @@ def _make_settings(
     return replace(
         settings,
         embedder=find_embedder(os.environ),
+        embeds_on_write=is_configured(os.environ),
         external_blobs=parse_external_blobs(
             external_blobs, storage_options=settings.location.storage_options
         ),
-        # By its name, because PySpark takes a second to import and most calls do without.
+        # A name, because PySpark takes a second to import and most programs do not need it.
         spark_package="omnigraph.spark",
         traversal=_parse_mode(os.environ.get("OMNIGRAPH_TRAVERSAL_MODE", "auto")),
         lookups=parse_lookups(os.environ),
+        load_concurrency=parse_load_concurrency(os.environ),
     )
 
 

@@ -25,12 +25,19 @@ WITHOUT_STORAGE = ("omnigraph.model.", "omnigraph.compiler.", "omnigraph.cli.")
 STORAGE_LIBRARIES = frozenset({"lance", "pyarrow", "pyspark"})
 
 # The tables are read where they are run and written where they are made; nothing else is a file.
-MAY_TOUCH_FILES = frozenset({"omnigraph.compiler.machine", "omnigraph.compiler.parser_tables"})
+MAY_TOUCH_FILES = frozenset({"omnigraph.compiler.parser", "omnigraph.compiler.parser_tables"})
 FILE_LIBRARIES = frozenset({"io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"})
 
 # Java gets the address it listens at from the environment and from nowhere else.
 MAY_READ_THE_ENVIRONMENT = frozenset(
-    {"omnigraph.api", "omnigraph.cli.main", "omnigraph.server.main", "omnigraph.spark.java"}
+    {
+        "omnigraph.api",
+        "omnigraph.cli.main",
+        "omnigraph.server.main",
+        "omnigraph.spark.sessions",
+        # It says to the process of Spark that it runs in how to show an error.
+        "omnigraph.spark.connector.source",
+    }
 )
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb"})
 
@@ -43,12 +50,12 @@ PUBLIC_MODULES = frozenset(
         "omnigraph.compiler.parser_tables",
         "omnigraph.policy.checking",
         "omnigraph.drawing.progress_bar",
-        "omnigraph.spark.format.source",
+        "omnigraph.spark.connector.source",
     }
 )
 
 # These modules hold open tables; any other may name what stands in a port, and opens nothing.
-HOLDS_TABLES = "omnigraph.storage.lance_"
+HOLDS_TABLES = "omnigraph.storage.lance."
 NAMED_IN_PORTS = frozenset({"Transaction"})
 
 # Of everything that can be done with a table, what we do. Whatever else there is in pylance, or
@@ -111,17 +118,17 @@ MAKES_NO_VERSION = frozenset(
     }
 )
 MAKES_A_VERSION: Mapping[str, frozenset[str]] = {
-    "omnigraph.storage.lance_commits": frozenset(
+    "omnigraph.storage.lance.commit": frozenset(
         {
             "commit",
             "execute",
             "plan",
         }
     ),
-    "omnigraph.storage.lance_branches": frozenset({"create_branch", "delete", "drop"}),
+    "omnigraph.storage.lance.branches": frozenset({"create_branch", "delete", "drop"}),
     # Of a compaction only the files are written; they become a version as any staged write does.
-    "omnigraph.storage.lance_layout": frozenset({"execute", "plan"}),
-    "omnigraph.storage.lance_cleaning": frozenset({"cleanup_old_versions"}),
+    "omnigraph.storage.lance.compaction": frozenset({"execute", "plan"}),
+    "omnigraph.storage.lance.cleanup": frozenset({"cleanup_old_versions"}),
 }
 LANCE_FUNCTIONS = frozenset({"blob_field", "dataset", "write_fragments"})
 WAYS_AROUND = frozenset({"eval", "exec", "getattr", "vars", "__import__", "import_module"})
@@ -310,7 +317,7 @@ def _parts_on_spark(module: Module) -> set[str]:
         f"omnigraph.spark.{ast.literal_eval(node.args[0])}"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call)
-        if isinstance(node.func, ast.Name) and node.func.id == "find_part"
+        if isinstance(node.func, ast.Name) and node.func.id == "get_spark_module"
     }
 
 

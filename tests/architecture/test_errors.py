@@ -14,7 +14,7 @@ from tests.support.source_tree import product_modules, read_document, require_no
 MAY_CATCH_EVERYTHING = frozenset(
     {
         "omnigraph.cli.main",
-        "omnigraph.mcp.protocol",
+        "omnigraph.mcp.server",
         "omnigraph.server.app",
         "omnigraph.spark.fragments",
     }

@@ -2,11 +2,14 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.support.source_tree import ROOT, Module, own_modules, product_modules, require_none
 
-LINES_MAX = 450
+LINES_MAX = 800
+LINES_MIN = 60
+PACKAGE_MODULES_MAX = 16
 CONFTEST_LINES_MAX = 60
 
 BANNED_WORDS = frozenset({"util", "helper", "common", "misc", "manager", "processor", "service"})
@@ -14,13 +17,23 @@ BANNED_WORDS = frozenset({"util", "helper", "common", "misc", "manager", "proces
 PUBLISHED_NAMES = frozenset(
     {
         ("omnigraph.cli.command", "obj"),
-        ("omnigraph.client.calls", "data"),
         ("omnigraph.client.remote", "data"),
         ("omnigraph.engine.graph", "data"),
         ("omnigraph.engine.ops.transaction", "data"),
     }
 )
 BANNED_NAMES = frozenset({"data", "info", "obj", "item", "tmp", "process", "handle"})
+
+# Entry points, names that users import, and leaves that keep a start without heavy libraries.
+SHORT_MODULES = frozenset(
+    {
+        "omnigraph.__main__",
+        "omnigraph.engine.executors",
+        "omnigraph.notebook.pictures",
+        "omnigraph.server.__main__",
+        "omnigraph.storage.environment",
+    }
+)
 
 FRONT_PAGES = frozenset(
     {"omnigraph", "omnigraph.langchain", "omnigraph.notebook", "omnigraph.spark"}
@@ -55,6 +68,29 @@ def test_no_module_outgrows_what_a_reader_can_hold() -> None:
     ]
 
     require_none(long, rule=f"a module of more than {LINES_MAX} lines is split by noun")
+
+
+def test_no_module_is_a_fragment_of_its_neighbour() -> None:
+    short = [
+        f"{module.path}: {line_count} lines"
+        for module in product_modules()
+        if not module.is_package and module.name not in SHORT_MODULES
+        if (line_count := len(module.text.splitlines())) < LINES_MIN
+    ]
+
+    require_none(short, rule=f"a module of fewer than {LINES_MIN} lines belongs in its neighbour")
+
+
+def test_no_package_is_a_heap_of_modules() -> None:
+    modules = [module for module in product_modules() if not module.is_package]
+    count_by_package = Counter(module.name.rpartition(".")[0] for module in modules)
+    crowded = [
+        f"{package}: {count} modules"
+        for package, count in count_by_package.items()
+        if count > PACKAGE_MODULES_MAX
+    ]
+
+    require_none(crowded, rule=f"a package of more than {PACKAGE_MODULES_MAX} modules is two")
 
 
 def test_no_conftest_grows_into_a_framework() -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.analysis import members, solving
+from omnigraph.engine.analysis import solve
 from omnigraph.errors import (
     ForbiddenError,
     IntegrityError,
@@ -15,8 +15,8 @@ from omnigraph.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from omnigraph.spark.algorithms import writing
-from omnigraph.spark.loading.load import load
+from omnigraph.spark import algorithms
+from omnigraph.spark.load.load import load
 from tests.support.graphs import build_graph, edge, footprint, ndjson, node, unchanged, values
 
 SCHEMA = """
@@ -129,7 +129,7 @@ def test_what_would_take_too_much_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = town_graph(tmp_path)
-    monkeypatch.setattr(members, "ANALYSIS_BYTES_MAX", 500)
+    monkeypatch.setattr(solve, "ANALYSIS_BYTES_MAX", 500)
 
     with pytest.raises(LimitExceededError, match='engine="local" in bytes is 800'):
         graph.algorithms("Knows").degrees()
@@ -176,7 +176,7 @@ def test_paths_that_take_too_much_memory_are_refused_and_distances_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = town_graph(tmp_path)
-    monkeypatch.setattr(solving, "ANALYSIS_PATH_BYTES_MAX", 40)
+    monkeypatch.setattr(solve, "ANALYSIS_PATH_BYTES_MAX", 40)
 
     with pytest.raises(LimitExceededError, match="with_paths=False and hops_max need less"):
         graph.algorithms("Knows").shortest_paths("Ann")
@@ -348,7 +348,7 @@ def test_what_others_write_while_spark_works_stays(
         graph.mutate('query q() { update Person set { age: 31 } where name = "Ann" }')
         return load(*arguments)  # type: ignore[arg-type]  # passed on as they are
 
-    monkeypatch.setattr(writing, "load", load_late)
+    monkeypatch.setattr(algorithms, "load", load_late)
     found.write_property("hops")
 
     assert values(graph, "Person", "age")["Ann"] == 31

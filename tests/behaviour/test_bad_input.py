@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
-from omnigraph.compiler.text import decode_source
+from omnigraph.compiler.parser import decode_source
 from omnigraph.errors import CompileError
 from omnigraph.model.limits import (
     BLOCK_NESTING_MAX,

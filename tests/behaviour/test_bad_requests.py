@@ -220,7 +220,6 @@ def test_a_schema_that_is_half_a_surrogate_pair_creates_nothing(tmp_path: Path) 
 NO_DATA = {
     "nothing": None,
     "number": 5,
-    "records": [{"type": "Person", "data": {"name": "Ann"}}],
     "bytes": b"{}",
     "mapping to nothing": {"Person": None},
     "mapping by number": {1: pa.table({"name": ["Ann"]})},

@@ -277,6 +277,28 @@ def test_a_graph_of_a_newer_format_says_to_upgrade(tmp_path: Path) -> None:
             omnigraph.open(str(tmp_path), read_only=read_only)
 
 
+@pytest.mark.parametrize("stamp", ["1", "2", "3", None])
+def test_a_graph_of_an_older_format_is_refused_and_left_as_it_is(
+    tmp_path: Path, stamp: str | None
+) -> None:
+    social_graph(tmp_path).close()
+    table = manifest(tmp_path)
+    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    metadata.pop("omnigraph:internal_schema_version")
+    if stamp is not None:
+        metadata["omnigraph:internal_schema_version"] = stamp
+    table.update_schema_metadata(metadata, replace=True)
+    before = manifest(tmp_path).version
+
+    for read_only in (True, False):
+        with pytest.raises(UnreadableError) as refused:
+            omnigraph.open(str(tmp_path), read_only=read_only)
+        assert f"the graph has format {stamp or 1}, this version reads 4" in str(refused.value)
+        assert "export it with the version that wrote it" in str(refused.value)
+
+    assert manifest(tmp_path).version == before
+
+
 @pytest.mark.parametrize("content", [b"{", b'{"schema_version": 99}', b"{}"])
 def test_a_record_of_a_write_that_cannot_be_read_is_kept_and_stops_no_reader(
     tmp_path: Path, content: bytes
@@ -298,8 +320,8 @@ def test_a_record_of_a_write_that_cannot_be_read_is_kept_and_stops_no_reader(
 
 
 def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "README.txt").write_text("mine", encoding="utf-8")
     graph = build_graph(tmp_path, "node Person { name: String @key }", node("Person", name="Ann"))
+    (tmp_path / "README.txt").write_text("mine", encoding="utf-8")
     (tmp_path / "__recovery").mkdir(exist_ok=True)
     (tmp_path / "__recovery" / "notes.txt").write_text("mine", encoding="utf-8")
 

@@ -1,5 +1,6 @@
 """Branches: started for nothing, forked type by type when written, deleted in one step."""
 
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import (
+    CorruptError,
     ForbiddenError,
     GraphError,
     InvalidNameError,
@@ -507,3 +509,22 @@ def test_a_branch_whose_deletion_was_cut_off_is_no_branch(tmp_path: Path, *, is_
     assert people(graph, "feature") == set()
     graph.mutate(FRANK, branch="feature")
     assert people(graph, "feature") == {"Frank"}
+
+
+@pytest.mark.parametrize("is_original_there", [True, False], ids=["copied", "moved"])
+def test_a_branch_of_a_copied_graph_never_reads_the_original(
+    tmp_path: Path, *, is_original_there: bool
+) -> None:
+    with social_graph(tmp_path / "graph") as graph:
+        graph.create_branch("draft")
+        graph.mutate(query('insert Person { name: "Eve" }'), branch="draft")
+    shutil.copytree(tmp_path / "graph", tmp_path / "copy")
+    if not is_original_there:
+        shutil.rmtree(tmp_path / "graph")
+
+    with omnigraph.open(tmp_path / "copy") as copied:
+        assert len(rows(copied, "Person")) == 4
+        with pytest.raises(CorruptError, match="copied or moved"):
+            rows(copied, "Person", "draft")
+        with pytest.raises(CorruptError, match="copied or moved"):
+            copied.mutate(query('insert Person { name: "Finn" }'), branch="draft")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.read.budget import Allowance, CallLimits
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import InvalidValueError, LimitExceededError, Outcome, UnavailableError

@@ -11,8 +11,8 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.engine.state.manifest import Entry, Snapshot
 from omnigraph.engine.state.readers import Readers
-from omnigraph.engine.state.snapshot import Entry, Snapshot
 from omnigraph.errors import (
     DriftError,
     ForbiddenError,
@@ -322,6 +322,27 @@ def test_a_branch_that_is_older_than_a_type_reads_it_afterwards(tmp_path: Path) 
 
 
 # Readers
+
+
+def test_a_clock_far_ahead_of_the_newest_commit_deletes_nothing(tmp_path: Path) -> None:
+    graph = grown_graph(tmp_path / "graph")
+    before = versions(graph, "node:Person")
+    ten_years = open_later(root_of(graph), ahead_s=3650 * A_DAY_S)
+
+    with pytest.raises(InvalidValueError, match=r"3,650 days after the newest commit"):
+        ten_years.cleanup(keep=1)
+
+    assert versions(graph, "node:Person") == before
+
+
+def test_a_clock_far_ahead_is_trusted_on_request(tmp_path: Path) -> None:
+    graph = grown_graph(tmp_path / "graph")
+    ten_years = open_later(root_of(graph), ahead_s=3650 * A_DAY_S)
+
+    reports = ten_years.cleanup(keep=1, trust_clock=True)
+
+    assert sum(each.old_versions_removed for each in reports) > 0
+    assert age(graph) == 5
 
 
 def test_what_a_reader_claims_stays_until_it_lets_go(tmp_path: Path) -> None:

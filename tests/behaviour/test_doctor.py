@@ -14,16 +14,16 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.ops.doctor.examine import examine
-from omnigraph.engine.ops.doctor.report import (
+from omnigraph.engine.maintenance.doctor import examine
+from omnigraph.engine.maintenance.doctor_report import (
     SEVERITY_BY_TROUBLE,
     DoctorReport,
+    FindingKind,
     Severity,
-    Trouble,
 )
-from omnigraph.engine.ops.doctor.scope import Scope
+from omnigraph.engine.maintenance.doctor_tables import DoctorContext
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.branch_state import BranchStates
 from omnigraph.storage.failpoints import Failpoint, Failpoints, Park
 from omnigraph.storage.locks import HeldLocks, LockKey
 from tests.support.damaging import (
@@ -56,7 +56,7 @@ from tests.support.s3_server import S3Server, serve_s3
 from tests.support.sweeps import files_untouched
 
 UNDER_WAY = frozenset(
-    {Trouble.SCHEMA_UNDER_WAY, Trouble.WRITE_UNDER_WAY, Trouble.TRANSACTION_UNDER_WAY}
+    {FindingKind.SCHEMA_UNDER_WAY, FindingKind.WRITE_UNDER_WAY, FindingKind.TRANSACTION_UNDER_WAY}
 )
 
 
@@ -94,12 +94,12 @@ def open_plain(root: Path) -> Graph:
     return omnigraph.open(str(root), durability="relaxed")
 
 
-def codes(report: DoctorReport) -> set[Trouble]:
+def codes(report: DoctorReport) -> set[FindingKind]:
     """What was found, without how often."""
     return {each.code for each in report.findings}
 
 
-def grave(report: DoctorReport) -> set[Trouble]:
+def grave(report: DoctorReport) -> set[FindingKind]:
     """What was found, without notes."""
     return {each.code for each in report.findings if each.severity is not Severity.NOTE}
 
@@ -108,7 +108,9 @@ def grave(report: DoctorReport) -> set[Trouble]:
 
 
 @pytest.mark.parametrize("code", DAMAGES, ids=str)
-def test_every_damage_is_found_and_told_apart(code: Trouble, whole: Path, tmp_path: Path) -> None:
+def test_every_damage_is_found_and_told_apart(
+    code: FindingKind, whole: Path, tmp_path: Path
+) -> None:
     root = copy_of(whole, tmp_path)
     DAMAGES[code](root)
 
@@ -122,12 +124,12 @@ def test_every_damage_is_found_and_told_apart(code: Trouble, whole: Path, tmp_pa
 
 
 def test_every_trouble_is_shown_by_a_damage_or_by_work_under_way() -> None:
-    assert set(DAMAGES) | UNDER_WAY | {Trouble.BRANCH_MOVED} == set(Trouble)
+    assert set(DAMAGES) | UNDER_WAY | {FindingKind.BRANCH_MOVED} == set(FindingKind)
 
 
 @pytest.mark.parametrize("code", DAMAGES, ids=str)
 def test_looking_changes_nothing_even_on_a_damaged_graph(
-    code: Trouble, whole: Path, tmp_path: Path
+    code: FindingKind, whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)
     DAMAGES[code](root)
@@ -142,7 +144,7 @@ def test_a_graph_opened_for_reading_can_be_looked_at(whole: Path, tmp_path: Path
 
     report = omnigraph.open(str(root), read_only=True).doctor()
 
-    assert grave(report) == {Trouble.DRIFT}
+    assert grave(report) == {FindingKind.DRIFT}
 
 
 def test_one_trouble_does_not_hide_another(whole: Path, tmp_path: Path) -> None:
@@ -154,9 +156,9 @@ def test_one_trouble_does_not_hide_another(whole: Path, tmp_path: Path) -> None:
     report = look(root)
 
     assert grave(report) == {
-        Trouble.TAG_DAMAGED,
-        Trouble.ENDPOINT_MISSING,
-        Trouble.TYPE_BEHIND,
+        FindingKind.TAG_DAMAGED,
+        FindingKind.ENDPOINT_MISSING,
+        FindingKind.TYPE_BEHIND,
     }
 
 
@@ -196,7 +198,7 @@ def test_what_an_open_graph_remembers_hides_no_damage(whole: Path, tmp_path: Pat
 
     report = graph.doctor()
 
-    assert grave(report) == {Trouble.TYPE_DAMAGED}
+    assert grave(report) == {FindingKind.TYPE_DAMAGED}
 
 
 def test_without_its_history_little_can_be_said_and_that_is_said(
@@ -207,7 +209,7 @@ def test_without_its_history_little_can_be_said_and_that_is_said(
 
     report = look(root)
 
-    assert [each.code for each in report.findings] == [Trouble.HISTORY_DAMAGED]
+    assert [each.code for each in report.findings] == [FindingKind.HISTORY_DAMAGED]
     assert not report.is_healthy
 
 
@@ -219,16 +221,16 @@ def test_a_shallow_look_leaves_rows_out_and_says_so(whole: Path, tmp_path: Path)
 
     assert grave(shallow) == set()
     assert "Rows were not looked at" in str(shallow)
-    assert grave(look(root)) == {Trouble.ENDPOINT_MISSING}
+    assert grave(look(root)) == {FindingKind.ENDPOINT_MISSING}
 
 
 def test_a_type_that_history_lost_is_never_called_a_remainder(whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
-    DAMAGES[Trouble.TYPE_NOT_IN_HISTORY](root)
+    DAMAGES[FindingKind.TYPE_NOT_IN_HISTORY](root)
 
     report = look(root)
 
-    assert Trouble.TYPE_REMAINS not in codes(report)
+    assert FindingKind.TYPE_REMAINS not in codes(report)
 
 
 # Rows
@@ -256,7 +258,7 @@ def test_rows_are_held_to_the_rules_that_writes_are_held_to(
     name_newest(root, table_key)
     broken = [each for each in look(root).findings if each.severity is Severity.ERROR]
 
-    assert [each.code for each in broken] == [Trouble.RULE_BROKEN]
+    assert [each.code for each in broken] == [FindingKind.RULE_BROKEN]
     assert told in broken[0].message
 
 
@@ -269,8 +271,8 @@ def test_ends_are_found_whatever_part_of_the_ids_they_would_be_in(
     name_newest(root, "node:Person")
     expected = [each for each in look(root).findings if each.severity is Severity.ERROR]
 
-    monkeypatch.setattr("omnigraph.engine.ops.doctor.endpoints.EXAMINED_IDS_BYTES_MAX", 1)
-    monkeypatch.setattr("omnigraph.engine.ops.doctor.endpoints.EXAMINED_BLOCK_BYTES", 1)
+    monkeypatch.setattr("omnigraph.engine.maintenance.doctor_tables.EXAMINED_IDS_BYTES_MAX", 1)
+    monkeypatch.setattr("omnigraph.engine.maintenance.doctor_tables.EXAMINED_BLOCK_BYTES", 1)
     found = [each for each in look(root).findings if each.severity is Severity.ERROR]
 
     assert found == expected
@@ -283,7 +285,7 @@ def test_how_many_rows_break_a_rule_is_told_once(whole: Path, tmp_path: Path) ->
     table.insert(table.to_table(), mode="append")
     name_newest(root, "node:Person")
 
-    repeated = [each for each in look(root).findings if each.code is Trouble.ID_REPEATED]
+    repeated = [each for each in look(root).findings if each.code is FindingKind.ID_REPEATED]
 
     assert len(repeated) == 1
     assert "'Alice' is there more than once; and 3 more" in repeated[0].message
@@ -311,7 +313,7 @@ def test_an_index_of_numbers_is_asked_for_one_of_them(tmp_path: Path) -> None:
     assert grave(graph.doctor()) == set()
 
     shutil.rmtree(table_paths(root)["node:Gauge"] / "_indices")
-    told = [each.message for each in look(root).findings if each.code is Trouble.INDEX_DAMAGED]
+    told = [each.message for each in look(root).findings if each.code is FindingKind.INDEX_DAMAGED]
 
     assert told
 
@@ -351,7 +353,7 @@ def test_damage_to_a_branch_is_told_of_that_branch_only(tmp_path: Path) -> None:
     found = [each for each in graph.doctor().findings if each.severity is Severity.ERROR]
 
     assert {each.subject for each in found} == {"Person on branch 'draft'"}
-    assert {each.code for each in found} == {Trouble.TYPE_DAMAGED}
+    assert {each.code for each in found} == {FindingKind.TYPE_DAMAGED}
 
 
 @pytest.mark.parametrize("is_original_there", [True, False], ids=["copied", "moved"])
@@ -368,7 +370,7 @@ def test_a_branch_that_was_moved_or_copied_looks_for_its_files_where_it_was_made
     moved = [each for each in look(tmp_path / "other").findings if each.severity is Severity.ERROR]
 
     assert [(each.code, each.subject) for each in moved] == [
-        (Trouble.BRANCH_MOVED, "branch 'draft'")
+        (FindingKind.BRANCH_MOVED, "branch 'draft'")
     ]
     assert f"below {tmp_path / 'graph'}, " in moved[0].message
 
@@ -425,7 +427,7 @@ def test_a_write_under_way_is_no_damage(tmp_path: Path) -> None:
         parked.release()
         writing.join()
 
-    assert Trouble.WRITE_UNDER_WAY in codes(report)
+    assert FindingKind.WRITE_UNDER_WAY in codes(report)
     assert grave(report) == set()
 
 
@@ -446,7 +448,7 @@ def test_a_schema_that_is_being_applied_is_no_damage(tmp_path: Path) -> None:
         parked.release()
         applying.join()
 
-    assert codes(report) >= {Trouble.WRITE_UNDER_WAY, Trouble.SCHEMA_UNDER_WAY}
+    assert codes(report) >= {FindingKind.WRITE_UNDER_WAY, FindingKind.SCHEMA_UNDER_WAY}
     assert grave(report) == set()
 
 
@@ -457,9 +459,9 @@ def test_a_transaction_under_way_is_no_damage(tmp_path: Path) -> None:
         transaction.mutate(ANN)
         report = look(tmp_path / "graph")
 
-    assert Trouble.TRANSACTION_UNDER_WAY in codes(report)
+    assert FindingKind.TRANSACTION_UNDER_WAY in codes(report)
     assert grave(report) == set()
-    assert Trouble.BRANCH_REMAINS not in codes(report)
+    assert FindingKind.BRANCH_REMAINS not in codes(report)
 
 
 def test_a_graph_that_others_write_to_all_the_time_is_healthy(tmp_path: Path) -> None:
@@ -505,24 +507,26 @@ class _EndingLocks:
 @pytest.mark.parametrize(
     ("code", "record"),
     [
-        (Trouble.WRITE_LEFT, "__recovery"),
-        (Trouble.TRANSACTION_LEFT, "__transactions"),
-        (Trouble.SCHEMA_LEFT, "_schema.pg.staging"),
+        (FindingKind.WRITE_LEFT, "__recovery"),
+        (FindingKind.TRANSACTION_LEFT, "__transactions"),
+        (FindingKind.SCHEMA_LEFT, "_schema.pg.staging"),
     ],
     ids=str,
 )
 def test_what_ends_while_it_is_looked_at_was_not_left(
-    code: Trouble, record: str, whole: Path, tmp_path: Path
+    code: FindingKind, record: str, whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)
     DAMAGES[code](root)
     assert (root / record).exists()
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     stores = open_stores(settings)
-    authority = Authority(uri=str(root), objects=stores.objects, tables=stores.tables)
+    authority = BranchStates(uri=str(root), objects=stores.objects, tables=stores.tables)
     locks = _EndingLocks(root / record)
 
-    report = examine(Scope(str(root), stores, authority, locks, datetime.now(UTC), is_deep=False))
+    report = examine(
+        DoctorContext(str(root), stores, authority, locks, datetime.now(UTC), is_deep=False)
+    )
 
     assert code not in codes(report)
 
@@ -541,7 +545,7 @@ def test_a_graph_on_an_object_store_is_looked_at_without_a_trace(server: S3Serve
         report = omnigraph.open(uri, read_only=True, storage_options=options).doctor()
 
     assert grave(report) == grave(during) == set()
-    assert Trouble.TRANSACTION_UNDER_WAY in codes(during)
+    assert FindingKind.TRANSACTION_UNDER_WAY in codes(during)
     assert {each.method for each in requests} <= {"GET", "HEAD"}
 
 
@@ -635,32 +639,32 @@ def move_folder(root: Path) -> None:
     shutil.move(root / "nodes" / "ffffffffffffffff", root.with_name("moved"))
 
 
-MENDED_BY: Mapping[Trouble, Callable[[Path], None]] = {
-    Trouble.SCHEMA_DAMAGED: bring_back_schema,
-    Trouble.SCHEMA_NOT_ACCEPTED: bring_back_schema,
-    Trouble.SCHEMA_INCOMPLETE: refresh,
-    Trouble.SCHEMA_LEFT: refresh,
-    Trouble.WRITE_LEFT: refresh,
-    Trouble.TRANSACTION_LEFT: refresh,
-    Trouble.DRIFT: adopt,
-    Trouble.ID_REPEATED: mutate,
-    Trouble.RULE_BROKEN: mutate,
-    Trouble.ENDPOINT_MISSING: load_nodes,
-    Trouble.RECORD_DAMAGED: move_record,
-    Trouble.TAG_DAMAGED: delete_tag,
-    Trouble.LEASE_DAMAGED: delete_claims,
-    Trouble.CLAIM_DAMAGED: delete_claims,
-    Trouble.BRANCH_REMAINS: clean,
-    Trouble.TYPE_REMAINS: move_folder,
-    Trouble.INDEX_DAMAGED: load_anew,
-    Trouble.INDEX_MISSING: build_indexes,
-    Trouble.INDEX_BEHIND: optimize,
-    Trouble.MANY_FILES: optimize,
+MENDED_BY: Mapping[FindingKind, Callable[[Path], None]] = {
+    FindingKind.SCHEMA_DAMAGED: bring_back_schema,
+    FindingKind.SCHEMA_NOT_ACCEPTED: bring_back_schema,
+    FindingKind.SCHEMA_INCOMPLETE: refresh,
+    FindingKind.SCHEMA_LEFT: refresh,
+    FindingKind.WRITE_LEFT: refresh,
+    FindingKind.TRANSACTION_LEFT: refresh,
+    FindingKind.DRIFT: adopt,
+    FindingKind.ID_REPEATED: mutate,
+    FindingKind.RULE_BROKEN: mutate,
+    FindingKind.ENDPOINT_MISSING: load_nodes,
+    FindingKind.RECORD_DAMAGED: move_record,
+    FindingKind.TAG_DAMAGED: delete_tag,
+    FindingKind.LEASE_DAMAGED: delete_claims,
+    FindingKind.CLAIM_DAMAGED: delete_claims,
+    FindingKind.BRANCH_REMAINS: clean,
+    FindingKind.TYPE_REMAINS: move_folder,
+    FindingKind.INDEX_DAMAGED: load_anew,
+    FindingKind.INDEX_MISSING: build_indexes,
+    FindingKind.INDEX_BEHIND: optimize,
+    FindingKind.MANY_FILES: optimize,
 }
 
 
 @pytest.mark.parametrize("code", MENDED_BY, ids=str)
-def test_what_is_advised_mends_it(code: Trouble, whole: Path, tmp_path: Path) -> None:
+def test_what_is_advised_mends_it(code: FindingKind, whole: Path, tmp_path: Path) -> None:
     root = copy_of(whole, tmp_path)
     DAMAGES[code](root)
     assert code in codes(look(root))
@@ -673,7 +677,9 @@ def test_what_is_advised_mends_it(code: Trouble, whole: Path, tmp_path: Path) ->
 
 
 def test_what_is_not_mended_by_a_call_is_restored_from_a_copy(whole: Path, tmp_path: Path) -> None:
-    mended_by_hand = set(DAMAGES) - set(MENDED_BY) - {Trouble.LEASE_LEFT, Trouble.CLAIM_LEFT}
+    mended_by_hand = (
+        set(DAMAGES) - set(MENDED_BY) - {FindingKind.LEASE_LEFT, FindingKind.CLAIM_LEFT}
+    )
 
     for code in sorted(mended_by_hand):
         root = tmp_path / code
@@ -694,8 +700,8 @@ def test_errors_come_first_and_each_finding_has_its_advice_below(
     whole: Path, tmp_path: Path
 ) -> None:
     root = copy_of(whole, tmp_path)
-    DAMAGES[Trouble.TRANSACTION_LEFT](root)
-    DAMAGES[Trouble.DRIFT](root)
+    DAMAGES[FindingKind.TRANSACTION_LEFT](root)
+    DAMAGES[FindingKind.DRIFT](root)
 
     headline, first, advice, second, _ = str(look(root)).splitlines()
 

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+import omnigraph
 from omnigraph.compiler.compile import compile_queries, compile_schema
 from omnigraph.errors import CompileError
 from omnigraph.model.source import Source
@@ -72,6 +74,27 @@ def test_every_code_of_a_diagnostic_is_explained() -> None:
     ]
 
     require_none(unexplained, rule="docs/reference explains every code")
+
+
+def test_the_first_page_gives_every_file_that_its_commands_read() -> None:
+    page = read_document("README.md")
+    commands = "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    named = dict.fromkeys(re.findall(r"(?:--schema|--query) (\S+)", commands))
+    # A sentence that begins with its name, or says what it is, and then a block.
+    given = [name for name in named if re.search(rf"`{name}` (?:says|asks|is)[^`]*```\w+\n", page)]
+
+    assert list(named) == given
+
+
+def test_the_new_schema_of_the_first_page_follows_from_its_old_one(tmp_path: Path) -> None:
+    old, new = (
+        each.text for each in EXAMPLES if each.place[:7] == "README." and each.language == "pg"
+    )
+    with omnigraph.init(str(tmp_path / "graph"), schema=old) as graph:
+        plan = graph.plan_schema(new)
+
+        assert plan.supported
+        assert graph.apply_schema(new).applied
 
 
 def _compile(example: Example) -> None:

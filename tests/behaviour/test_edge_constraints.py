@@ -46,7 +46,8 @@ TWO_SEATS = Refusal("@card violation on edge Sits: source 'ann' has 2 edges (max
 
 
 def too_few(count: int, minimum: int) -> Refusal:
-    problem = f"@card violation on edge Sits: source 'a' has {count} edges (min {minimum})"
+    edges = "1 edge" if count == 1 else f"{count} edges"
+    problem = f"@card violation on edge Sits: source 'a' has {edges} (min {minimum})"
     return Refusal(problem, "Sits", None)
 
 

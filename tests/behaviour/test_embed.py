@@ -7,7 +7,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
+from omnigraph.embed.providers import MockEmbedder
 from omnigraph.errors import (
     ForbiddenError,
     GraphError,

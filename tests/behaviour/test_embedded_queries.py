@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.embed.mock import MockEmbedder
+from omnigraph.embed.providers import MockEmbedder
 from omnigraph.errors import InvalidValueError, UnavailableError
 from tests.support.graphs import build_graph, node
 

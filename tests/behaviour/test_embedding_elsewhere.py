@@ -8,11 +8,12 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.embed.providers import find_embedder
-from omnigraph.engine.opening import open_graph
+from omnigraph.embed.providers import MockEmbedder, find_embedder
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import EmbeddingError, InvalidValueError
+from tests.support.agents import http_agent
+from tests.support.commands import run_command
 from tests.support.embedding_server import KEY, EmbeddingServer, Refuses, embedding_server
 from tests.support.graphs import build_graph, ndjson, node, rows, unchanged
 from tests.support.servers import running_server
@@ -94,6 +95,135 @@ def test_a_model_that_made_other_vectors_is_the_callers_to_know(tmp_path: Path) 
 
     assert answer.status_code == 400
     assert "'test-model'" in answer.json()["error"]
+
+
+ADD = "query add($head: String) { insert Memo { head: $head } }"
+WRITE = "/graphs/default"
+
+
+def empty_graph(root: Path) -> Graph:
+    """No memos."""
+    return build_graph(root, SCHEMA)
+
+
+def heads_with_vectors(graph: Graph) -> set[str]:
+    """The memos that have the vectors of their own heads; the others have none."""
+    mock, found = MockEmbedder(""), {head: row["v"] for head, row in rows(graph, "Memo").items()}
+    filled = {head for head, vector in found.items() if vector is not None}
+    for head in filled:
+        assert found[head] == pytest.approx(list(mock.embed(head, 4)), abs=1e-6)
+    return filled
+
+
+def test_a_server_fills_the_vectors_of_what_is_written_by_it(tmp_path: Path) -> None:
+    empty_graph(tmp_path / "graph").close()
+    (tmp_path / "stored.gq").write_text(ADD)
+    flags = ("--unauthenticated", "--queries", str(tmp_path / "stored.gq"))
+
+    with (
+        embedding_server() as provider,
+        running_server(tmp_path, *flags, environment=provider.environment()) as server,
+    ):
+        body = {"data": ndjson(node("Memo", head="loaded")).getvalue()}
+        assert server.ask("POST", f"{WRITE}/load", token=None, json=body).status_code == 200
+        asked = {"query": ADD, "params": {"head": "mutated"}}
+        assert server.ask("POST", f"{WRITE}/mutate", token=None, json=asked).status_code == 200
+        with omnigraph.connect(server.url) as remote:
+            remote.load(ndjson(node("Memo", head="remote")), mode="append")
+            remote.invoke("add", {"head": "invoked"})
+            with remote.transaction() as begun:
+                begun.mutate(ADD, {"head": "in one"})
+        with http_agent(f"{server.url}/graphs/default/mcp", token=None, mode="auto") as agent:
+            agent.call("add", head="by an agent")
+
+    graph = omnigraph.open(str(tmp_path / "graph"))
+    assert heads_with_vectors(graph) == {"loaded", "mutated", "remote", "invoked", "in one"}
+    assert "by an agent" in provider.texts
+
+
+def test_a_server_leaves_vectors_empty_when_it_is_told_later(tmp_path: Path) -> None:
+    empty_graph(tmp_path / "graph").close()
+    (tmp_path / "stored.gq").write_text(ADD)
+    flags = ("--unauthenticated", "--queries", str(tmp_path / "stored.gq"))
+
+    with (
+        embedding_server() as provider,
+        running_server(tmp_path, *flags, environment=provider.environment()) as server,
+    ):
+        lines = ndjson(node("Memo", head="lines")).getvalue()
+        with server.client(token=None) as client:
+            answer = client.post(
+                f"{WRITE}/load?mode=append&embed=later",
+                content=lines,
+                headers={"Content-Type": "application/x-ndjson"},
+            )
+            soon = client.post(f"{WRITE}/load", json={"data": lines, "embed": "soon"})
+        body = {"query": ADD, "params": {"head": "mutated"}, "embed": "later"}
+        server.ask("POST", f"{WRITE}/mutate", token=None, json=body)
+        with omnigraph.connect(server.url) as remote:
+            remote.load(ndjson(node("Memo", head="remote")), mode="append", embed="later")
+            remote.mutate(ADD, {"head": "by text"}, embed="later")
+            remote.invoke("add", {"head": "invoked"}, embed="later")
+
+    graph = omnigraph.open(str(tmp_path / "graph"))
+    assert (answer.status_code, soon.status_code) == (200, 400)
+    assert "neither now nor later" in soon.json()["error"]
+    assert set(rows(graph, "Memo")) == {"lines", "mutated", "remote", "by text", "invoked"}
+    assert heads_with_vectors(graph) == set()
+    assert provider.received == []
+
+
+def test_a_server_whose_provider_fails_writes_nothing_and_says_so(tmp_path: Path) -> None:
+    empty_graph(tmp_path / "graph").close()
+
+    with (
+        embedding_server(*[Refuses(400, "no such model")] * 2) as provider,
+        running_server(tmp_path, "--unauthenticated", environment=provider.environment()) as server,
+    ):
+        body = {"data": ndjson(node("Memo", head="loaded")).getvalue()}
+        answer = server.ask("POST", f"{WRITE}/load", token=None, json=body)
+        with omnigraph.connect(server.url) as remote, pytest.raises(EmbeddingError) as refused:
+            remote.mutate(ADD, {"head": "mutated"})
+
+    assert answer.status_code == 500
+    assert "so the graph is unchanged" in answer.json()["error"]
+    assert "no such model" in str(refused.value)
+    assert rows(omnigraph.open(str(tmp_path / "graph")), "Memo") == {}
+
+
+def test_the_command_line_fills_vectors_unless_it_is_told_later(tmp_path: Path) -> None:
+    empty_graph(tmp_path / "graph").close()
+    graph, lines = tmp_path / "graph", ndjson(node("Memo", head="later")).getvalue()
+
+    with embedding_server() as provider:
+        for head in ("loaded", "ingested"):
+            rows_of = tmp_path / f"{head}.ndjson"
+            rows_of.write_text(ndjson(node("Memo", head=head)).getvalue())
+        env = provider.environment()
+        ended = [
+            run_command(
+                "load", graph, "--data", tmp_path / "loaded.ndjson", "--mode", "append", env=env
+            ),
+            run_command("ingest", graph, "--data", tmp_path / "ingested.ndjson", env=env),
+            run_command(
+                *("mutate", "--store", graph, "-e", ADD, "--params", '{"head": "mutated"}'), env=env
+            ),
+            run_command(
+                *("load", graph, "--data", "-", "--mode", "append", "--embed", "later"),
+                stdin=lines,
+                env=env,
+            ),
+            run_command(
+                *("mutate", "--store", graph, "-e", ADD, "--params", '{"head": "not yet"}'),
+                *("--embed", "later"),
+                env=env,
+            ),
+        ]
+
+    opened = omnigraph.open(str(graph))
+    assert [each.code for each in ended] == [0] * 5, [each.err for each in ended]
+    assert heads_with_vectors(opened) == {"loaded", "ingested", "mutated"}
+    assert set(rows(opened, "Memo")) == {"loaded", "ingested", "mutated", "later", "not yet"}
 
 
 def on_spark(root: Path, provider: EmbeddingServer) -> Graph:

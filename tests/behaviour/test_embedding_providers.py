@@ -15,11 +15,9 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
 from omnigraph.embed.profiles import parse_profile
-from omnigraph.embed.providers import find_embedder
-from omnigraph.embed.remote import RemoteEmbedder
-from omnigraph.engine.opening import open_graph
+from omnigraph.embed.providers import MockEmbedder, RemoteEmbedder, find_embedder
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import EmbeddingError, InvalidValueError
 from tests.support.clocks import HandClock

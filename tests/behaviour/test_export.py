@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.ops.export import export
-from omnigraph.engine.read.values import column_of
-from omnigraph.engine.state.snapshot import Entry, Snapshot, table_key_of
+from omnigraph.engine.rows.values import column_of
+from omnigraph.engine.state.manifest import Entry, Snapshot, table_key_of
 from omnigraph.errors import InvalidValueError, NotFoundError
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.names import MAIN
 from omnigraph.model.types import STRING
-from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.lance.tables import LanceTables
 from tests.support.schemas import compile_text
 
 CATALOG = compile_text("""
@@ -25,7 +25,8 @@ edge Knows: Person -> Person
 PERSON, TOPIC, KNOWS = CATALOG.nodes["Person"], CATALOG.nodes["Knows"], CATALOG.edges["Knows"]
 
 ANN = (
-    '{"type":"Person","data":{"id":"Ann","born":0,"name":"Ann","photo":"base64:AQ==","score":0.1}}'
+    '{"type":"Person","data":{"id":"Ann","born":"1970-01-01","name":"Ann",'
+    '"photo":"base64:AQ==","score":0.1}}'
 )
 BOB = '{"type":"Person","data":{"id":"Bob","born":null,"name":"Bob","photo":null,"score":null}}'
 ANN_KNOWS_BOB = '{"edge":"Knows","from":"Ann","to":"Bob","data":{"id":"e1"}}'

@@ -166,13 +166,3 @@ def test_a_result_is_written_to_a_file_in_place_of_the_one_there(
         case _:
             assert pa.ipc.open_file(target).read_all().equals(result.to_arrow())
     assert names_in(tmp_path) == ["graph", target.name]
-
-
-def test_a_result_with_two_columns_of_a_name_is_not_written(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
-    result = graph.query(query("match { $s: Ship } return { $s.reg as a, $s.tons as a }"))
-
-    with pytest.raises(InvalidValueError, match="two columns are called 'a'"):
-        result.write(tmp_path / "ships")
-
-    assert names_in(tmp_path) == ["graph"]

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.results import MutationResult
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import (

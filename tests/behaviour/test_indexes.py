@@ -10,8 +10,8 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.read.expand import TraversalMode
 from omnigraph.engine.results import IndexReport
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import (
@@ -356,6 +356,23 @@ def test_indexes_that_were_applied_and_not_published_are_finished_by_the_next_wr
     assert contents(graph) == before
     assert pins(graph) == head_versions(tmp_path) != pinned
     assert not any(each.is_built for each in graph.ensure_indices())
+
+
+def test_building_indexes_recovers_a_write_that_died_and_indexes_its_rows(tmp_path: Path) -> None:
+    social_graph(tmp_path).close()
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
+    with (
+        failpoints.activate(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER, FAIL_ALWAYS),
+        pytest.raises(RecoveryRequiredError),
+    ):
+        graph.mutate(query('insert Person { name: "Eve" }'))
+
+    reports = [each for each in graph.ensure_indices() if each.type == "Person"]
+
+    assert [each.kind for each in graph.recoveries()] == ["RolledForward"]
+    assert {(each.rows, each.rows_covered) for each in reports} == {(5, 5)}
+    assert sidecars(tmp_path) == []
 
 
 def test_g37_indexes_that_were_staged_and_never_applied_hold_nobody_up(tmp_path: Path) -> None:

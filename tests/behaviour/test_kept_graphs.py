@@ -8,7 +8,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.ops.doctor.report import Severity, Trouble
+from omnigraph.engine.maintenance.doctor_report import FindingKind, Severity
 from omnigraph.engine.state.manifest import STAMP_VERSION
 from omnigraph.errors import CorruptError
 from tests.support.graphs import Contents, Row, contents, edge, ndjson, node, rows, values
@@ -39,7 +39,7 @@ def contents_at(graph: Graph, commit: str) -> Contents:
     return found
 
 
-def grave(graph: Graph) -> set[Trouble]:
+def grave(graph: Graph) -> set[FindingKind]:
     """What the doctor finds, without notes."""
     found = graph.doctor().findings
     return {each.code for each in found if each.severity is not Severity.NOTE}
@@ -145,7 +145,7 @@ def test_a_schema_of_this_version_is_applied_to_it(kept: Kept) -> None:
 def test_what_its_writer_left_half_way_is_seen_and_finished(kept: Kept) -> None:
     reader = open_kept(kept.stopped, is_read_only=True)
     assert contents(reader) == kept.before
-    assert grave(reader) == {Trouble.WRITE_LEFT}
+    assert grave(reader) == {FindingKind.WRITE_LEFT}
 
     graph = open_kept(kept.stopped)
 

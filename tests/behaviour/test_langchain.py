@@ -15,7 +15,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 from pydantic import ValidationError
 
 import omnigraph
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from omnigraph.errors import InvalidValueError
 from omnigraph.langchain import OmnigraphRetriever
 from tests.support.graphs import build_graph, edge, node
@@ -42,7 +42,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["embedded", "remote"])
-def graph(request: pytest.FixtureRequest, store: Path) -> Iterator[GraphCalls]:
+def graph(request: pytest.FixtureRequest, store: Path) -> Iterator[AnyGraph]:
     if request.param == "embedded":
         with omnigraph.open(store) as opened:
             yield opened
@@ -61,7 +61,7 @@ class TestWhatLangChainAsks(RetrieversIntegrationTests):
     """Its own suite, of either graph."""
 
     @pytest.fixture(autouse=True)
-    def use(self, graph: GraphCalls) -> None:
+    def use(self, graph: AnyGraph) -> None:
         """The graph that is asked."""
         self._graph = graph
 
@@ -81,7 +81,7 @@ class TestWhatLangChainAsks(RetrieversIntegrationTests):
         return "engine"
 
 
-def test_a_document_is_a_passage_with_its_place(graph: GraphCalls) -> None:
+def test_a_document_is_a_passage_with_its_place(graph: AnyGraph) -> None:
     retriever = OmnigraphRetriever(graph=graph, types=["Paper"], k=1, hops=1)
 
     first, second = retriever.invoke("engine")
@@ -101,7 +101,7 @@ def test_a_document_is_a_passage_with_its_place(graph: GraphCalls) -> None:
     }
 
 
-def test_the_receipt_of_the_first_document_gives_all_of_them_again(graph: GraphCalls) -> None:
+def test_the_receipt_of_the_first_document_gives_all_of_them_again(graph: AnyGraph) -> None:
     documents = OmnigraphRetriever(graph=graph, hops=2).invoke("engine")
 
     receipt = json.loads(json.dumps(documents[0].metadata["receipt"]))
@@ -110,7 +110,7 @@ def test_the_receipt_of_the_first_document_gives_all_of_them_again(graph: GraphC
     assert [each.text for each in again.passages] == [each.page_content for each in documents]
 
 
-def test_an_asynchronous_call_takes_what_the_other_takes(graph: GraphCalls) -> None:
+def test_an_asynchronous_call_takes_what_the_other_takes(graph: AnyGraph) -> None:
     retriever = OmnigraphRetriever(graph=graph)
 
     documents = asyncio.run(retriever.ainvoke("engine", k=2))
@@ -119,14 +119,14 @@ def test_an_asynchronous_call_takes_what_the_other_takes(graph: GraphCalls) -> N
     assert len(documents) == 2
 
 
-def test_a_state_can_be_named_and_the_room_be_small(graph: GraphCalls) -> None:
+def test_a_state_can_be_named_and_the_room_be_small(graph: AnyGraph) -> None:
     at = OmnigraphRetriever(graph=graph, commit=graph.head(), budget_tokens=10).invoke("engine")
 
     assert 0 < len(at) < 4
     assert OmnigraphRetriever(graph=graph).invoke("zebra") == []
 
 
-def test_what_cannot_be_asked_is_refused(graph: GraphCalls) -> None:
+def test_what_cannot_be_asked_is_refused(graph: AnyGraph) -> None:
     with pytest.raises(ValidationError, match="hop"):
         OmnigraphRetriever(graph=graph, hop=1)  # type: ignore[call-arg]
     with pytest.raises(InvalidValueError, match="from 0 to 2"):

@@ -17,7 +17,7 @@ import pytest
 from omnigraph.errors import CorruptError, Outcome, UnavailableError
 from omnigraph.model.limits import LEASE_CLOCK_SKEW_S_MAX, LEASE_SHARED_S_MAX
 from omnigraph.model.runtime import SystemClock
-from omnigraph.storage.lease_records import LeaseObject, Owner
+from omnigraph.storage.leases import LeaseObject, Owner
 from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.locks import LockKey, WriteLocks, open_write_locks
 from omnigraph.storage.objects import open_objects

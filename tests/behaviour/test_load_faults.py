@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from omnigraph.engine.ops.reading.pieces import NOTHING_YET, Counted, Fault, Piece, Tally
-from omnigraph.engine.ops.reading.split_rows import read_split
-from omnigraph.engine.ops.reading.splits import plan_splits
+from omnigraph.engine.input.batches import NOTHING_YET, Counted, RowBatch, RowCounter, RowError
+from omnigraph.engine.input.sources import read_split
+from omnigraph.engine.input.splits import plan_splits
 from omnigraph.errors import InvalidValueError, UnreadableError
 from tests.support.graphs import SOCIAL
 from tests.support.received import means_of, plain_rows, receive_all, rows_of
@@ -31,16 +31,16 @@ BAD_LINES = [
 ]
 
 
-def read(path: Path) -> tuple[list[Piece], list[Fault], Counted]:
+def read(path: Path) -> tuple[list[RowBatch], list[RowError], Counted]:
     """What is read of a file, what is not, and what is counted."""
-    faults: list[Fault] = []
-    tally = Tally(NOTHING_YET)
+    faults: list[RowError] = []
+    tally = RowCounter(NOTHING_YET)
     (split,) = plan_splits(path, means=MEANS, split_bytes=None)
     pieces = list(read_split(split, means=MEANS, tally=tally, report=faults.append))
     return pieces, faults, tally.counted
 
 
-def names_of(pieces: list[Piece]) -> list[object]:
+def names_of(pieces: list[RowBatch]) -> list[object]:
     """The names of the people that were read."""
     rows = [piece.rows for piece in pieces if piece.declared.name == "Person"]
     return [row["name"] for each in rows for row in plain_rows(each)]
@@ -199,7 +199,7 @@ def test_a_row_of_columns_reads_as_a_line_that_can_be_loaded(tmp_path: Path) -> 
     assert [{**row, "id": None} for row in rows_of(received, "edge:Knows")] == [
         {**row, "id": None} for row in plain_rows(piece.rows)
     ]
-    assert json.loads(piece.original(0))["data"] == {"since": 19875}
+    assert json.loads(piece.original(0))["data"] == {"since": "2024-06-01"}
     assert json.loads(piece.original(1))["data"]["id"] == "k"
 
 

@@ -12,7 +12,7 @@ import zstandard
 from pyarrow import csv, ipc, parquet
 
 import omnigraph
-from omnigraph.engine.ops.reading.csv_files import CsvFile
+from omnigraph.engine.input.csv_files import CsvFile
 from omnigraph.errors import (
     InvalidValueError,
     NotFoundError,
@@ -250,7 +250,7 @@ def test_a_field_that_does_not_fit_is_named_by_its_row(tmp_path: Path) -> None:
 def test_a_quote_that_is_never_closed_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.engine.ops.reading.csv_files.CSV_BLOCK_BYTES", 1000)
+    monkeypatch.setattr("omnigraph.engine.input.csv_files.CSV_BLOCK_BYTES", 1000)
     path = tmp_path / "Person.csv"
     path.write_text('name,age\nAnn,34\n"Bob,\n' + "Cid,1\n" * 1000, encoding="utf-8")
 

@@ -3,9 +3,12 @@
 import gzip
 import io
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -28,14 +31,14 @@ from tests.support.graphs import (
 )
 
 PILOTS = [node("Pilot", handle="ada", hours=410), node("Pilot", handle="ben")]
-MENTORS = [edge("Mentors", "ada", "ben", id="m1", since=19875)]
+MENTORS = [edge("Mentors", "ada", "ben", id="m1", since="2024-06-01")]
 LOADED = {
     "Pilot": {"ada": {"handle": "ada", "hours": 410}, "ben": {"handle": "ben", "hours": None}},
-    "Mentors": {"m1": {"from": "ada", "to": "ben", "since": 19875}},
+    "Mentors": {"m1": {"from": "ada", "to": "ben", "since": "2024-06-01"}},
 }
 PILOT_TABLE = pa.table({"handle": ["ada", "ben"], "hours": [410, None]})
 MENTOR_TABLE = pa.table(
-    {"id": ["m1"], "src": ["ada"], "dst": ["ben"], "since": pa.array([19875]).cast("int32")}
+    {"id": ["m1"], "src": ["ada"], "dst": ["ben"], "since": pa.array([date(2024, 6, 1)])}
 )
 
 
@@ -128,6 +131,179 @@ def test_anything_that_exports_an_arrow_stream_is_loaded(tmp_path: Path) -> None
     assert contents(graph) == {"Pilot": LOADED["Pilot"]}
 
 
+EDGES_BY_EITHER_NAME = {
+    "Arrow, from and to": {"Mentors": MENTOR_TABLE.rename_columns(["id", "from", "to", "since"])},
+    "Arrow, mixed": {"Mentors": MENTOR_TABLE.rename_columns(["id", "src", "to", "since"])},
+    "pandas": {
+        "Mentors": MENTOR_TABLE.rename_columns(["id", "from", "to", "since"])
+        .to_pandas()
+        .astype({"since": "datetime64[ns]"})
+    },
+    "dicts, from and to": {
+        "Mentors": [{"id": "m1", "from": "ada", "to": "ben", "since": date(2024, 6, 1)}]
+    },
+    "dicts, src and dst": {
+        "Mentors": ({"id": "m1", "src": "ada", "dst": "ben", "since": "2024-06-01"},)
+    },
+    "records, src and dst": [
+        {"edge": "Mentors", "src": "ada", "dst": "ben", "data": {"id": "m1", "since": "2024-06-01"}}
+    ],
+    "lines, src and dst": io.StringIO(
+        '{"edge":"Mentors","src":"ada","dst":"ben","data":{"id":"m1","since":"2024-06-01"}}'
+    ),
+}
+
+
+@pytest.mark.parametrize("given", EDGES_BY_EITHER_NAME.values(), ids=EDGES_BY_EITHER_NAME)
+def test_the_ends_of_edges_go_by_either_pair_of_names(tmp_path: Path, given: object) -> None:
+    graph = build_graph(tmp_path / "graph", CREW, *PILOTS)
+
+    graph.load(given, mode="append")
+
+    assert contents(graph) == LOADED
+
+
+@pytest.mark.parametrize("header", ["id,from,to,since", "id,src,dst,since", "id,from,dst,since"])
+def test_the_ends_of_edges_in_a_csv_file_go_by_either_pair_of_names(
+    tmp_path: Path, header: str
+) -> None:
+    graph = build_graph(tmp_path / "graph", CREW, *PILOTS)
+    (tmp_path / "Mentors.csv").write_text(f"{header}\nm1,ada,ben,2024-06-01\n")
+
+    graph.load(tmp_path / "Mentors.csv", mode="append")
+
+    assert contents(graph) == LOADED
+
+
+@pytest.mark.parametrize("names", [("from", "to"), ("src", "dst"), ("from", "dst")])
+def test_the_ends_of_edges_in_a_parquet_file_go_by_either_pair_of_names(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    graph = build_graph(tmp_path / "graph", CREW, *PILOTS)
+    named = MENTOR_TABLE.rename_columns(["id", *names, "since"])
+    pq.write_table(named, tmp_path / "Mentors.parquet")
+
+    graph.load(tmp_path / "Mentors.parquet", mode="append")
+
+    assert contents(graph) == LOADED
+
+
+def test_many_lines_with_either_pair_of_names_mean_the_same(tmp_path: Path) -> None:
+    pairs = [(f"p{number}", f"p{number + 1}") for number in range(5000)]
+    graph = build_graph(
+        tmp_path / "graph", CREW, *(node("Pilot", handle=f"p{n}") for n in range(5001))
+    )
+    lines = [
+        {"edge": "Mentors", **dict(zip(names, pair, strict=True))}
+        for names, some in ((("src", "dst"), pairs[:4000]), (("from", "to"), pairs[4000:]))
+        for pair in some
+    ]
+
+    graph.load(write_lines(tmp_path / "lines.jsonl", *lines), mode="append")
+
+    assert sorted(ends(graph, "Mentors")) == sorted(pairs)
+
+
+def test_a_list_of_dicts_holds_records_of_any_types(tmp_path: Path) -> None:
+    graph = empty_crew(tmp_path)
+
+    result = graph.load([*PILOTS, *MENTORS], mode="append")
+
+    assert contents(graph) == LOADED
+    assert (result.nodes_loaded, result.edges_loaded) == ({"Pilot": 2}, {"Mentors": 1})
+
+
+def test_lists_of_dicts_by_type_hold_rows(tmp_path: Path) -> None:
+    graph = empty_crew(tmp_path)
+
+    graph.load(
+        {
+            "Pilot": [{"handle": "ada", "hours": 410}, {"handle": "ben"}],
+            "Mentors": [{"id": "m1", "from": "ada", "to": "ben", "since": date(2024, 6, 1)}],
+        },
+        mode="append",
+    )
+
+    assert contents(graph) == LOADED
+
+
+PYTHON_VALUES = """
+node Thing {
+  name: String @key
+  day: Date?
+  at: DateTime?
+  size: F64?
+  whole: I64?
+  data: Blob?
+  place: Vector(2)?
+  tags: [String]?
+}
+"""
+
+
+def test_values_of_python_and_numpy_in_dicts_are_stored_as_what_they_are(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path / "graph", PYTHON_VALUES)
+
+    graph.load(
+        {
+            "Thing": [
+                {
+                    "name": "one",
+                    "day": date(2024, 6, 1),
+                    "at": datetime(2024, 6, 1, 12, 30, tzinfo=UTC),
+                    "size": np.float32(0.5),
+                    "whole": np.int64(7),
+                    "data": b"abc",
+                    "place": np.array([1.0, 2.0], np.float32),
+                    "tags": np.array(["a", "b"]),
+                },
+                {
+                    "name": "two",
+                    "at": np.datetime64("2024-06-01T12:30:00.000000000"),
+                    "size": Decimal("0.5"),
+                    "whole": Decimal(7),
+                },
+            ]
+        },
+        mode="append",
+    )
+
+    query = "query q() { match { $t: Thing } return { $t.name, $t.at, $t.size, $t.whole, $t.day } }"
+    one, two = sorted(graph.query(query), key=lambda row: str(row["t.name"]))
+    assert one["t.at"] == two["t.at"]
+    assert (one["t.size"], one["t.whole"]) == (two["t.size"], two["t.whole"]) == (0.5, 7)
+    assert str(one["t.day"]) == "2024-06-01"
+    assert graph.read_blob("Thing", "one", "data").content == b"abc"
+    thing = graph.entity("Thing", "one")
+    assert thing is not None
+    assert (thing["place"], thing["tags"]) == ([1.0, 2.0], ["a", "b"])
+
+
+UNFIT_DICTS = {
+    "wrong value": ({"Pilot": [{"handle": "x"}, {"handle": "y", "hours": "many"}]}, "row 2.*hours"),
+    "unknown property": ({"Pilot": [{"handle": "x", "speed": 1}]}, "row 1.*speed"),
+    "missing end": ({"Flies": [{"from": "ada"}]}, "row 1: edge missing 'to'"),
+    "an end under both names": (
+        {"Flies": [{"from": "ada", "src": "ada", "to": "S1"}]},
+        "'from' and 'src' name the same end",
+    ),
+    "no record": ([{"handle": "x"}], "row 1: expected 'type' or 'edge'"),
+    "not a number": ({"Pilot": [{"handle": "x", "hours": float("nan")}]}, "give None where"),
+    "a value without a form": ({"Pilot": [{"handle": object()}]}, "row 1.*object"),
+    "paths and dicts": (["lines.jsonl", {"type": "Pilot"}], "a list holds paths or dicts"),
+}
+
+
+@pytest.mark.parametrize(("given", "problem"), UNFIT_DICTS.values(), ids=UNFIT_DICTS)
+def test_dicts_that_do_not_fit_are_refused_by_their_row(
+    tmp_path: Path, given: object, problem: str
+) -> None:
+    graph = crew_graph(tmp_path)
+
+    with unchanged(graph), pytest.raises(InvalidValueError, match=problem):
+        graph.load(given, mode="append")
+
+
 def test_a_stream_of_batches_is_loaded(tmp_path: Path) -> None:
     graph = empty_crew(tmp_path)
     batches = PILOT_TABLE.to_batches(max_chunksize=1)
@@ -186,7 +362,11 @@ UNFIT_TABLES = {
         "dst",
     ),
     "text for a number": ({"Pilot": pa.table({"handle": ["x"], "hours": ["many"]})}, "hours"),
-    "rows that are no Arrow": ({"Pilot": [{"handle": "x"}]}, "Pilot"),
+    "rows that are no Arrow": ({"Pilot": [1]}, "a list of dicts"),
+    "an end under both names": (
+        {"Flies": pa.table({"src": ["ada"], "from": ["ada"], "to": ["S1"]})},
+        "'src' and 'from' name the same end",
+    ),
     "the same column twice": (
         {"Pilot": pa.Table.from_arrays([pa.array(["x"])] * 2, ["handle", "handle"])},
         "handle",

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from omnigraph.engine.ops.reading.pieces import NOTHING_YET, Counted, Tally
-from omnigraph.engine.ops.reading.split_rows import read_split
-from omnigraph.engine.ops.reading.splits import InputFormat, Split, plan_splits
+from omnigraph.engine.input.batches import NOTHING_YET, Counted, RowCounter
+from omnigraph.engine.input.sources import read_split
+from omnigraph.engine.input.splits import InputFormat, Split, plan_splits
 from omnigraph.errors import InvalidValueError, NotFoundError
 from omnigraph.model.limits import LOAD_BLOCK_BYTES
 from tests.support.graphs import SOCIAL
@@ -33,7 +33,7 @@ def plan(given: object, *, split_bytes: int | None) -> tuple[Split, ...]:
 
 def read(split: Split, *, before: Counted) -> tuple[list[Row], Counted]:
     """The rows of a split, and what is counted when it has been read."""
-    tally = Tally(before)
+    tally = RowCounter(before)
     pieces = list(read_split(split, means=MEANS, tally=tally, report=None))
     return [row for piece in pieces for row in plain_rows(piece.rows)], tally.counted
 
@@ -69,7 +69,7 @@ CONTENTS = {
 def test_wherever_lines_are_cut_each_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, least_bytes_at_once: int
 ) -> None:
-    limit = "omnigraph.engine.ops.reading.records.LOAD_BLOCK_BYTES_MIN"
+    limit = "omnigraph.engine.input.ndjson.LOAD_BLOCK_BYTES_MIN"
     monkeypatch.setattr(limit, least_bytes_at_once)
     path = tmp_path / "people.jsonl"
     path.write_bytes(content)

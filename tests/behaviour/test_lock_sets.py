@@ -7,20 +7,20 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
-from omnigraph.engine.commit.fencing import Fence
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.publish import Fence
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.ops.attempts import write_on
-from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.ops.retry import run_write
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.errors import ReadSetChangedError, RecoveryRequiredError
 from omnigraph.model.names import MAIN
-from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
 from omnigraph.storage.locks import LockKey, open_write_locks
+from omnigraph.storage.row_files import table_schema
 from tests.support.graphs import open_with, require_linear, rows, sidecars, social_graph
 from tests.support.queries import query
 
@@ -39,7 +39,7 @@ def open_write_path(root: Path) -> WritePath:
     """The write path of a graph, without the graph around it."""
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     stores = open_stores(settings)
-    authority = Authority(uri=str(root), objects=stores.objects, tables=stores.tables)
+    authority = BranchStates(uri=str(root), objects=stores.objects, tables=stores.tables)
     locks = open_write_locks(
         settings.location,
         objects=stores.objects,
@@ -64,6 +64,7 @@ def open_write_path(root: Path) -> WritePath:
         runtime=settings.runtime,
         failpoints=settings.failpoints,
         observer=settings.observer,
+        load_concurrency=settings.load_concurrency,
     )
 
 
@@ -75,7 +76,7 @@ def add_eve(basis: Basis, *, read_set: frozenset[str], is_strict: bool = False) 
     change = TableChange(declared, put, pa.array([], pa.string()), is_overwrite=False)
     return PreparedWrite(
         changes={PERSON: change},
-        placement={PERSON: Placement.APPEND},
+        placement={PERSON: StagingMode.APPEND},
         read_set=read_set,
         is_strict=is_strict,
     )
@@ -112,7 +113,7 @@ def test_k04_a_write_that_lacked_a_lock_is_prepared_again_with_all_it_ever_neede
             other.mutate(query('insert Person { name: "Frank" }'))
         return Prepared(add_eve(basis, read_set=prepared[-1]))
 
-    _, commit = write_on(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
+    _, commit = run_write(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
 
     # Overtaken; then with the locks of the first attempt; then with those of both.
     assert len(prepared) == 3
@@ -139,7 +140,7 @@ def test_a_strict_write_in_whose_way_a_dead_writer_is_recovers_it_and_goes_on(
                 dying.mutate(query('insert Person { name: "Frank" }'))
         return Prepared(add_eve(basis, read_set=frozenset(), is_strict=True))
 
-    write_on(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
+    run_write(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
 
     assert len(attempts) == 2
     assert {"Eve", "Frank"} <= rows(graph, "Person").keys()

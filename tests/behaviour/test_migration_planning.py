@@ -2,8 +2,8 @@
 
 import pytest
 
-from omnigraph.compiler.migration.plan import MigrationPlan, plan_migration
-from omnigraph.compiler.migration.steps import describe_step, encode_step
+from omnigraph.compiler.migration import MigrationPlan, plan_migration
+from omnigraph.compiler.migration_steps import describe_step, encode_step
 from omnigraph.errors import CompileError
 from omnigraph.model.source import Source
 from tests.support.schemas import CREW, compile_text

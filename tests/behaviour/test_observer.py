@@ -11,7 +11,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import (
     CompileError,
@@ -19,7 +19,7 @@ from omnigraph.errors import (
     PreconditionFailedError,
     RecoveryRequiredError,
 )
-from omnigraph.model.observer import Event, NoObserver, Phase
+from omnigraph.model.ports import Event, NoObserver, Phase
 from omnigraph.model.runtime import SystemRuntime
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
 from tests.support.graphs import SOCIAL, ndjson, node, social_graph

@@ -36,7 +36,7 @@ def test_a_clean_file_passes_lint(schema: str, tmp_path: Path) -> None:
     assert done.code == 0
     assert done.out.splitlines() == [
         "OK    query `q` (read)",
-        "INFO  Lint complete: 1 queries processed (0 error(s), 0 warning(s), 0 info item(s))",
+        "INFO  Lint complete: 1 query processed (0 error(s), 0 warning(s), 0 info item(s))",
     ]
     assert done.err == ""
 
@@ -163,6 +163,7 @@ def test_a_plan_as_json_counts_its_steps(schema: str, tmp_path: Path) -> None:
         "supported": True,
         "step_count": 1,
         "steps": [{"kind": "add_type", "type_kind": "edge", "name": "Blocks"}],
+        "blockers": [],
     }
 
 

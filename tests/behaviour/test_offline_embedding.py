@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.embed.offline import (
+from omnigraph.embed.files import (
+    EmbeddedType,
+    EmbedSpec,
     Job,
     Mode,
     Report,
@@ -15,8 +16,10 @@ from omnigraph.embed.offline import (
     new_rows,
     open_rows,
     parse_selector,
+    read_manifest,
+    read_spec,
 )
-from omnigraph.embed.spec import EmbeddedType, EmbedSpec, read_manifest, read_spec
+from omnigraph.embed.providers import MockEmbedder
 from omnigraph.model.errors import InvalidValueError, NotFoundError, UnavailableError
 
 DECISION = EmbeddedType("vector", ("title", "tags"))

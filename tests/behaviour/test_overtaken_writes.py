@@ -13,7 +13,7 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import ExpectedVersionMismatchError, IntegrityError, MovedError
 from omnigraph.model.runtime import SystemRuntime

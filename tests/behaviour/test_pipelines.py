@@ -8,7 +8,7 @@ from pyspark.sql.functions import col, concat_ws, explode
 
 from demo.pipeline.prepare import prepare
 from omnigraph import Graph
-from omnigraph.spark.format.options import parse_write_options
+from omnigraph.spark.connector.options import parse_write_options
 from tests.support.graphs import contents
 from tests.support.source_tree import ROOT
 from tests.support.spark_servers import run_script

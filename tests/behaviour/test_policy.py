@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import ForbiddenError, PolicyDeniedError
-from omnigraph.model.policy import Action
+from omnigraph.model.ports import Action
 from omnigraph.policy.gate import PolicyGate
 from tests.support.graphs import ndjson, node, unchanged
 from tests.support.policed_graphs import (

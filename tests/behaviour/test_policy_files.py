@@ -15,7 +15,7 @@ from omnigraph.errors import (
     UnreadableError,
 )
 from omnigraph.model.limits import POLICY_BYTES_MAX
-from omnigraph.model.policy import Action
+from omnigraph.model.ports import Action
 from omnigraph.policy.bundle import BundleKind
 from omnigraph.policy.gate import PolicyGate, open_gate
 from tests.support.graphs import build_graph, node, root_of

@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import ForbiddenError, InvalidValueError, MergeConflictError, NotFoundError
+from omnigraph.errors import (
+    CompileError,
+    ForbiddenError,
+    InvalidValueError,
+    MergeConflictError,
+    NotFoundError,
+)
 from omnigraph.model.errors import Conflict
-from omnigraph.model.policy import Gate, TypeView
+from omnigraph.model.ports import Gate, TypeView
 from tests.support.graphs import build_graph, contents, edge, ndjson, node
 from tests.support.limited_graphs import RED, UNPAID, team_graph
 from tests.support.policed_graphs import under
@@ -328,6 +334,26 @@ def test_a_hidden_property_is_hidden_in_the_past_though_another_has_its_name(
     assert "9" not in str([list(each.changes) for each in limited.changes("beginning")][1])
 
 
+def test_a_hidden_property_is_not_read_in_the_past_by_its_name_of_the_present(
+    tmp_path: Path,
+) -> None:
+    graph = _secret_graph(tmp_path)
+    first = graph.head()
+    graph.apply_schema(
+        'node Safe @rename_from("Secret") { title: String @key  wage: I32? @rename_from("pay") } '
+        "node Desk { tag: String @key }"
+    )
+
+    limited = see_as_reader(graph, {"Safe": TypeView(None, frozenset({"wage"}))})
+
+    assert limited.entity("Safe", "vault", commit=first) == {"id": "vault", "title": "vault"}
+    for name in ("pay", "wage"):
+        text = f"query q() {{ match {{ $s: Safe }} return {{ $s.{name} }} }}"
+        with pytest.raises(CompileError):
+            limited.query(text, commit=first)
+        assert graph.query(text, commit=first).rows == [{f"s.{name}": 9}]
+
+
 def test_a_limit_on_a_type_that_a_branch_does_not_have_yet_does_no_harm(tmp_path: Path) -> None:
     graph = build_graph(tmp_path, "node Desk { tag: String @key }", node("Desk", tag="d1"))
     graph.create_branch("draft")
@@ -343,3 +369,23 @@ def test_a_limit_on_a_type_that_a_branch_does_not_have_yet_does_no_harm(tmp_path
 
     assert limited.entity("Desk", "d1", branch="draft") is not None
     assert limited.entity("Secret", "vault") is None
+
+
+def test_an_insert_that_needs_a_hidden_property_does_not_name_it(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path, "node Person { name: String @key  pay: I32 }")
+    limited = see_as_reader(graph, UNPAID)
+
+    with pytest.raises(ForbiddenError) as found:
+        limited.mutate('query m() { insert Person { name: "eve" } }')
+
+    assert "pay" not in str(found.value)
+    assert graph.tables()["node:Person"].row_count == 0
+
+
+def test_a_snapshot_leaves_out_types_that_are_never_seen_and_edges_to_them(tmp_path: Path) -> None:
+    graph = team_graph(tmp_path)
+
+    told = see_as_reader(graph, {"Person": TypeView((), frozenset())}).tables()
+
+    assert {"node:Person", "edge:Knows", "edge:Sits"} < graph.tables().keys()
+    assert told.keys() == graph.tables().keys() - {"node:Person", "edge:Knows", "edge:Sits"}

@@ -11,10 +11,10 @@ import pytest
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import CorruptError, RecoveryRequiredError, UnavailableError
-from omnigraph.storage.durability import Durability
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
-from omnigraph.storage.lance_branches import fork, list_branches
-from omnigraph.storage.lance_handles import LanceHandles
+from omnigraph.storage.fsync import Durability
+from omnigraph.storage.lance.branches import fork, list_branches
+from omnigraph.storage.lance.handles import DatasetCache
 from tests.support.graphs import (
     contents,
     head_versions,
@@ -209,7 +209,7 @@ def test_a_branch_that_cannot_be_flushed_is_not_left_standing(tmp_path: Path) ->
     place = place_on_disk(tmp_path)
     store = place.open()
     at = append(store, create_people(store, ann=1), bob=2)
-    handles = LanceHandles(place.root, storage_options={}, is_local=True)
+    handles = DatasetCache(place.root, storage_options={}, is_local=True)
 
     def refuse(path: Path) -> None:
         raise OSError(5, "Input/output error", str(path))

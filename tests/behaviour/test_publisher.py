@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.engine.commit.publish import Intent, choose_tier, compact_manifest, publish
+from omnigraph.engine.commit.publish import PublishRequest, choose_tier, compact_manifest, publish
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.authority import Authority
-from omnigraph.engine.state.manifest import Change, ManifestState, Register, Tombstone, Update
-from omnigraph.engine.state.snapshot import Entry
+from omnigraph.engine.state.branch_state import BranchStates
+from omnigraph.engine.state.manifest import (
+    Change,
+    Entry,
+    ManifestState,
+    Register,
+    Tombstone,
+    Update,
+)
 from omnigraph.errors import (
     CorruptError,
     ExpectedVersionMismatchError,
@@ -35,7 +41,7 @@ class Branch:
     """Everything a publish on `main` needs."""
 
     stores: Stores
-    authority: Authority
+    authority: BranchStates
     failpoints: Failpoints
 
     @property
@@ -51,7 +57,7 @@ class Branch:
         onto: ManifestState | None = None,
     ) -> ManifestState:
         """Publish changes as a commit of their own."""
-        intent = Intent(
+        intent = PublishRequest(
             changes=changes,
             expected=expected or {},
             expected_head=head,
@@ -84,9 +90,9 @@ def make_branch(root: Path) -> Branch:
     return Branch(stores, make_authority(stores), Failpoints())
 
 
-def make_authority(stores: Stores) -> Authority:
+def make_authority(stores: Stores) -> BranchStates:
     """One that knows nothing yet."""
-    return Authority(uri="", objects=stores.objects, tables=stores.tables)
+    return BranchStates(uri="", objects=stores.objects, tables=stores.tables)
 
 
 def update(branch: Branch, version: int, *, row_count: int = 0, line: str | None = None) -> Update:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.read.budget import Allowance
+from omnigraph.engine.read.expand import TraversalMode
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import LimitExceededError, Outcome
 from tests.support.graphs import build_graph, edge, node, unchanged

@@ -202,7 +202,7 @@ TRAVERSALS = [
         "B13",
         CREW,
         (from_ada("$p flies{1,3} $s", "$s"), compiles("expand $p -[Flies{1,3}]-> $s: Ship")),
-        (from_ada("$p flies{2,2} $s", "$s"), compiles("expand $p -[Flies{2,2}]-> $s: Ship")),
+        (from_ada("$p flies{2,2} $s", "$s"), refused("T5", "a second hop never starts")),
     ),
     case(
         "B14",

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.errors import CompileError, ForbiddenError, NotFoundError
-from omnigraph.model.policy import TypeView
+from omnigraph.model.ports import TypeView
 from tests.support.graphs import build_graph, contents, edge, node
 from tests.support.limited_graphs import RED, SCHEMA, UNPAID, ask, team_graph
 from tests.support.views import TypeViews, see_as, see_as_reader

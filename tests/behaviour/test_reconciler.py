@@ -12,8 +12,8 @@ from time import monotonic
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.ops.doctor.report import Severity, Trouble
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.maintenance.doctor_report import FindingKind, Severity
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import ForbiddenError, GraphError, InvalidValueError
 from omnigraph.model.runtime import SystemClock
@@ -64,7 +64,7 @@ def load_one_by_one(graph: Graph, count: int, *, prefix: str = "n") -> None:
         graph.load(ndjson(node("Person", name=f"{prefix}{number}")), mode="append")
 
 
-def grave(graph: Graph) -> set[Trouble]:
+def grave(graph: Graph) -> set[FindingKind]:
     """What the doctor finds, without notes."""
     found = graph.doctor().findings
     return {each.code for each in found if each.severity is not Severity.NOTE}
@@ -76,7 +76,7 @@ def grave(graph: Graph) -> set[Trouble]:
 def test_a_round_finishes_what_a_dead_writer_left(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     stop_half_way(tmp_path / "graph")
-    assert grave(graph) == {Trouble.WRITE_LEFT}
+    assert grave(graph) == {FindingKind.WRITE_LEFT}
 
     done = graph.reconciler().run_once()
 
@@ -218,7 +218,7 @@ def test_a_round_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
     clock = TickingClock()
     social_graph(tmp_path / "graph")
     graph = open_with_clock(tmp_path / "graph", clock)
-    DAMAGES[Trouble.RECORD_DAMAGED](tmp_path / "graph")
+    DAMAGES[FindingKind.RECORD_DAMAGED](tmp_path / "graph")
 
     with graph.reconciler() as reconciler:
         clock.begin()

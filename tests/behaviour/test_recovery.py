@@ -1,6 +1,7 @@
 """Recovery: a write that died half-way is finished or undone by whoever comes next, once."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.commit.recover import RECOVERY_ACTOR
 from omnigraph.errors import (
     CorruptError,
     DriftError,
@@ -19,6 +19,7 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     UnavailableError,
 )
+from omnigraph.model.names import RECOVERY_ACTOR
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints, Park
 from tests.support.graphs import (
     Contents,
@@ -115,6 +116,70 @@ def test_g02_the_next_write_of_the_same_graph_finishes_it_first(tmp_path: Path) 
     assert len(died.graph.recoveries()) == 1
 
 
+MERGED_BEFORE_PUBLISH = Failpoint.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT
+HELEN = query('insert Person { name: "Helen" }')
+
+
+def load_eve(graph: Graph) -> object:
+    return graph.load(ndjson(node("Person", name="Eve")), mode="merge")
+
+
+def merge_eve(graph: Graph) -> object:
+    return graph.merge("side", into="main")
+
+
+def add_nickname(graph: Graph) -> object:
+    text = graph.schema_source.replace("age: I32?", "age: I32?\n    nickname: String?", 1)
+    assert text != graph.schema_source
+    return graph.apply_schema(text)
+
+
+@pytest.mark.parametrize(
+    ("operate", "at", "writer_kind", "is_on_side"),
+    [
+        (lambda graph: graph.mutate(EVE), BEFORE_PUBLISH, "Mutation", False),
+        (load_eve, BEFORE_PUBLISH, "Load", False),
+        (add_nickname, Failpoint.SCHEMA_APPLY_AFTER_STAGING_WRITE, "SchemaApply", False),
+        (merge_eve, MERGED_BEFORE_PUBLISH, "BranchMerge", True),
+    ],
+    ids=["mutation", "load", "schema-apply", "merge"],
+)
+def test_every_kind_of_write_is_recovered_by_the_next_write_of_the_same_process(
+    tmp_path: Path,
+    operate: Callable[[Graph], object],
+    at: Failpoint,
+    writer_kind: str,
+    *,
+    is_on_side: bool,
+) -> None:
+    social_graph(tmp_path).close()
+    failpoints = Failpoints()
+    graph = open_with(tmp_path, failpoints)
+    if is_on_side:
+        graph.create_branch("side")
+        graph.mutate(EVE, branch="side")
+        # Main moves on too, so that the merge is not a fast-forward.
+        graph.mutate(HELEN)
+    head = graph.head()
+    with failpoints.activate(at, FAIL_ALWAYS) as reached, pytest.raises(RecoveryRequiredError):
+        operate(graph)
+    assert (reached.arrivals, graph.head()) == (1, head)
+
+    graph.mutate(FRANK)
+
+    (recovery,) = graph.recoveries()
+    assert (recovery.kind, recovery.writer_kind) == ("RolledForward", writer_kind)
+    commits = graph.commits()
+    assert [each.id for each in commits[-3:-1]] == [head, recovery.commit_id]
+    assert "Frank" in rows(graph, "Person")
+    if writer_kind == "SchemaApply":
+        assert "nickname: String?" in graph.schema_source
+    else:
+        assert "Eve" in rows(graph, "Person")
+    assert (commits[-2].merged_parent_id is not None) == is_on_side
+    require_settled(graph, tmp_path)
+
+
 def test_g04_all_types_of_a_write_are_finished_together(tmp_path: Path) -> None:
     social_graph(tmp_path).close()
     died = stop(tmp_path, EVE_AT_INITECH)
@@ -139,6 +204,19 @@ def test_g05_a_write_on_a_branch_is_finished_there(tmp_path: Path) -> None:
         assert (pins(graph), graph.head()) == main
         assert sidecars(tmp_path) == []
         require_linear(graph.commits("feature"))
+
+
+def test_a_write_recovers_what_died_on_any_branch_and_of_any_type(tmp_path: Path) -> None:
+    with social_graph(tmp_path) as graph:
+        graph.create_branch("feature")
+    died = stop(tmp_path, EVE, branch="feature")
+    assert len(sidecars(tmp_path)) == 1
+
+    died.graph.mutate(query('insert Company { name: "Initech" }'))
+
+    assert sidecars(tmp_path) == []
+    assert "Eve" in contents(died.graph, "feature")["Person"]
+    assert [each.kind for each in died.graph.recoveries()] == ["RolledForward"]
 
 
 def test_g08_a_record_that_could_not_be_deleted_is_consumed_later(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from omnigraph.engine.commit.audit import Recovery, RecoveryKind, list_recoveries, record
+from omnigraph.engine.commit.audit import list_recoveries, record
+from omnigraph.engine.state.history import Recovery, RecoveryKind
 from tests.support.processes import race
 from tests.support.table_stores import place_on_disk
 

@@ -7,7 +7,7 @@ import lance
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.ops.repair import RepairReport
+from omnigraph.engine.maintenance.repair import RepairReport
 from omnigraph.errors import (
     DriftError,
     ForbiddenError,

@@ -96,13 +96,56 @@ def test_a_graph_made_anew_is_not_taken_for_its_predecessor(tmp_path: Path) -> N
     assert head_versions(tmp_path) == pins(new)
 
 
-def test_force_leaves_a_folder_alone_that_holds_no_graph(tmp_path: Path) -> None:
-    (tmp_path / "nodes").mkdir()
-    (tmp_path / "nodes" / "precious.txt").write_text("mine", encoding="utf-8")
+FOREIGN = (
+    "notes.txt",
+    "src/main.py",
+    "nodes/notes.txt",
+    "nodes/mine/notes.txt",
+    "edges/0123/notes.txt",
+    ".hidden",
+)
 
-    omnigraph.init(tmp_path, LOOSE, force=True)
 
-    assert (tmp_path / "nodes" / "precious.txt").read_text(encoding="utf-8") == "mine"
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_that_holds_other_files_does_not_become_a_graph(
+    tmp_path: Path, name: str, *, force: bool
+) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine", encoding="utf-8")
+
+    with pytest.raises(AlreadyExistsError, match="nothing was created") as refused:
+        omnigraph.init(tmp_path, LOOSE, force=force)
+
+    assert "new or empty" in str(refused.value)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
+    assert file.read_text(encoding="utf-8") == "mine"
+
+
+def test_force_deletes_only_what_the_graph_owns(tmp_path: Path) -> None:
+    with omnigraph.init(tmp_path, LOOSE) as graph:
+        graph.mutate(NOTE)
+        graph.create_branch("draft")
+    for name in FOREIGN:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine", encoding="utf-8")
+
+    with omnigraph.init(tmp_path, LOOSE, force=True) as renewed:
+        assert rows(renewed, "Note") == {}
+        assert (len(renewed.commits()), renewed.branches()) == (1, ["main"])
+
+    assert [(tmp_path / name).read_text(encoding="utf-8") for name in FOREIGN] == ["mine"] * 6
+
+
+def test_empty_folders_do_not_keep_a_graph_from_being_made(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "nodes" / "mine").mkdir(parents=True)
+
+    with omnigraph.init(tmp_path, LOOSE) as graph:
+        graph.mutate(NOTE)
+
+        assert len(rows(graph, "Note")) == 1
 
 
 def test_a_graph_that_lost_its_schema_is_damaged_and_not_created_again(tmp_path: Path) -> None:

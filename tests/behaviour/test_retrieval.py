@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph import CallLimits, Graph
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.retrieval.answers import NodeName, Retrieval
-from omnigraph.engine.retrieval.limits import NEIGHBOURS_MAX, REACHED_MAX
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.retrieval.results import NodeName, Retrieval
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import (
     EmbeddingError,
@@ -24,8 +23,8 @@ from omnigraph.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from omnigraph.model.observer import Event, Phase
-from omnigraph.model.policy import TypeView
+from omnigraph.model.limits import NEIGHBOURS_MAX, REACHED_MAX
+from omnigraph.model.ports import Event, Phase, TypeView
 from tests.support.embedders import Listening, embedding
 from tests.support.graphs import build_graph, edge, ndjson, node
 from tests.support.limited_graphs import RED, team_graph

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.retrieval.answers import QueryRequest, Retrieval
-from omnigraph.engine.retrieval.limits import FOUND_MAX
+from omnigraph.engine.retrieval.results import QueryRequest, Retrieval
 from omnigraph.errors import (
     CompileError,
     EmbeddingError,
@@ -19,6 +18,8 @@ from omnigraph.errors import (
     LimitExceededError,
     NotFoundError,
 )
+from omnigraph.model.limits import FOUND_MAX
+from omnigraph.model.types import format_datetime
 from tests.support.embedders import Listening, embedding
 from tests.support.graphs import build_graph, edge, node
 from tests.support.limited_graphs import RED, team_graph
@@ -205,7 +206,7 @@ def test_values_of_every_kind_are_kept_as_json(tmp_path: Path) -> None:
 
 def test_a_query_that_asks_for_the_time_is_replayed_at_its_time(tmp_path: Path) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
-    graph = build_graph(tmp_path, SCHEMA, node("Paper", title="soon", seen=soon.isoformat()))
+    graph = build_graph(tmp_path, SCHEMA, node("Paper", title="soon", seen=format_datetime(soon)))
     source = "query q() { match { $p: Paper  $p.seen >= now() } return { $p.title } }"
 
     found = graph.retrieve_by(source)

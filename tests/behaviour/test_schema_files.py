@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.schema.canonical import hash_schema
-from omnigraph.engine.state.contract import (
+from omnigraph.engine.state.schema_files import (
     FILES,
     STAGED_FILE,
     archive_schema,
@@ -16,7 +16,7 @@ from omnigraph.engine.state.contract import (
     find_staged,
     is_staged,
     promote_schema,
-    read_contract,
+    read_accepted_schema,
     stage_schema,
 )
 from omnigraph.errors import CorruptError
@@ -89,7 +89,7 @@ def test_a_staged_schema_is_found_until_it_is_promoted_or_discarded(tmp_path: Pa
     discard_staged(objects)
 
     assert find_staged(objects) is None
-    assert read_contract(objects, uri="x").source == ONE
+    assert read_accepted_schema(objects, uri="x").source == ONE
 
 
 def test_promoting_again_changes_nothing(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_staged_text_is_promoted_rather_than_an_earlier_one_of_its_meaning(
     for _ in range(2):
         promote(hash_of(ONE), objects)
 
-    assert read_contract(objects, uri="x").source == text
+    assert read_accepted_schema(objects, uri="x").source == text
 
 
 def test_who_promotes_too_late_leaves_the_files_of_a_later_schema_alone(tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_who_promotes_too_late_leaves_the_files_of_a_later_schema_alone(tmp_path
 
     promote_schema(hashes[1], over=late, objects=objects)
 
-    assert read_contract(objects, uri="x").source == ONE
+    assert read_accepted_schema(objects, uri="x").source == ONE
     assert find_staged(objects) is None
 
 
 def test_a_contract_is_as_listed_until_a_file_of_it_is_written(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
     promote(keep(ONE, objects), objects)
-    contract = read_contract(objects, uri="x")
+    contract = read_accepted_schema(objects, uri="x")
     assert contract.is_as_listed(objects.tokens(""))
 
     promote(keep(TWO, objects), objects)

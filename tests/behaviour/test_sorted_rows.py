@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.model.limits import SCAN_BATCH_BYTES
-from omnigraph.storage.sorting import sort_by_id
+from omnigraph.storage.external_sort import sort_by_id
 from tests.support.table_stores import place_on_disk
 
 ROWS = st.lists(st.tuples(st.text(), st.none() | st.integers(0, 9)), unique_by=lambda row: row[0])

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from omnigraph import Graph
 from omnigraph.errors import IntegrityError, KeyConflictError
+from omnigraph.model.errors import LoadReport
 from omnigraph.model.limits import PLACES_SHOWN_MAX, VIOLATIONS_MAX
-from omnigraph.model.load_report import LoadReport
 from tests.support.graphs import build_graph, edge, ends, ndjson, node, unchanged, values
 from tests.support.spark_loads import share_small_inputs, write_lines
 
@@ -176,7 +176,7 @@ def test_a_source_that_a_merge_takes_edges_from_keeps_enough_of_them(
     refused = refuse(graph, path, mode="merge", spark=spark)
 
     assert [each.message for each in refused.violations] == [
-        "@card violation on edge Backs: source 'Ann' has 1 edges (min 2)"
+        "@card violation on edge Backs: source 'Ann' has 1 edge (min 2)"
     ]
 
 

@@ -13,12 +13,12 @@ from tests.support.spark_servers import connect_server, run_on_cluster, run_scri
 # Each line that it prints is what became of one load, or whether another answer is that of here.
 JOURNEY = '''
 import json, sys
-import omnigraph, omnigraph.spark.loading.inputs
+import omnigraph, omnigraph.spark.load.inputs
 from omnigraph.errors import GraphError
 from omnigraph.spark import session
 
 master, folder = sys.argv[1:]
-omnigraph.spark.loading.inputs.PORTION_BYTES_MIN = 1
+omnigraph.spark.load.inputs.PORTION_BYTES_MIN = 1
 graph = omnigraph.open(f"{folder}/graph", durability="relaxed")
 spark = session(master)
 

@@ -52,7 +52,7 @@ def test_what_was_left_out_is_told_to_people(tmp_path: Path, spark: SparkSession
     )
 
     assert ended.code == 0, ended.err
-    assert ended.out.splitlines()[1] == "left out 1 rows:"
+    assert ended.out.splitlines()[1] == "left out 1 row:"
     assert "a whole number is needed" in ended.out
 
 

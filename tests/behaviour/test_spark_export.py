@@ -28,9 +28,9 @@ edge Knows: Person -> Person
 @pytest.fixture(autouse=True)
 def _many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of any number are read by several tasks and make several parts."""
-    monkeypatch.setattr("omnigraph.spark.upkeep.ranges.UNSAMPLED_ROWS_MAX", 10)
-    monkeypatch.setattr("omnigraph.spark.upkeep.ranges.RANGE_BYTES_MAX", 2_000)
-    monkeypatch.setattr("omnigraph.spark.upkeep.export.SPARK_PART_ROWS_MAX", 100)
+    monkeypatch.setattr("omnigraph.spark.ops.range_shuffle.UNSAMPLED_ROWS_MAX", 10)
+    monkeypatch.setattr("omnigraph.spark.ops.range_shuffle.RANGE_BYTES_MAX", 2_000)
+    monkeypatch.setattr("omnigraph.spark.ops.export.SPARK_PART_ROWS_MAX", 100)
 
 
 def network(path: Path) -> Graph:
@@ -140,7 +140,7 @@ def test_many_rows_go_to_spark_and_few_stay_here(
     graph = build_graph(tmp_path / "graph", NETWORK, *(node("Person", name=n) for n in "abc"))
 
     few = graph.export_files(tmp_path / "few")
-    monkeypatch.setattr("omnigraph.engine.ops.export_files.EXPORT_INLINE_ROWS_MAX", 2)
+    monkeypatch.setattr("omnigraph.engine.ops.export.EXPORT_INLINE_ROWS_MAX", 2)
     many = graph.export_files(tmp_path / "many", types=["Person"])
     told = graph.export_files(tmp_path / "told", types=["Person"], engine="local")
 

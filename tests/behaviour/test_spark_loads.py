@@ -4,6 +4,7 @@ import gzip
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -104,6 +105,49 @@ def test_a_job_of_many_inputs_is_one_commit(tmp_path: Path, spark: SparkSession)
     assert list(dict.fromkeys(told)) == ["read", "check", "commit"]
 
 
+def test_ends_go_by_either_name_and_rows_may_be_dicts_on_spark(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    graph = build_graph(tmp_path / "graph", SOCIAL)
+    friends = spark.createDataFrame([("Ann", "Bob")], "from string, to string")
+
+    result = graph.load(
+        {
+            "Person": [{"name": "Ann", "age": 1}, {"name": "Bob"}],
+            "Company": pa.table({"name": ["Acme"]}),
+            "Knows": friends,
+            "WorksAt": [{"from": "Ann", "to": "Acme"}],
+        },
+        mode="append",
+        engine="spark",
+        spark=spark,
+    )
+    graph.load([node("Person", name="Cyd")], mode="append", engine="spark", spark=spark)
+
+    assert result.engine == "spark"
+    assert values(graph, "Person", "age") == {"Ann": 1, "Bob": None, "Cyd": None}
+    assert ends(graph, "Knows") == [("Ann", "Bob")]
+    assert ends(graph, "WorksAt") == [("Ann", "Acme")]
+
+
+def test_edges_of_a_job_go_by_either_name_in_every_form(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    names = ["Ann", "Bob", "Cyd", "Dan", "Eve", "Fay"]
+    graph = build_graph(tmp_path / "graph", SOCIAL, *people(*names))
+    (tmp_path / "more.csv").write_text("from,to\nCyd,Dan\n")
+    parquet.write_table(pa.table({"from": ["Dan"], "to": ["Eve"]}), tmp_path / "more.parquet")
+
+    with graph.bulk(mode="append", spark=spark) as job:
+        job.edges("Knows", spark.createDataFrame([("Ann", "Bob")], "from string, to string"))
+        job.edges("Knows", pa.table({"from": ["Bob"], "to": ["Cyd"]}))
+        job.edges("Knows", str(tmp_path / "more.csv"))
+        job.edges("Knows", str(tmp_path / "more.parquet"))
+        job.edges("Knows", pa.table({"src": ["Eve"], "to": ["Fay"]}).to_pandas())
+
+    assert sorted(ends(graph, "Knows")) == list(pairwise(names))
+
+
 def test_a_job_whose_block_fails_loads_nothing(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path / "graph", SOCIAL)
     job = graph.bulk(mode="append", spark=spark)
@@ -148,7 +192,7 @@ def test_a_load_says_which_engine_it_took(
     packed = tmp_path / "people.jsonl.gz"
     packed.write_bytes(gzip.compress(path.read_bytes().replace(b'"name": "', b'"name": "x')))
     size = path.stat().st_size
-    monkeypatch.setattr("omnigraph.engine.loads.INLINE_BYTES_MAX", size)
+    monkeypatch.setattr("omnigraph.engine.graph_load.INLINE_BYTES_MAX", size)
 
     def engine_of(given: object, session: SparkSession | None = None) -> str:
         return graph.load(given, mode="merge", spark=session).engine

@@ -214,7 +214,7 @@ def test_rows_that_must_all_go_leave_the_graph_as_it_was(
 def test_too_many_faults_are_the_fault_of_the_input(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.spark.loading.job_staging.QUARANTINED_ROWS_MAX", 3)
+    monkeypatch.setattr("omnigraph.spark.load.staging.QUARANTINED_ROWS_MAX", 3)
     graph = build_graph(tmp_path / "graph", TEAM)
     path = write_lines(tmp_path / "in.jsonl", *(person(f"p{n}", age=151) for n in range(4)))
     before = files_below(root_of(graph))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 import omnigraph
 from omnigraph import Graph
@@ -101,6 +101,30 @@ def test_a_frame_shows_the_commit_of_its_query_however_late_it_runs(
     assert [row["name"] for row in later] == ["chess", "rowing"]
     past = graph.query(text, commit=first, engine="spark", spark=spark)
     assert past.rows == [{"name": "chess"}]
+
+
+def test_a_query_in_names_of_the_present_reads_the_past_on_spark_as_in_process(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    schema = "node Club { name: String @key  size: I32? }"
+    graph = omnigraph.init(tmp_path / "g", schema=schema, durability="relaxed")
+    graph.mutate(query('insert Club { name: "chess", size: 3 }'))
+    first = graph.head()
+    graph.apply_schema(
+        'node Team @rename_from("Club") { name: String @key  members: I32? @rename_from("size") }'
+    )
+    text = query("match { $t: Team { members: 3 } } return { $t.name, $t.members }")
+
+    there = graph.query(text, commit=first, engine="spark", spark=spark)
+
+    def read(**options: str) -> list[Row]:
+        reader = spark.read.format("omnigraph").options(commit=first, **options)
+        return reader.load(str(tmp_path / "g")).collect()
+
+    assert there.rows == graph.query(text, commit=first).rows
+    assert there.columns == ["t.name", "t.members"]
+    assert [tuple(row) for row in read(query=text)] == [("chess", 3)]
+    assert [row["name"] for row in read(type="Team", where="members = 3")] == ["chess"]
 
 
 def test_rows_are_found_behind_files_without_any(tmp_path: Path, spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,6 +92,60 @@ TRAVELLED = """\
 KeyConflictError Person 'Ann 1' already exists; to replace it, load with mode "merge"
 True True
 """
+
+USE = """
+import sys
+import omnigraph
+from omnigraph.spark import session
+from pyspark.sql import SparkSession
+
+def attempt(action):
+    try:
+        print("done", action())
+    except omnigraph.errors.GraphError as error:
+        print("refused", error)
+
+def read():
+    found = spark.read.format("omnigraph").option("type", "Person").load(graph.uri)
+    return sorted(row.name for row in found.collect())
+
+graph = omnigraph.init(sys.argv[1], schema="node Person { name: String @key }")
+"""
+
+USE_OURS = (
+    USE
+    + """
+spark = session("local[2]")
+people = spark.createDataFrame([("Ann",)], "name string")
+people.write.format("omnigraph").option("type", "Person").mode("append").save(graph.uri)
+attempt(lambda: graph.load({"Person": [{"name": "Bob"}]}, mode="append", engine="spark").engine)
+attempt(read)
+"""
+)
+
+USE_PLAIN = (
+    USE
+    + """
+builder = SparkSession.builder.master("local[2]").config("spark.driver.host", "127.0.0.1")
+spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+attempt(session)
+attempt(lambda: graph.load({"Person": [{"name": "Ann"}]}, mode="append", engine="spark"))
+attempt(lambda: graph.query("query q() { match { $p: Person } return { $p } }", engine="spark"))
+spark.stop()
+spark = session("local[2]")
+attempt(lambda: graph.load({"Person": [{"name": "Cyd"}]}, mode="append", engine="spark").engine)
+attempt(read)
+"""
+)
+
+USE_CHOSEN = (
+    USE
+    + """
+attempt(lambda: session("local[2]"))
+attempt(lambda: graph.load({"Person": [{"name": "Ann"}]}, mode="append", engine="spark"))
+print(SparkSession.getActiveSession())
+"""
+)
 
 INTERRUPTED = """
 import sys
@@ -323,3 +378,61 @@ def _interrupted(master: str, folder: Path) -> str:
         await_that(lambda: len(pulses(folder)) == 2)
         os.killpg(child.pid, signal.SIGINT)
         return printed_by(child)
+
+
+# Workers that have the package, and workers that do not
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python of its own that has no packages."""
+    folder = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return folder / "bin" / "python3"
+
+
+def not_activated(bare_python: Path, **more: str) -> tuple[str, ...]:
+    """What starts a program whose `python3` is another Python than the one that runs it."""
+    java = shutil.which("java")
+    folders = (bare_python.parent, *([] if java is None else [Path(java).parent]), os.defpath)
+    set_to = {"PATH": os.pathsep.join(map(str, folders)), **more}
+    return ("env", "-u", "PYSPARK_PYTHON", *(f"{name}={value}" for name, value in set_to.items()))
+
+
+def line_to_set() -> str:
+    return f'set: os.environ["PYSPARK_PYTHON"] = "{sys.executable}"'
+
+
+def test_workers_of_our_session_run_this_python_in_an_environment_that_is_not_activated(
+    tmp_path: Path, bare_python: Path
+) -> None:
+    printed = run_script(USE_OURS, str(tmp_path / "graph"), prefix=not_activated(bare_python))
+
+    assert printed.splitlines() == ["done spark", "done ['Ann', 'Bob']"]
+
+
+def test_a_session_whose_workers_lack_the_package_is_refused_with_the_line_to_set(
+    tmp_path: Path, bare_python: Path
+) -> None:
+    printed = run_script(USE_PLAIN, str(tmp_path / "graph"), prefix=not_activated(bare_python))
+
+    attempts = [line for line in printed.splitlines() if line.startswith(("done", "refused"))]
+    assert "Traceback" not in printed
+    for refused in attempts[:3]:
+        assert refused.startswith("refused cannot use this Spark session: its Python workers run ")
+        assert refused.endswith(line_to_set())
+    # The Java process is still the one that the first session started.
+    assert attempts[3:] == ["done spark", "done ['Cyd']"]
+
+
+def test_a_chosen_python_without_the_package_is_refused_with_the_line_to_set(
+    tmp_path: Path, bare_python: Path
+) -> None:
+    chosen = not_activated(bare_python, PYSPARK_PYTHON=str(bare_python))
+
+    *attempts, running = run_script(USE_CHOSEN, str(tmp_path / "graph"), prefix=chosen).splitlines()
+
+    for refused in attempts:
+        assert f"its Python workers run {bare_python}, which does not have" in refused
+        assert refused.endswith(line_to_set())
+    assert (len(attempts), running) == (2, "None")

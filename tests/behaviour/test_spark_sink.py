@@ -17,10 +17,25 @@ from pyspark.sql.streaming.query import StreamingQuery
 from omnigraph import Graph
 from omnigraph.engine.state.history import StreamBatch
 from omnigraph.errors import GraphError, InvalidValueError, SchemaChangedError
-from omnigraph.spark.format.options import parse_write_options
-from omnigraph.spark.format.sink import BatchSink, StagedMessage
-from omnigraph.spark.format.sinking import WriteJob, commit_rows, open_job, stage_rows
-from tests.support.graphs import build_graph, contents, edge, node, rows, table_paths, unchanged
+from omnigraph.spark.connector.options import parse_write_options
+from omnigraph.spark.connector.writer import (
+    BatchWriter,
+    CommitMessage,
+    WriteJob,
+    commit_rows,
+    plan_write,
+    stage_rows,
+)
+from tests.support.graphs import (
+    build_graph,
+    contents,
+    edge,
+    ends,
+    node,
+    rows,
+    table_paths,
+    unchanged,
+)
 from tests.support.queries import query
 from tests.support.spark_servers import printed_by, run_script, started_script
 
@@ -62,7 +77,7 @@ def data_files(graph: Graph) -> set[Path]:
 
 def plan(graph: Graph, columns: pa.Schema, **options: str) -> WriteJob:
     given = {"uri": graph.uri, **options}
-    return open_job(parse_write_options(given, is_overwrite=False), columns)
+    return plan_write(parse_write_options(given, is_overwrite=False), columns)
 
 
 def write(
@@ -71,7 +86,7 @@ def write(
     """Write rows as Spark would in two tasks, each with the half of them."""
     told = {"uri": graph.uri, **options}
     is_overwrite = options.get("mode") == "overwrite"
-    job = open_job(parse_write_options(told, is_overwrite=is_overwrite), given.schema)
+    job = plan_write(parse_write_options(told, is_overwrite=is_overwrite), given.schema)
     half = given.num_rows // 2
     parts = (given.slice(half), given.slice(0, half))
     staged = [stage_rows(job, 1 - number, part.to_batches()) for number, part in enumerate(parts)]
@@ -110,6 +125,14 @@ GIVEN = {
     "no name": ("Person", pa.table({"age": [1, 2]})),
     "several faults": ("Person", people(("dan", -1, "e@x"), ("dan", 1, "e@x"), ("eve", 1, "e@x"))),
     "edges": ("Knows", edges(("ann", "cyd"), ("bob", "ann"), ("bob", "cyd"))),
+    "edges from and to": (
+        "Knows",
+        edges(("ann", "cyd"), ("bob", "ann")).rename_columns(["from", "to"]),
+    ),
+    "an end under both names": (
+        "Knows",
+        pa.table({"src": ["ann"], "from": ["ann"], "dst": ["cyd"]}),
+    ),
     "edges without nodes": ("Knows", edges(("ann", "zoe"), ("zed", "ann"))),
     "too many edges": ("Knows", edges(("ann", "cyd"), ("ann", "ann"), ("bob", "cyd"))),
     "edges with ids": ("Knows", edges(("ann", "bob"), ("bob", "cyd"), ids=("k1", "k2"))),
@@ -257,8 +280,8 @@ def test_files_of_tasks_are_removed_when_another_task_failed_and_not_otherwise(
     before = data_files(graph)
     given = people(("dan", 1, None))
     job = plan(graph, given.schema, type="Person")
-    message = StagedMessage(job, stage_rows(job, 0, given.to_batches()), None)
-    sink = BatchSink(job)
+    message = CommitMessage(job, stage_rows(job, 0, given.to_batches()), None)
+    sink = BatchWriter(job)
 
     # Whoever has all messages has tried to commit: the files may be part of the graph.
     sink.abort([message])
@@ -296,6 +319,31 @@ def test_a_write_that_cannot_be_planned_says_why(
 
 def save(frame: DataFrame, graph: Graph, saving: str, **options: str) -> None:
     frame.write.format("omnigraph").options(**options).mode(saving).save(graph.uri)
+
+
+@pytest.mark.parametrize("names", [("from", "to"), ("src", "dst"), ("src", "to")])
+def test_the_ends_of_edges_in_a_frame_go_by_either_pair_of_names(
+    spark: SparkSession, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    graph = people_graph(tmp_path / "graph")
+    frame = spark.createDataFrame([("bob", "cyd")], " string, ".join(names) + " string")
+
+    save(frame, graph, "append", type="Knows")
+
+    assert ("bob", "cyd") in ends(graph, "Knows")
+
+
+def test_a_missing_option_of_a_write_is_one_line_with_an_example(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph = people_graph(tmp_path / "graph")
+
+    with pytest.raises(PySparkException) as refused:
+        save(spark.createDataFrame([("dan",)], "name string"), graph, "append")
+
+    said, *rest = str(refused.value).splitlines()
+    assert """option 'type': not given; say of which type the rows are, as in .option(""" in said
+    assert [line.strip() for line in rest] == ["SQLSTATE: 38000"]
 
 
 def test_a_frame_becomes_one_commit(spark: SparkSession, tmp_path: Path) -> None:

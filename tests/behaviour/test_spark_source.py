@@ -14,8 +14,8 @@ from omnigraph import Graph
 from omnigraph.engine.state.readers import READERS_PREFIX
 from omnigraph.errors import NotFoundError, RequestError
 from omnigraph.model.limits import SPARK_BATCH_BYTES_MAX
-from omnigraph.spark.format.options import parse_read_options
-from omnigraph.spark.format.reading import PinnedType, pin_read, read_part, split_type
+from omnigraph.spark.connector.options import parse_read_options
+from omnigraph.spark.connector.reader import PinnedType, pin_read, read_part, split_type
 from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, root_of, social_graph
 from tests.support.queries import query
 from tests.support.s3_server import S3Server
@@ -249,7 +249,7 @@ def test_a_query_that_finds_nothing_is_an_empty_frame(spark: SparkSession, tmp_p
         ({"query": "query q() { match { $p: Persn } return { $p } }"}, "Persn"),
         (
             {"query": "query q() { match { $p: Person } return { $p.name as a  $p.age as a } }"},
-            "it returns 'a' twice",
+            "two columns have the name `a`",
         ),
     ],
 )
@@ -273,6 +273,28 @@ def test_what_is_wrong_with_a_read_is_in_the_error_that_spark_raises(
         read(spark, graph, type="Persn")
 
     assert "NotFoundError: type 'Persn' not found; did you mean `Person`?" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"type": "Person"}, """option 'uri': not given; say where the graph is, as in .option("""),
+        (
+            {"uri": "/none"},
+            """option 'type': not given; say what to read, as in .option("type", """,
+        ),
+    ],
+    ids=["uri", "type"],
+)
+def test_a_missing_option_of_a_read_is_one_line_with_an_example(
+    spark: SparkSession, options: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(PySparkException) as refused:
+        spark.read.format("omnigraph").options(**options).load()
+
+    said, *rest = str(refused.value).splitlines()
+    assert f"omnigraph.errors.InvalidValueError: {problem}" in said
+    assert [line.strip() for line in rest] == ["SQLSTATE: 38000"]
 
 
 def test_a_given_schema_with_other_types_is_refused(spark: SparkSession, tmp_path: Path) -> None:

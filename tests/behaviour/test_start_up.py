@@ -46,13 +46,13 @@ PANDAS = "pandas.core"
 OTHER_CALLS = frozenset(
     {
         "omnigraph.engine.analysis.algorithms",
-        "omnigraph.engine.loads",
-        "omnigraph.engine.ops.cleanup",
-        "omnigraph.engine.ops.doctor.examine",
-        "omnigraph.engine.ops.merge",
+        "omnigraph.engine.graph_load",
+        "omnigraph.engine.maintenance.cleanup",
+        "omnigraph.engine.maintenance.doctor",
+        "omnigraph.engine.merge.merge",
         "omnigraph.engine.ops.mutate",
-        "omnigraph.engine.ops.optimize",
-        "omnigraph.engine.ops.schema_apply",
+        "omnigraph.engine.maintenance.optimize",
+        "omnigraph.engine.schema_apply",
         "omnigraph.policy.gate",
         "omnigraph.spark.sessions",
     }
@@ -126,8 +126,8 @@ def test_what_a_command_finds_becomes_a_pandas_frame_all_the_same(tmp_path: Path
 
     modules = _modules_after(
         "import sys",
-        "from omnigraph.cli.short_life import hasten_start",
-        "hasten_start()",
+        "from omnigraph.cli.main import defer_imports",
+        "defer_imports()",
         "import omnigraph",
         f"graph = omnigraph.open({str(tmp_path / 'graph')!r})",
         f"found = graph.query({POINT!r}, {{'n': 'Alice'}})",

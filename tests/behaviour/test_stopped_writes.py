@@ -15,7 +15,8 @@ import pytest
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.commit.recover import RECOVERY_ACTOR
+from omnigraph.engine.commit.recover import Facts, PinClass, classify
+from omnigraph.engine.commit.sidecar import RECOVERY_PREFIX, Pin, decode_sidecar
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.manifest import manifest_ref
 from omnigraph.errors import (
@@ -24,9 +25,9 @@ from omnigraph.errors import (
     RecoveryRequiredError,
     UnavailableError,
 )
-from omnigraph.model.names import BranchName
+from omnigraph.model.names import RECOVERY_ACTOR, BranchName
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
-from omnigraph.storage.ports import Listing, ObjectStore, Stores, TableRef
+from omnigraph.storage.ports import Listing, ObjectStore, Stores, TableRef, TableVersion
 from tests.support.crashing import Fault, Scope, When
 from tests.support.graphs import (
     Contents,
@@ -355,3 +356,55 @@ def test_g20_a_discarding_that_fails_anywhere_is_done_once(tmp_path: Path, when:
             require_settled(graph, root)
 
     assert 3 <= failed < EFFECTS_MAX - 1, "a commit, a row of the audit and a record, and no more"
+
+
+# Writes of several steps a type
+
+
+def worn_people(root: Path) -> None:
+    """People in many small files, behind an index that knows few of them."""
+    graph = social_graph(root)
+    graph.ensure_indices()
+    for number in range(12):
+        graph.load(ndjson(node("Person", name=f"p{number}")), mode="append")
+    graph.close()
+
+
+def test_a_type_that_took_some_of_its_steps_is_undone_by_the_next_write_of_the_same_process(
+    tmp_path: Path,
+) -> None:
+    # Given an optimization that dies between two steps of one type
+    worn_people(tmp_path)
+    died = stop(tmp_path, lambda graph: graph.optimize(), at=SECOND_TYPE)
+    (name,) = sidecars(tmp_path)
+    path = f"{RECOVERY_PREFIX}/{name}"
+    (pin,) = (
+        each
+        for each in decode_sidecar((tmp_path / path).read_bytes(), path=path).pins
+        if each.table_key == "node:Person"
+    )
+    newest = head_versions(tmp_path)["node:Person"]
+    facts = Facts(
+        newest=newest,
+        named=died.pins["node:Person"],
+        has_landed=_transaction_of(tmp_path, pin, newest) in pin.earlier_uuids,
+        is_complete=False,
+        is_undone=False,
+    )
+    assert classify(pin, facts) is PinClass.INCOMPLETE_PHASE_B
+
+    # When the same handle writes again
+    died.graph.mutate(FRANK)
+
+    # Then the steps are undone, no row has changed, and optimizing works
+    (recovery,) = died.graph.recoveries()
+    assert (recovery.kind, recovery.writer_kind) == ("RolledBack", "Optimize")
+    assert died.before["Person"].keys() | {"Frank"} == rows(died.graph, "Person").keys()
+    require_settled(died.graph, tmp_path)
+    assert {each.type for each in died.graph.optimize() if each.committed} >= {"Person"}
+
+
+def _transaction_of(root: Path, pin: Pin, version: int) -> str | None:
+    tables = open_stores(make_settings(root, storage_options=None, durability="relaxed")).tables
+    made = tables.find_transaction(TableVersion(TableRef(pin.table_path, None), version))
+    return None if made is None else made.uuid

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from omnigraph.errors import GraphError
+from omnigraph.storage.check import CHECK_PREFIX, CheckReport, check_storage, open_durably
 from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore
-from omnigraph.storage.probing import CHECK_PREFIX, Trial, open_durably, try_storage
 from tests.support.control_objects import local_location, s3_location
 from tests.support.defective_objects import Defect, defective
 from tests.support.s3_faults import FaultyS3, RequestFault, Scope, Way, serve_faulty_s3
@@ -102,7 +102,7 @@ def test_a_bucket_passes_every_probe_by_uploads_in_parts_too(server: S3Server) -
 def test_a_defect_fails_the_probes_of_what_it_breaks_and_no_other(
     defect: Defect, tmp_path: Path
 ) -> None:
-    trial = try_storage(local_location(tmp_path), id=ID, open_store=defective(defect))
+    trial = check_storage(local_location(tmp_path), id=ID, open_store=defective(defect))
 
     assert _failed(trial) == BROKEN_BY_DEFECT[defect]
     assert not trial.is_passed
@@ -113,7 +113,7 @@ def test_a_defect_fails_the_probes_of_what_it_breaks_and_no_other(
 def test_locks_that_exclude_nobody_are_noticed_in_a_bucket(server: S3Server) -> None:
     location = s3_location(server, bucket=server.create_bucket())
 
-    trial = try_storage(location, id=ID, open_store=defective(Defect.FORGETS_LEASES))
+    trial = check_storage(location, id=ID, open_store=defective(Defect.FORGETS_LEASES))
 
     assert "locks" in _failed(trial)
     assert _is_empty(location)
@@ -122,7 +122,7 @@ def test_locks_that_exclude_nobody_are_noticed_in_a_bucket(server: S3Server) -> 
 def test_what_cannot_be_deleted_is_told_with_its_place(tmp_path: Path) -> None:
     location = local_location(tmp_path)
 
-    trial = try_storage(location, id=ID, open_store=defective(Defect.KEEPS_DELETED))
+    trial = check_storage(location, id=ID, open_store=defective(Defect.KEEPS_DELETED))
 
     removed = trial.probed[-1]
     assert (removed.name, removed.is_ok) == ("clean-up", False)
@@ -196,7 +196,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         return open_durably(location)
 
     with pytest.raises(KeyboardInterrupt):
-        try_storage(local_location(tmp_path / "graph"), id=ID, open_store=open_store)
+        check_storage(local_location(tmp_path / "graph"), id=ID, open_store=open_store)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -218,11 +218,11 @@ def test_a_place_that_cannot_be_named_is_refused_before_anything_is_done() -> No
         _try(parse_location("s3://", storage_options={}))
 
 
-def _try(location: Location) -> Trial:
-    return try_storage(location, id=ID, open_store=open_durably)
+def _try(location: Location) -> CheckReport:
+    return check_storage(location, id=ID, open_store=open_durably)
 
 
-def _failed(trial: Trial) -> set[str]:
+def _failed(trial: CheckReport) -> set[str]:
     return {each.name for each in trial.probed if not each.is_ok}
 
 

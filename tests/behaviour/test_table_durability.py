@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.model.errors import CorruptError
-from omnigraph.storage.durability import Durability, flush_path
+from omnigraph.storage.fsync import Durability, flush_path
 from tests.support.lance_probes import files_of
 from tests.support.source_tree import ROOT
 from tests.support.table_stores import (
@@ -32,7 +32,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from omnigraph.storage.ports import TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec
+from omnigraph.storage.ports import IndexKind, IndexSpec
 from tests.support.lance_probes import keyed_rows
 from tests.support.table_stores import *
 

@@ -14,7 +14,7 @@ from omnigraph.model.errors import (
     UnavailableError,
 )
 from omnigraph.model.limits import OPEN_TABLES_MAX
-from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import TableRef, TableVersion
 from tests.support.lance_probes import keyed_rows, with_schema_metadata
 from tests.support.s3_server import S3Server

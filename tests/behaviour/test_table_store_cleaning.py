@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.model.errors import CorruptError, NotFoundError
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import Cleaned, TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import Cleaned, IndexKind, IndexSpec, TableVersion
 from tests.support.lance_probes import files_of
 from tests.support.table_stores import (
     PATH,

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from omnigraph.storage.arrow_schema import ID
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.row_files import ID
 from tests.support.table_stores import PATH, place_on_disk
 
 Row = Mapping[str, object]

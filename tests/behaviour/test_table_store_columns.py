@@ -1,7 +1,7 @@
 """Columns of a table changed through its store: by a version that writes no row."""
 
 from collections.abc import Callable, Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
-from omnigraph.storage.arrow_schema import ID
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import StagedKind, TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec, IndexState
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import IndexKind, IndexSpec, IndexState, StagedKind, TableVersion
+from omnigraph.storage.row_files import ID, TIMESTAMP
 from tests.support.lance_probes import files_of
 from tests.support.s3_server import S3Server
 from tests.support.table_stores import (
@@ -53,13 +52,14 @@ VALUE_BY_TYPE: Mapping[pa.DataType, object] = {
     pa.uint64(): 2**63,
     pa.float32(): 0.5,
     pa.float64(): 0.1,
-    pa.date64(): date(2020, 2, 29),
+    TIMESTAMP: datetime(2020, 2, 29, 12, 30, 0, 500000, tzinfo=UTC),
     pa.date32(): date(2020, 2, 29),
     list_of(TEXT): ["a", None],
     list_of(pa.bool_()): [True, None],
     list_of(NUMBER): [1, None],
     list_of(pa.float64()): [],
     list_of(pa.date32()): [date(2020, 2, 29), None],
+    list_of(TIMESTAMP): [datetime(2020, 2, 29, 12, tzinfo=UTC), None],
     VECTOR: [1.0, 2.0],
 }
 

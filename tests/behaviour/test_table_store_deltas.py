@@ -11,9 +11,8 @@ import pytest
 
 from omnigraph.model.errors import NotFoundError
 from omnigraph.model.limits import PROBED_VALUES_MAX
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import TableDelta, TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import IndexKind, IndexSpec, TableDelta, TableVersion
 from tests.support.s3_server import S3Server
 from tests.support.table_stores import (
     MAIN,

@@ -7,9 +7,15 @@ import lance
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import StagedKind, StagedWrite, TableRef, TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import (
+    IndexKind,
+    IndexSpec,
+    StagedKind,
+    StagedWrite,
+    TableRef,
+    TableVersion,
+)
 from tests.support.lance_probes import files_of, searchable_rows
 from tests.support.table_stores import (
     PATH,

@@ -9,9 +9,8 @@ import pytest
 
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.model.limits import LAYOUT_ROWS_FREE
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import StagedKind, TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec, LayoutStep
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import IndexKind, IndexSpec, LayoutStep, StagedKind, TableVersion
 from tests.support.lance_probes import files_of, searchable_rows
 from tests.support.table_stores import (
     PATH,

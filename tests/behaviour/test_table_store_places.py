@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.model.errors import CorruptError
-from omnigraph.storage import lance_places
-from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.lance import id_lookup
+from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import TableVersion
 from tests.support.table_stores import (
     PATH,
@@ -93,7 +93,7 @@ def test_what_a_branch_did_is_not_found_on_another(place: Place) -> None:
 def test_a_table_that_is_too_large_to_remember_is_searched_beyond_what_is(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lance_places, "KNOWN_IDS_MAX", 5)
+    monkeypatch.setattr(id_lookup, "KNOWN_IDS_MAX", 5)
     store = place.open()
     at = append(store, store.create(PATH, numbered_people(20), config={}), ann=1, bob=2)
     ask_twice(store, at)
@@ -143,7 +143,7 @@ def test_look_ups_agree_with_scans_whatever_happened(
     steps: list[tuple[str, str, list[str]]], known_max: int
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lance_places, "KNOWN_IDS_MAX", known_max)
+        patch.setattr(id_lookup, "KNOWN_IDS_MAX", known_max)
         store = place_on_disk(Path(folder)).open()
         head = {"main": store.create(PATH, people(p0=0, p1=1), config={})}
         seen = [head["main"]]

@@ -2,14 +2,15 @@
 
 from datetime import date
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.arrow_schema import table_schema
-from omnigraph.storage.lance_tables import LanceTables
-from omnigraph.storage.ports import TableVersion
-from omnigraph.storage.table_layout import IndexKind, IndexSpec
+from omnigraph.storage.lance.predicates import write_literal
+from omnigraph.storage.lance.tables import LanceTables
+from omnigraph.storage.ports import IndexKind, IndexSpec, LayoutStep, TableVersion
+from omnigraph.storage.row_files import TIMESTAMP, table_schema
 from tests.support.lance_probes import files_of
 from tests.support.schemas import compile_text
 from tests.support.table_stores import PATH, place_on_disk
@@ -106,7 +107,7 @@ def test_batches_hold_the_same_values_as_a_table(tmp_path: Path) -> None:
 def test_a_moment_is_found_by_its_number(tmp_path: Path, moment: int) -> None:
     store = place_on_disk(tmp_path).open()
     at = store.create(PATH, things({"id": "a", "moment": moment}, EMPTY), config={})
-    literal = f"arrow_cast({moment}, 'Date64')"
+    literal = write_literal(moment, TIMESTAMP)
 
     by_moment = IndexSpec("moment", IndexKind.BTREE)
     for indexed in (at, store.apply(store.stage_indexes([by_moment], onto=at))):
@@ -158,3 +159,23 @@ def test_a_null_where_none_may_be_is_our_own_mistake(tmp_path: Path) -> None:
 
     with pytest.raises(AssertionError):
         store.stage_append(pa.table(columns | {"id": ["a"]}), onto=at)
+
+
+def test_an_index_of_the_old_type_is_released_before_its_column_is_converted(
+    tmp_path: Path,
+) -> None:
+    store = place_on_disk(tmp_path).open()
+    old = pa.table({"id": ["a", "b"], "at": pa.array([-1, MOMENTS[1]]).cast(pa.date64())})
+    spec = IndexSpec("at", IndexKind.BTREE)
+    at = store.create(PATH, old, config={})
+    at = store.apply(store.stage_indexes([spec], onto=at))
+
+    steps = store.plan_layout(at, wanted=[spec]).steps
+    for step in steps:
+        staged = store.stage_layout(step, wanted=[spec], onto=at, uuid=str(uuid4()))
+        at = store.apply(staged)
+
+    assert steps == (LayoutStep.RELEASE, LayoutStep.CONVERT, LayoutStep.INDEX)
+    assert [(each.spec, each.rows_covered) for each in store.indexes(at)] == [(spec, 2)]
+    assert store.count(at, predicate=f"`at` = {write_literal(MOMENTS[1], TIMESTAMP)}") == 1
+    assert store.plan_layout(at, wanted=[spec]).steps == ()

@@ -242,7 +242,7 @@ def test_an_entity_is_shown_with_all_its_properties_as_it_was(tmp_path: Path) ->
 
 def test_an_edge_is_shown_with_its_ends(tmp_path: Path) -> None:
     graph = build_graph(
-        tmp_path,
+        tmp_path / "graph",
         social_graph(tmp_path / "other").schema_source,
         node("Person", name="Alice"),
         node("Person", name="Bob"),

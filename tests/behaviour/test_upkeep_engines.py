@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.engine.opening import open_graph
+from omnigraph.embed.providers import MockEmbedder
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import Settings, make_settings
 from omnigraph.errors import InvalidValueError, UnavailableError
 from tests.support.graphs import build_graph, ndjson, node, unchanged
@@ -64,7 +64,7 @@ def test_large_upkeep_is_for_spark(
 ) -> None:
     graph = memo_graph(tmp_path)
     for limit in LIMITS:
-        monkeypatch.setattr(f"omnigraph.engine.graph_upkeep.{limit}", 1)
+        monkeypatch.setattr(f"omnigraph.engine.graph_maintenance.{limit}", 1)
 
     with unchanged(graph), pytest.raises(UnavailableError, match=f"{name} on Spark"):
         UPKEEP[name](graph, "auto")

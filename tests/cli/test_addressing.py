@@ -167,17 +167,15 @@ def test_graphs_of_a_server_are_listed(policed: Server) -> None:
 
     assert by_flag.code == 0
     assert by_flag.fields == policed.ask("GET", "/graphs", token=ALLOWED_TOKEN).json()
-    assert by_url.out == f"default {policed.store}\n"
+    assert by_url.out == "default /graphs/default\n"
     assert (by_nobody.code, by_nobody.out) == (1, "")
     assert "Try: export OMNIGRAPH_BEARER_TOKEN=TOKEN" in by_nobody.err
 
 
-def test_no_token_is_asked_of_who_may_not_list_graphs_with_any(server: Server) -> None:
+def test_graphs_of_a_server_without_tokens_are_listed(server: Server) -> None:
     ended = invoke_command("graphs", "list", "--server", server.url)
 
-    assert (ended.code, ended.out) == (1, "")
-    assert "graph_list" in ended.err
-    assert "Try:" not in ended.err
+    assert (ended.code, ended.out) == (0, "default /graphs/default\n")
 
 
 def test_each_server_is_shown_its_own_token(policed: Server, tmp_path: Path) -> None:
@@ -219,7 +217,7 @@ def test_a_branch_of_a_server_is_not_deleted_without_consent(
     listed = invoke_command("branch", "list", *where)
     done = invoke_command(*delete, "--yes")
 
-    assert (refused.code, refused.out) == (1, "")
+    assert (refused.code, bool(refused.out)) == (1, is_json)
     assert "--yes" in refused.err
     assert name in listed.out.splitlines()
     assert done.code == 0

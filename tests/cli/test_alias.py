@@ -58,7 +58,7 @@ def test_an_alias_has_a_format_of_its_own(server: Server, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("alias who Alice Bob", "takes 1 arguments (name), not 2"),
+        ("alias who Alice Bob", "takes 1 argument (name), not 2"),
         ("alias nobody", "unknown alias 'nobody'; aliases of the configuration: add, fixed, "),
         ("alias who 7", "name"),
         ("alias who", "name"),
@@ -90,7 +90,8 @@ def _configure(server: Server, home: Path) -> None:
         "aliases:\n"
         "  who: { server: here, graph: default, query: find, args: [name] }\n"
         "  fixed:\n"
-        "    { server: here, query: find, args: [name], params: { name: Alice }, format: kv }\n"
+        "    { server: here, graph: default, query: find, args: [name], params: { name: Alice },\n"
+        "      format: kv }\n"
         "  add: { server: here, graph: default, query: add, args: [name] }\n"
         "  homeless: { server: gone, query: find, args: [name] }\n"
     )

@@ -80,8 +80,9 @@ def save_config(folder: Path, **sections: object) -> Path:
 
 
 def require_refused(ended: Ended, *said: str, code: int = 1) -> None:
-    """The command failed, printed nothing, and its message has all of these."""
-    assert (ended.code, ended.out) == (code, ""), ended
+    """The command failed, printed nothing but the error as JSON, and its message has these."""
+    assert ended.code == code, ended
+    assert not ended.out or ended.fields.keys() >= {"error", "code"}, ended
     missing = [each for each in said if each not in ended.err]
     assert not missing, f"{missing} not in {ended.err}"
     assert code != 1 or "Error: " in ended.err

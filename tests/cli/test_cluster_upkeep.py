@@ -51,8 +51,9 @@ def test_of_several_graphs_one_is_named(words: list[str], two: Path) -> None:
     asked = invoke_command(*words, "--cluster", two)
 
     assert chosen.fields["uri"] == str(two / "graphs/map.omni")
-    assert (asked.code, asked.out) == (1, "")
+    assert asked.code == 1
     assert "--graph <id>: knowledge, map" in asked.err
+    assert asked.fields["code"] == "bad_request"
 
 
 def test_queries_are_checked_against_the_schema_of_an_applied_graph(

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import omnigraph
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from tests.support.clusters import applied_cluster, two_graph_cluster, write_config, write_files
 from tests.support.commands import Ended, invoke_command
 from tests.support.servers import serving
@@ -69,7 +69,7 @@ query class($from: String, $graph: I32?, $branch: Bool?, $list: [String]?, $foun
 { match { $p: Person { name: $from } } return { $p.name as class, $p.name as __init__ } }
 query list($cast: [Date], $commit: DateTime?) { match { $p: Person } return { $p.name as list } }
 query str($str: String?, $datetime: [DateTime]?, $made: Bool?) @description(" ")
-{ match { $p: Person } return { $p.name, $p.name } }
+{ match { $p: Person } return { $p.name, $p.name as name } }
 query cast() { match { $p: Person } return { count($p) as n } }
 query __getattr__($self: String) { delete Person where name = $self }
 query find_it() { match { $p: Person { name: "\"\"\" \\ ' \n" } } return { $p.name } }
@@ -157,7 +157,7 @@ def import_made(path: Path) -> ModuleType:
 
 
 @contextmanager
-def opened(way: str, folder: Path) -> Iterator[GraphCalls]:
+def opened(way: str, folder: Path) -> Iterator[AnyGraph]:
     """An empty graph, opened by its uri or reached through a server."""
     with omnigraph.init(folder / "graph", SCHEMA) as graph:
         if way == "embedded":

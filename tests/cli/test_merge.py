@@ -169,7 +169,7 @@ def test_a_dry_run_without_conflicts_changes_nothing(store: Path) -> None:
 def test_a_merge_for_another_commit_is_refused(store: Path) -> None:
     ended = merge(store, "--if-commit", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
 
-    assert ended.code == 1
+    assert ended.code == 4
     assert "01ARZ3NDEKTSV4RRFFQ69G5FAV" in ended.err
 
 

@@ -26,7 +26,7 @@ def test_a_mutation_says_what_it_changed_and_in_whose_name(tmp_path: Path) -> No
     )
 
     assert ended.code == 0, ended.err
-    assert ended.out.splitlines() == ["changed main via add: 1 nodes, 0 edges", "actor_id: ann"]
+    assert ended.out.splitlines() == ["changed main via add: 1 node, 0 edges", "actor_id: ann"]
     assert ended.err == f"omnigraph mutate → {store} (direct, local)\n"
 
 
@@ -85,7 +85,7 @@ def test_a_branch_that_moved_on_is_not_written(tmp_path: Path) -> None:
         *("--if-commit", before),
     )
 
-    assert ended.code == 1
+    assert ended.code == 4
     with omnigraph.open(store) as graph:
         assert graph.entity("Person", "Fay") is None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cli.credentials import read_token, store_token
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError
 from tests.support.commands import answer_command, invoke_command, run_command
 from tests.support.graphs import social_graph
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.cli.capabilities import Capability
-from omnigraph.cli.registry import ENTRIES
+from omnigraph.cli.registry import ENTRIES, Capability
 from tests.support.parity import Line, Twins, matrix, twin_graphs
 from tests.support.source_tree import require_none
 

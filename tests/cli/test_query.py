@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 import omnigraph
-from omnigraph.cli.display import measure
+from omnigraph.cli.output import measure
 from tests.support.commands import invoke_command, run_command
 from tests.support.graphs import build_graph, node
 from tests.support.shells import on_a_terminal
@@ -206,6 +206,48 @@ def test_rows_go_to_a_file_in_the_format_of_its_name(store: Path, tmp_path: Path
     assert f"wrote 4 rows to {columns}" in first.err
     assert parquet.read_table(columns).num_rows == 4
     assert texts.read_text(encoding="utf-8").splitlines()[:2] == ["p.name", "Alice"]
+
+
+@pytest.mark.parametrize("name", ["people.xlsx", "people.txt", "people.CSVX"])
+def test_a_file_that_rows_cannot_be_written_to_is_refused_before_the_query_runs(
+    store: Path, tmp_path: Path, name: str
+) -> None:
+    wrong = "query q() { match { $x: NoSuchType } return { $x.name } }"
+
+    ended = invoke_command("query", "-e", wrong, "--store", store, "--out", tmp_path / name)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert f"'{Path(name).suffix.lower()}'" in ended.err
+    assert ".csv and .tsv" in ended.err
+    assert "NoSuchType" not in ended.err
+    assert not (tmp_path / name).exists()
+
+
+def test_a_home_folder_is_meant_by_a_tilde_in_every_file_that_is_named(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "all.gq").write_text(ALL, encoding="utf-8")
+    (tmp_path / "params.json").write_text("{}", encoding="utf-8")
+
+    ended = invoke_command(
+        *("query", "--query=~/all.gq", "--params-file=~/params.json", "--out=~/found.csv"),
+        *("--store", store),
+    )
+
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "found.csv").read_text(encoding="utf-8").startswith("p.name")
+
+
+@pytest.mark.parametrize("command", ["query", "mutate"])
+@pytest.mark.parametrize("options", [(), ("-e", ALL)], ids=["alone", "beside a text"])
+def test_a_graph_in_the_place_of_a_name_is_answered_with_how_to_name_it(
+    store: Path, command: str, options: tuple[str, ...]
+) -> None:
+    ended = invoke_command(command, str(store), *options)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert f"--store {store}" in ended.err
 
 
 def test_a_stored_text_cannot_command_the_terminal(tmp_path: Path) -> None:

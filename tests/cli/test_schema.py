@@ -25,11 +25,49 @@ def test_a_graph_that_is_there_is_replaced_only_by_force(tmp_path: Path) -> None
     store, schema = store_people(tmp_path), write_schema(tmp_path)
 
     refused = invoke_command("init", store, "--schema", schema)
-    forced = invoke_command("init", store, "--schema", schema, "--force")
+    forced = invoke_command("init", store, "--schema", schema, "--force", "--yes")
 
     assert refused.code == 1
     assert forced.code == 0, forced.err
     assert "rows=0" in invoke_command("snapshot", store).out
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_graph_with_commits_is_replaced_only_after_a_confirmation(
+    tmp_path: Path, *, is_damaged: bool
+) -> None:
+    store, schema = store_people(tmp_path), write_schema(tmp_path)
+    if is_damaged:
+        (store / "_schema.pg").write_text("node {", encoding="utf-8")
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+    ended = invoke_command("init", store, "--schema", schema, "--force")
+
+    assert ended.code == 1
+    assert "delete the graph and its history" in ended.err
+    assert "--yes" in ended.err
+    after = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_an_empty_graph_is_replaced_without_a_confirmation(tmp_path: Path) -> None:
+    store, schema = tmp_path / "graph", write_schema(tmp_path)
+    invoke_command("init", store, "--schema", schema)
+
+    forced = invoke_command("init", store, "--schema", schema, "--force")
+
+    assert forced.code == 0, forced.err
+
+
+@pytest.mark.parametrize("flags", [[], ["--force"], ["--force", "--yes"]], ids=" ".join)
+def test_a_folder_of_other_files_does_not_become_a_graph(tmp_path: Path, flags: list[str]) -> None:
+    schema = write_schema(tmp_path)
+
+    ended = invoke_command("init", tmp_path, "--schema", schema, *flags)
+
+    assert ended.code == 1
+    assert f"not part of a graph ({schema.name})" in ended.err
+    assert [path.name for path in tmp_path.iterdir()] == [schema.name]
 
 
 @pytest.mark.parametrize("is_json", [False, True])

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from omnigraph import Graph
 from tests.support.commands import invoke_command
 from tests.support.graphs import social_graph
@@ -66,6 +68,55 @@ def test_the_shell_goes_on_after_an_error_and_forgets_what_is_cleared(tmp_path: 
         code, _ = shell.wait_for_end()
 
     assert code == 0
+
+
+@pytest.mark.parametrize("typed", ["help", "?", "\\help", "\\?", "help;"])
+def test_help_is_shown_at_the_first_enter(tmp_path: Path, typed: str) -> None:
+    social_graph(tmp_path / "g")
+
+    with shell_on(tmp_path / "g", tmp_path / "home") as shell:
+        shell.type(f"{typed}{ENTER}")
+        shell.wait_for("Read and write another branch.*main>")
+
+
+@pytest.mark.parametrize("typed", ["quit", "exit", "\\q", "\\quit", "\\exit", "quit;"])
+def test_the_shell_is_left_at_the_first_enter(tmp_path: Path, typed: str) -> None:
+    social_graph(tmp_path / "g")
+
+    with shell_on(tmp_path / "g", tmp_path / "home") as shell:
+        shell.type(f"{typed}{ENTER}")
+        code, said = shell.wait_for_end()
+
+    assert code == 0
+    assert "Error" not in said
+
+
+def test_a_branch_is_created_only_when_that_is_asked_for(tmp_path: Path) -> None:
+    graph = social_graph(tmp_path / "g")
+
+    with shell_on(tmp_path / "g", tmp_path / "home") as shell:
+        shell.type(f"\\branch draft{ENTER}")
+        shell.wait_for(
+            "Error: branch 'draft' not found; .*branch --create draft creates it .*main>"
+        )
+        before = graph.branches()
+        shell.type(f"\\branch --create draft{ENTER}")
+        shell.wait_for("draft>")
+        shell.type(f"{ADD};{ENTER}")
+        shell.wait_for("changed on draft; commit")
+
+    assert before == ["main"]
+    assert graph.branches() == ["main", "draft"]
+
+
+def test_no_branch_is_created_from_the_past(tmp_path: Path) -> None:
+    graph = tagged_graph(tmp_path / "g")
+    script = "\\at v1\n\\branch --create old"
+
+    ended = invoke_command("shell", tmp_path / "g", stdin=script)
+
+    assert (ended.code, "nothing was created" in ended.err) == (1, True)
+    assert graph.branches() == ["main", "draft"]
 
 
 def test_names_of_the_schema_are_completed_where_they_fit(tmp_path: Path) -> None:
@@ -128,7 +179,7 @@ def test_a_script_runs_to_its_end_and_prints_only_answers(tmp_path: Path) -> Non
 
     \\format table
     {ADD};
-    \\quit
+    quit
     \\nonsense
     """
 

@@ -202,3 +202,32 @@ def test_a_graph_that_is_not_there_is_not_examined(tmp_path: Path) -> None:
 
     assert ended.code == 1
     assert ended.out == ""
+
+
+def test_a_moved_graph_is_relocated_by_the_command_that_its_branch_was_refused_with(
+    store: Path, tmp_path: Path
+) -> None:
+    with omnigraph.open(store) as graph:
+        graph.create_branch("draft")
+        graph.load(ndjson(node("Person", name="Hal")), mode="append", branch="draft")
+    moved = store.rename(tmp_path / "moved")
+    refused = invoke_command("export", moved, "--branch", "draft")
+    found = invoke_command("doctor", moved)
+
+    command = f"omnigraph repair {moved} --relocate"
+    relocated = invoke_command(*command.split()[1:])
+    again = invoke_command(*command.split()[1:], "--json")
+
+    assert refused.code != 0
+    assert command in refused.err
+    assert f"omnigraph repair --relocate --store {moved}" in found.out
+    assert relocated.code == 0
+    assert f"branch 'draft': now refers to this graph, no longer to {store}" in relocated.out
+    assert again.fields == {"uri": str(moved), "branches": []}
+    assert "Hal" in invoke_command("export", moved, "--branch", "draft").out
+    assert invoke_command("doctor", moved).code == 0
+
+
+@pytest.mark.parametrize("flag", ["--confirm", "--force"])
+def test_relocation_takes_no_consent_to_adopt(store: Path, flag: str) -> None:
+    assert invoke_command("repair", store, "--relocate", flag).code == 2

@@ -10,11 +10,8 @@ import pytest
 
 import omnigraph
 from omnigraph import RemoteGraph
-from omnigraph.client.addresses import parse_address
-from omnigraph.client.asking import Asking, Patience
-from omnigraph.client.exchanges import Exchanges
-from omnigraph.client.routes import Routes
-from omnigraph.client.servers import list_graphs
+from omnigraph.client.remote import list_graphs
+from omnigraph.client.requests import GraphEndpoint, RequestSender, Timeouts
 from omnigraph.engine.results import MutationResult, Result, ResultColumn
 from omnigraph.errors import (
     BusyError,
@@ -26,9 +23,9 @@ from omnigraph.errors import (
     UnavailableError,
     UncertainError,
 )
+from omnigraph.http.arrow import encode_table, noted_table
+from omnigraph.http.transport import ConnectionPool, parse_address
 from omnigraph.model.types import I64
-from omnigraph.wire.arrow import encode_table
-from omnigraph.wire.columns import noted_table
 from tests.support.both_graphs import ADD_THING, NAMES, lines
 from tests.support.scripted_servers import (
     Answers,
@@ -58,9 +55,11 @@ DONE = MutationResult(1, 0, "01A")
 
 def connect(url: str, *, waits: list[float], timeout_s: float = 30.0) -> RemoteGraph:
     """A client that notes how long it would wait, and waits not at all."""
-    patience = Patience(timeout_s, time.monotonic, waits.append, lambda: 0.5)
+    patience = Timeouts(timeout_s, time.monotonic, waits.append, lambda: 0.5)
     return RemoteGraph(
-        Routes(Asking(Exchanges(parse_address(url), token="secret"), patience), "default")
+        GraphEndpoint(
+            RequestSender(ConnectionPool(parse_address(url), token="secret"), patience), "default"
+        )
     )
 
 

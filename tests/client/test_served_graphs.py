@@ -17,7 +17,7 @@ import pytest
 
 import omnigraph
 from omnigraph import RemoteGraph
-from omnigraph.client.servers import ServedGraph, list_graphs
+from omnigraph.client.remote import ServedGraph, list_graphs
 from omnigraph.engine.results import MutationResult, Result
 from omnigraph.errors import (
     ForbiddenError,
@@ -252,9 +252,10 @@ def test_a_graph_that_the_server_does_not_have_is_not_found(both: Both) -> None:
     assert (caught.value.kind, caught.value.name) == ("graph", "other")
 
 
-def test_a_server_without_a_policy_lists_no_graphs(both: Both) -> None:
-    with pytest.raises(ForbiddenError):
-        list_graphs(both.server.url)
+def test_a_server_without_tokens_lists_its_graphs(both: Both) -> None:
+    (found,) = list_graphs(both.server.url)
+
+    assert found.graph_id == "default"
 
 
 def test_a_server_lists_its_graphs_to_those_who_may_see_them(guarded_url: str) -> None:

@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 
 import omnigraph
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.approving import approve
+from omnigraph.cluster.commands import approve, force_unlock, import_cluster, plan, status
+from omnigraph.cluster.context import open_cluster
 from omnigraph.cluster.desired import read_desired
-from omnigraph.cluster.findings import Findings
-from omnigraph.cluster.planning import plan
-from omnigraph.cluster.refresh import import_cluster
+from omnigraph.cluster.resources import Findings
 from omnigraph.cluster.serving import read_serving_snapshot
-from omnigraph.cluster.status import force_unlock, status
-from omnigraph.cluster.world import open_cluster
 from tests.support.clusters import (
     FIND_EMAIL,
     FIND_PERSON,

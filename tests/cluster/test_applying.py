@@ -10,7 +10,7 @@ import pytest
 
 import omnigraph
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.refresh import import_cluster
+from omnigraph.cluster.commands import import_cluster
 from omnigraph.storage.locations import Location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.approving import approve
-from omnigraph.cluster.refresh import import_cluster, refresh
+from omnigraph.cluster.commands import approve, force_unlock, import_cluster, refresh, status
+from omnigraph.cluster.context import ClusterContext, make_context, open_cluster
 from omnigraph.cluster.serving import read_serving_snapshot
-from omnigraph.cluster.status import force_unlock, status
-from omnigraph.cluster.world import World, make_world, open_cluster
 from omnigraph.engine.settings import open_stores
 from omnigraph.storage.objects import open_objects
 from tests.support.clusters import (
@@ -50,8 +48,8 @@ def reach_by_environment(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, value)
 
 
-def s3_world(server: S3Server) -> World:
-    return make_world(storage_options=server.lance_options(), durability="full")
+def s3_world(server: S3Server) -> ClusterContext:
+    return make_context(storage_options=server.lance_options(), durability="full")
 
 
 def test_a_cluster_lives_in_a_bucket(tmp_path: Path, server: S3Server) -> None:

@@ -17,9 +17,7 @@ import pytest
 
 import omnigraph
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.approving import approve
-from omnigraph.cluster.refresh import import_cluster, refresh
-from omnigraph.cluster.status import force_unlock, status
+from omnigraph.cluster.commands import approve, force_unlock, import_cluster, refresh, status
 from tests.support.clusters import (
     FIND_EMAIL,
     FIND_PERSON,

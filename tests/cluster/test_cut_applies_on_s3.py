@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.approving import approve
-from omnigraph.cluster.refresh import import_cluster
+from omnigraph.cluster.commands import approve, force_unlock, import_cluster, status
+from omnigraph.cluster.context import ClusterContext, make_context
 from omnigraph.cluster.reports import ApplyReport
-from omnigraph.cluster.status import force_unlock, status
-from omnigraph.cluster.world import World, make_world
 from tests.support.clusters import (
     FIND_EMAIL,
     PEOPLE_WITH_EMAIL,
@@ -42,8 +40,8 @@ def faulty() -> Iterator[FaultyS3]:
         yield running
 
 
-def world_of(faulty: FaultyS3) -> World:
-    return make_world(storage_options=faulty.options, durability="full")
+def world_of(faulty: FaultyS3) -> ClusterContext:
+    return make_context(storage_options=faulty.options, durability="full")
 
 
 def at_place(folder: Path, faulty: FaultyS3) -> Path:

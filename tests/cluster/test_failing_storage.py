@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.applied import get_graph_uri
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.approving import approve
-from omnigraph.cluster.findings import StoppedError
+from omnigraph.cluster.catalog import get_graph_uri
+from omnigraph.cluster.commands import approve, force_unlock, import_cluster, plan, refresh, status
+from omnigraph.cluster.context import ClusterContext, open_cluster
 from omnigraph.cluster.lock import take_lock
-from omnigraph.cluster.planning import plan
-from omnigraph.cluster.refresh import import_cluster, refresh
 from omnigraph.cluster.reports import Heading
-from omnigraph.cluster.status import force_unlock, status
-from omnigraph.cluster.world import World, open_cluster
+from omnigraph.cluster.resources import StoppedError
 from omnigraph.errors import UnavailableError
 from tests.support.clusters import (
     FIND_EMAIL,
@@ -36,26 +33,26 @@ from tests.support.clusters import (
 from tests.support.commands import invoke_command
 from tests.support.meddling import meddled_world, refusing_world
 
-Command = Callable[[Path, World], Heading]
+Command = Callable[[Path, ClusterContext], Heading]
 
 
-def applied(folder: Path, world: World) -> Heading:
+def applied(folder: Path, world: ClusterContext) -> Heading:
     return apply(folder, world, actor="ann").heading
 
 
-def approved(folder: Path, world: World) -> Heading:
+def approved(folder: Path, world: ClusterContext) -> Heading:
     return approve(folder, world, resource="graph.map", actor="ann").heading
 
 
-def imported(folder: Path, world: World) -> Heading:
+def imported(folder: Path, world: ClusterContext) -> Heading:
     return import_cluster(folder, world, actor=None).heading
 
 
-def refreshed(folder: Path, world: World) -> Heading:
+def refreshed(folder: Path, world: ClusterContext) -> Heading:
     return refresh(folder, world, actor=None).heading
 
 
-def looked_at(folder: Path, world: World) -> Heading:
+def looked_at(folder: Path, world: ClusterContext) -> Heading:
     return status(folder, world).heading
 
 

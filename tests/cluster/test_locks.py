@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.cluster_view import view_state
-from omnigraph.cli.terminal import Terminal
+from omnigraph.cli.commands.cluster import view_state
+from omnigraph.cli.output import Terminal
 from omnigraph.cluster.apply import apply
+from omnigraph.cluster.commands import status
+from omnigraph.cluster.context import open_root
 from omnigraph.cluster.lock import take_lock
 from omnigraph.cluster.reports import ApplyReport
-from omnigraph.cluster.status import status
-from omnigraph.cluster.world import open_root
 from tests.support.clusters import (
     FIND_EMAIL,
     PEOPLE_WITH_EMAIL,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cluster.applied import get_graph_uri, list_graph_ids, read_policies
 from omnigraph.cluster.apply import apply
+from omnigraph.cluster.catalog import get_graph_uri, list_graph_ids, read_policies
+from omnigraph.cluster.commands import import_cluster, refresh
 from omnigraph.cluster.config import EmbeddingProfile
-from omnigraph.cluster.findings import StoppedError
-from omnigraph.cluster.refresh import import_cluster, refresh
+from omnigraph.cluster.context import open_cluster
+from omnigraph.cluster.resources import StoppedError
 from omnigraph.cluster.serving import ServingSnapshot, read_serving_snapshot
-from omnigraph.cluster.world import open_cluster
 from omnigraph.embed.profiles import ProviderKind
 from tests.support.clusters import (
     FIND_PERSON,

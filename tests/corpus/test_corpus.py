@@ -7,9 +7,9 @@ import pytest
 
 from omnigraph.compiler.compile import compile_queries, compile_schema
 from omnigraph.compiler.ir_text import render_ir
-from omnigraph.compiler.migration.plan import plan_migration
-from omnigraph.compiler.migration.steps import describe_step
-from omnigraph.compiler.schema.written import write_schema
+from omnigraph.compiler.migration import plan_migration
+from omnigraph.compiler.migration_steps import describe_step
+from omnigraph.compiler.schema.canonical import format_schema
 from omnigraph.errors import CompileError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source, render_diagnostic
@@ -60,7 +60,7 @@ def _compile_schema(file: CorpusFile) -> Mapping[str, str]:
         catalog = compile_schema(Source(file.name, file.source))
     except CompileError as error:
         return {"diagnostics": f"{error}\n"}
-    return {"catalog": write_schema(catalog)}
+    return {"catalog": format_schema(catalog)}
 
 
 def _plan_migration(file: CorpusFile) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.compiler.machine import Language
+from omnigraph.compiler.parser import Language
 from tests.support.corpus import CorpusFile, corpus_paths, read_corpus_file
 from tests.support.diagnostic_codes import CODE, codes_in_source
 from tests.support.grammar_use import unused_productions
@@ -14,8 +14,8 @@ from tests.support.source_tree import require_none
 EXTENSION_BY_LANGUAGE = {Language.SCHEMA: "pg", Language.QUERY: "gq"}
 # Not the front door: which query of a file is meant is no property of the file.
 PACKAGES = (
-    "omnigraph.compiler.text",
-    "omnigraph.compiler.syntax_errors",
+    "omnigraph.compiler.parser",
+    "omnigraph.compiler.parser",
     "omnigraph.compiler.schema.",
     "omnigraph.compiler.query.",
     "omnigraph.compiler.migration.",

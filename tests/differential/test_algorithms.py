@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from omnigraph.compiler.ir import Direction
-from omnigraph.engine.analysis.algorithms import Algorithms
-from omnigraph.engine.analysis.answers import Analysis
-from omnigraph.engine.analysis.connections import (
+from omnigraph.engine.analysis.algorithms import Algorithms, Analysis
+from omnigraph.engine.analysis.network import (
+    Network,
     count_degrees,
     count_triangles,
     find_components,
     find_cores,
+    rank_nodes,
+    reach,
+    spread_labels,
+    trace,
 )
-from omnigraph.engine.analysis.flows import rank_nodes, spread_labels
-from omnigraph.engine.analysis.network import Network
-from omnigraph.engine.analysis.paths import reach, trace
 from omnigraph.model.errors import NotFoundError
 from tests.support import naive_algorithms as naive
 from tests.support.naive_algorithms import Edge, Town, join_towns, make_road, make_town

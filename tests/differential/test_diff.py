@@ -16,7 +16,7 @@ from hypothesis.strategies import DataObject
 
 from omnigraph import Graph
 from omnigraph.errors import IntegrityError, KeyConflictError, MergeConflictError
-from omnigraph.model.policy import TypeView
+from omnigraph.model.ports import TypeView
 from tests.support.generated_writes import FIRST, SCHEMA, changes, records, removals, write_mutation
 from tests.support.graphs import Contents, build_graph, contents, ndjson
 from tests.support.views import TypeViews, see_as_reader

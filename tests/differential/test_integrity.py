@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from omnigraph.engine.commit.integrity.evaluate import find_violations
+from omnigraph.engine.commit.integrity.check import find_violations
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.limits import VIOLATIONS_MAX
 from omnigraph.model.types import PropertyType, Scalar

@@ -19,10 +19,8 @@ from omnigraph.compiler.ir import (
     NullTest,
     PropertyValue,
 )
-from omnigraph.engine.read.conditions import bind
-from omnigraph.engine.read.masks import mask
-from omnigraph.engine.read.predicates import render_predicate
-from omnigraph.engine.read.values import column_of
+from omnigraph.engine.rows.conditions import bind, evaluate_mask, render_predicate
+from omnigraph.engine.rows.values import column_of
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.types import PropertyType, Scalar
@@ -127,7 +125,7 @@ def _marked(asked: Asked, stored: pa.Table) -> list[int]:
     bound = bind(asked.condition, kind=TypeKind.NODE, values=asked.parameters, now=NOW)
     # In two chunks, as a table that was put together is.
     chunked = pa.concat_tables([stored.slice(0, 1), stored.slice(1)])
-    marked: list[int] = stored["row"].filter(mask(bound, chunked)).to_pylist()
+    marked: list[int] = stored["row"].filter(evaluate_mask(bound, chunked)).to_pylist()
     return marked
 
 

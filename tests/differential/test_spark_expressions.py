@@ -17,16 +17,15 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     TextMatch,
 )
-from omnigraph.engine.read.grouping import aggregate as aggregate_locally
-from omnigraph.engine.read.grouping import group_rows
-from omnigraph.engine.read.matching import Inputs
+from omnigraph.engine.read.aggregate import aggregate as aggregate_locally
+from omnigraph.engine.read.aggregate import group_rows
+from omnigraph.engine.read.filter import Inputs
 from omnigraph.engine.read.ordering import order_keys, without_signed_zeros
-from omnigraph.engine.read.values import column_of
+from omnigraph.engine.rows.values import column_of
 from omnigraph.model.types import DATETIME, STRING
-from omnigraph.spark.query.aggregates import AggregateColumn, Argument, aggregate
-from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.names import id_column, property_column
-from omnigraph.spark.query.ordering import group_column, sort_column
+from omnigraph.spark.query.aggregate import AggregateColumn, Argument, aggregate
+from omnigraph.spark.query.expressions import Expressions, group_column, sort_column
+from omnigraph.spark.query.relation import id_column, property_column
 from omnigraph.spark.types import spark_type, to_spark
 from tests.support.generated_conditions import NOW
 from tests.support.spark_expressions import (

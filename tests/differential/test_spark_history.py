@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.changes import ChangeSet
-from omnigraph.engine.opening import open_graph
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import (
     IntegrityError,
@@ -27,7 +27,7 @@ from omnigraph.errors import (
     NotFoundError,
     RecoveryRequiredError,
 )
-from omnigraph.spark.upkeep.diff import SparkChanges
+from omnigraph.spark.ops.diff import SparkChanges
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
 from tests.differential.test_diff import BRANCHES, Step, write, write_history
 from tests.support.generated_rows import EVERYTHING, Row, thing_table, things
@@ -54,8 +54,8 @@ ON_SPARK = settings(
 @pytest.fixture
 def _many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of any number are brought together by several tasks."""
-    monkeypatch.setattr("omnigraph.spark.upkeep.ranges.UNSAMPLED_ROWS_MAX", 3)
-    monkeypatch.setattr("omnigraph.spark.upkeep.ranges.RANGE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("omnigraph.spark.ops.range_shuffle.UNSAMPLED_ROWS_MAX", 3)
+    monkeypatch.setattr("omnigraph.spark.ops.range_shuffle.RANGE_BYTES_MAX", 1_000)
 
 
 def tell(changes: ChangeSet) -> Sequence[object]:
@@ -64,10 +64,11 @@ def tell(changes: ChangeSet) -> Sequence[object]:
 
 
 def twins(graph: Graph, folder: Path) -> tuple[Graph, Graph]:
-    """The graph and a copy; what branches of the copy have in common lies in the graph."""
+    """The graph and a copy."""
     root = Path(graph.uri)
     graph.close()
     shutil.copytree(root, folder / "other")
+    omnigraph.relocate(folder / "other")
     one, other = (
         omnigraph.open(str(each), durability="relaxed") for each in (root, folder / "other")
     )

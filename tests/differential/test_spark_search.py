@@ -10,7 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.compiler.ir import Comparator, Nearest
-from omnigraph.engine.read.conditions import (
+from omnigraph.engine.read.ordering import order_keys
+from omnigraph.engine.read.ranking import fuse
+from omnigraph.engine.read.search.text_index import TextQuery, build_text_index
+from omnigraph.engine.read.search.vectors import vector_column
+from omnigraph.engine.rows.conditions import (
     NEVER,
     BoundCondition,
     Column,
@@ -18,14 +22,10 @@ from omnigraph.engine.read.conditions import (
     IsNull,
     IsPresent,
 )
-from omnigraph.engine.read.ordering import order_keys
-from omnigraph.engine.read.search.fusion import fuse
-from omnigraph.engine.read.search.text_index import SoughtText, build_text_index
-from omnigraph.engine.read.search.vectors import vector_column
 from omnigraph.errors import UnavailableError
 from omnigraph.model.types import Scalar
-from omnigraph.spark.query.looks import Search
-from omnigraph.spark.query.ranks import ByDistance, ByRelevance, Fused, RankedBy, rank_rows
+from omnigraph.spark.query.column_pruning import Search
+from omnigraph.spark.query.output import ByDistance, ByRelevance, Fused, RankedBy, rank_rows
 from tests.support.graphs import build_graph, ndjson, node
 from tests.support.queries import query
 from tests.support.spark_search import (
@@ -76,7 +76,7 @@ def test_words_are_found_as_in_process(
 ) -> None:
     read_up_to(rows_max, monkeypatch)
     frames = frames_of(spark, notebook(tmp_path / "graph", loads=4, count=60))
-    sought = [SoughtText(text, edits) for text in queries(3, seed=1) for edits in (None, 0, 2)]
+    sought = [TextQuery(text, edits) for text in queries(3, seed=1) for edits in (None, 0, 2)]
     searches: dict[Search, str] = {
         holds(each.words, edits=each.edits, is_negated=is_negated): f"{number}{is_negated}"
         for number, each in enumerate(dict.fromkeys(sought))

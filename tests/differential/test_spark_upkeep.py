@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
+from omnigraph.embed.providers import MockEmbedder
 from omnigraph.errors import GraphError, InvalidValueError
 from tests.support.embedders import Listening, embedding
 from tests.support.graphs import (
@@ -213,7 +213,7 @@ def test_files_that_several_tasks_join_hold_the_rows_in_their_order(
         things = [make_thing(batch * 10 + each, random.Random(batch)) for each in range(5)]
         worn.load(ndjson(*things), mode="append")
     here, there = copy_of(worn, "here"), copy_of(worn, "there")
-    monkeypatch.setattr("omnigraph.storage.lance_layout.FRAGMENT_ROWS_MAX", 16)
+    monkeypatch.setattr("omnigraph.storage.lance.compaction.FRAGMENT_ROWS_MAX", 16)
 
     here.optimize(engine="local")
     there.optimize(spark=spark)

@@ -9,6 +9,7 @@ from omnigraph import Graph
 from omnigraph.errors import GraphError, Outcome
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When
 from tests.support.graphs import Record, build_graph, edge, ndjson, node
+from tests.support.kept_graphs import date64_graph
 from tests.support.queries import query
 from tests.support.sweeps import (
     Swept,
@@ -51,6 +52,26 @@ def test_optimizing_cut_short_anywhere_changes_no_answer(tmp_path: Path) -> None
 
     # Two types of two or three steps each, a sidecar written and deleted, one publish.
     assert swept.effects >= 7
+
+
+def test_converting_timestamps_cut_short_anywhere_changes_no_answer(tmp_path: Path) -> None:
+    def prepare(root: Path) -> Graph:
+        with date64_graph() as kept:
+            graph = open_plain(kept)
+            for branch in ("draft", "idle"):
+                graph.delete_branch(branch)
+            graph.apply_schema(f"{graph.schema_source}\n{SCHEMA}")
+            graph.load(ndjson(*_people(2)), mode="append")
+            graph.ensure_indices()
+            shutil.copytree(kept, root)
+        return open_plain(root)
+
+    swept = sweep_layout(
+        tmp_path, lambda graph: graph.optimize(), whens=[When.BEFORE, When.AFTER], prepare=prepare
+    )
+
+    # Three types of two to four steps each, a sidecar written and deleted, one publish.
+    assert swept.effects >= 10
 
 
 def test_optimizing_refused_at_any_call_of_its_storage_changes_no_answer(tmp_path: Path) -> None:

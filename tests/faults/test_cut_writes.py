@@ -335,6 +335,7 @@ def create_under_fault(root: Path, fault: Fault) -> Outcome | None:
             stores=crashing(open_stores(settings), fault),
             runtime=settings.runtime,
             failpoints=settings.failpoints,
+            is_replacing=False,
         )
     except SimulatedCrash:
         return Outcome.UNCERTAIN

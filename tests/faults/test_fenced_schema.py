@@ -16,9 +16,9 @@ import pytest
 
 from omnigraph import Graph
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.engine.opening import init_graph
+from omnigraph.engine.graph import init_graph
 from omnigraph.engine.settings import Settings, make_settings, open_stores
-from omnigraph.engine.state.contract import FILES, STAGED_FILE, encode_contract
+from omnigraph.engine.state.schema_files import FILES, STAGED_FILE, encode_contract
 from omnigraph.errors import GraphError, Outcome
 from omnigraph.model.source import Source
 from tests.support.clocks import TTL_S, HandClock, make_locking

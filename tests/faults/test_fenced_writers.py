@@ -18,11 +18,11 @@ import lance
 import pytest
 
 from omnigraph import Graph
-from omnigraph.engine.commit.fencing import Fence
-from omnigraph.engine.opening import init_graph
+from omnigraph.engine.commit.publish import Fence
+from omnigraph.engine.graph import init_graph
 from omnigraph.engine.results import MutationResult
 from omnigraph.engine.settings import Settings, make_settings, open_stores
-from omnigraph.engine.state.authority import Authority
+from omnigraph.engine.state.branch_state import BranchStates
 from omnigraph.errors import GraphError, Outcome
 from omnigraph.storage.locks import LockKey
 from tests.support.clocks import TTL_S, HandClock, make_locking, open_locks
@@ -135,7 +135,7 @@ def update(place: Place, branch: str) -> None:
 def take_a_turn(place: Place) -> None:
     """Seize the lease of the main branch, do nothing with it, and let it go."""
     stores = open_stores(place.settings)
-    authority = Authority(uri="", objects=stores.objects, tables=stores.tables)
+    authority = BranchStates(uri="", objects=stores.objects, tables=stores.tables)
     locks = open_locks(
         place.settings.location,
         make_locking(HandClock()),

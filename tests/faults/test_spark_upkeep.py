@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
 from omnigraph.errors import CorruptError, RecoveryRequiredError, UnavailableError
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from omnigraph.engine.ops.reading.received import ReceivedRows
-from omnigraph.engine.ops.reading.sources import receive
+from omnigraph.engine.input.batches import ReceivedRows
+from omnigraph.engine.input.sources import read_input
 from omnigraph.errors import RequestError
 from tests.support.naive_records import RefusedRecordError, Row, read_naively
 from tests.support.received import CountedIds, means_of
@@ -112,7 +112,7 @@ LINES = record_lines() | st.sampled_from(["", " \t", "\r"])
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-16")))
 def test_any_bytes_are_loaded_or_refused(content: bytes) -> None:
     with suppress(RequestError):
-        receive(io.BytesIO(content), means=MEANS, runtime=CountedIds())
+        read_input(io.BytesIO(content), means=MEANS, runtime=CountedIds())
 
 
 @given(st.lists(LINES, max_size=8).map("\n".join))
@@ -141,14 +141,14 @@ def lines_of_one_type(draw: DrawFn) -> str:
 @given(lines_of_one_type())
 def test_records_of_one_type_mean_what_a_naive_reader_says_they_mean(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("omnigraph.engine.ops.reading.records.LOAD_BLOCK_BYTES_MIN", 0)
+        patch.setattr("omnigraph.engine.input.ndjson.LOAD_BLOCK_BYTES_MIN", 0)
         require_agreement(text)
 
 
 @given(st.dictionaries(st.sampled_from(["Thing", "knows", "Nothing", ""]), ANYTHING) | ANYTHING)
 def test_any_value_is_loaded_or_refused(value: object) -> None:
     with suppress(RequestError):
-        receive(value, means=MEANS, runtime=CountedIds())
+        read_input(value, means=MEANS, runtime=CountedIds())
 
 
 @st.composite
@@ -164,7 +164,7 @@ def any_columns(draw: DrawFn) -> pa.Array:
 def test_any_column_fits_a_property_or_is_refused(name: str, column: pa.Array) -> None:
     with suppress(RequestError):
         rows = pa.table({name: column})
-        received = receive({"Thing": rows}, means=MEANS, runtime=CountedIds())
+        received = read_input({"Thing": rows}, means=MEANS, runtime=CountedIds())
 
         assert received["node:Thing"].rows.num_rows == len(column)
 
@@ -175,9 +175,9 @@ def require_agreement(text: str) -> None:
         expected = read_naively(text, CATALOG)
     except RefusedRecordError as refused:
         with pytest.raises(RequestError, match=rf"^record {refused.number} \(line "):
-            receive(io.StringIO(text), means=MEANS, runtime=CountedIds())
+            read_input(io.StringIO(text), means=MEANS, runtime=CountedIds())
         return
-    received = receive(io.StringIO(text), means=MEANS, runtime=CountedIds())
+    received = read_input(io.StringIO(text), means=MEANS, runtime=CountedIds())
     assert list(received) == list(expected)
     for key, rows in expected.items():
         require_rows(received[key], rows)
@@ -195,7 +195,7 @@ def require_rows(received: ReceivedRows, expected: list[Row]) -> None:
 
 
 def _to_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_date64(column.type):
+    if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32())

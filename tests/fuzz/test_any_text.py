@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
-from omnigraph.compiler.text import decode_source
+from omnigraph.compiler.parser import decode_source
 from omnigraph.errors import NotFoundError
 from omnigraph.model.source import Source
 from tests.support.promises import compile_or_refuse

@@ -10,8 +10,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.ir import Parameter
 from omnigraph.compiler.lint import encode_report, lint_queries
-from omnigraph.compiler.migration.plan import plan_migration
-from omnigraph.compiler.migration.steps import describe_step
+from omnigraph.compiler.migration import plan_migration
+from omnigraph.compiler.migration_steps import describe_step
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.compiler.schema.canonical import decode_schema, document_of, encode_schema
 from omnigraph.errors import CompileError, InvalidValueError

@@ -109,9 +109,20 @@ def test_stored_queries_are_typed_tools_beside_two_that_read(ann: Agent) -> None
 
 
 def test_whoever_may_not_run_stored_queries_sees_none(server: Server) -> None:
-    with agent_of(server, "rob") as rob, agent_of(server, "otto") as otto:
+    with agent_of(server, "rob") as rob:
         assert sorted(rob.tools()) == ["query", "retrieve"]
-        assert sorted(otto.tools()) == []
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/read", "initialize"])
+def test_a_caller_who_may_use_no_tool_is_refused_whatever_the_message(
+    server: Server, method: str
+) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method}
+
+    answer = server.ask("POST", "/graphs/default/mcp", token=TOKENS["otto"], json=message)
+
+    assert answer.status_code == 403
+    assert "policy denied action 'read'" in answer.json()["error"]
 
 
 def test_a_denied_tool_and_an_unknown_one_are_told_alike(server: Server) -> None:
@@ -138,9 +149,9 @@ def test_a_stored_read_answers_rows(ann: Agent) -> None:
 
 
 def test_texts_of_ones_own_need_the_right_to_read(server: Server) -> None:
-    with agent_of(server, "rob") as rob, agent_of(server, "otto") as otto:
+    with agent_of(server, "rob") as rob, agent_of(server, "ian") as ian:
         assert rob.call("query", query=FIND_ALL)["row_count"] == 2
-        assert otto.refused("query", query=FIND_ALL)["code"] == "not_found"
+        assert ian.refused("query", query=FIND_ALL)["code"] == "not_found"
 
 
 def test_a_value_of_another_type_is_told_by_its_parameter(ann: Agent) -> None:
@@ -252,8 +263,8 @@ def test_a_server_that_allows_it_lets_agents_write_to_main(open_server: Server) 
 
 
 def test_resources_are_what_the_policy_lets_their_reader_see(server: Server, ann: Agent) -> None:
-    with agent_of(server, "otto") as otto:
-        refused = otto.read_refused("omnigraph://graph/schema")
+    with agent_of(server, "ian") as ian:
+        refused = ian.read_refused("omnigraph://graph/schema")
 
     assert "node Person" in ann.read("omnigraph://graph/schema")
     assert "main" in json.loads(ann.read("omnigraph://graph/branches"))["branches"]

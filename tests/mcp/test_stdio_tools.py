@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.mcp.limits import ROWS_MAX
+from omnigraph.model.limits import ROWS_MAX
 from tests.support.agents import Agent, stdio_agent
 from tests.support.commands import command_environment, run_command
 from tests.support.graphs import SOCIAL, build_graph, ndjson, node

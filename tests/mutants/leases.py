@@ -6,7 +6,7 @@ LEASES = "storage/leases.py"
 
 FENCED = "tests/faults/test_fenced_writers.py"
 LEASE_TESTS = "tests/behaviour/test_leases.py"
-CLASSES = "tests/unit/engine/commit/test_classify.py"
+CLASSES = "tests/unit/engine/commit/test_recover.py"
 
 LEASE_MUTANTS = (
     Mutant(
@@ -42,7 +42,7 @@ LEASE_MUTANTS = (
         "forget what a paused writer could still do",
         (
             Edit(
-                "engine/commit/classify.py",
+                "engine/commit/recover.py",
                 "(found == {PinClass.NO_MOVEMENT} and is_writer_gone)",
                 "found == {PinClass.NO_MOVEMENT}",
             ),
@@ -54,7 +54,7 @@ LEASE_MUTANTS = (
         (
             Edit(
                 "engine/commit/publish.py",
-                "            require_kept(held)\n            held.trust(state.at.version)\n",
+                "            require_locks_held(held)\n            held.trust(state.at.version)\n",
                 "            held.trust(state.at.version)\n",
             ),
         ),

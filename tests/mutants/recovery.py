@@ -2,10 +2,10 @@
 
 from tests.mutants.planting import Edit, Mutant
 
-CLASSIFY = "engine/commit/classify.py"
+CLASSIFY = "engine/commit/recover.py"
 RECOVER = "engine/commit/recover.py"
 
-CLASSES = "tests/unit/engine/commit/test_classify.py"
+CLASSES = "tests/unit/engine/commit/test_recover.py"
 PLANTED = "tests/behaviour/test_planted_bugs.py"
 RECOVERY = "tests/behaviour/test_recovery.py"
 
@@ -52,7 +52,7 @@ RECOVERY_MUTANTS = (
         "heal when a reader opens",
         (
             Edit(
-                "engine/opening.py",
+                "engine/graph.py",
                 "        graph._open.pin(MAIN)  # noqa: SLF001\n",
                 "        graph._open.writes.heal()\n",
             ),
@@ -124,7 +124,7 @@ RECOVERY_MUTANTS = (
         "take over the line that a dead writer left",
         (
             Edit(
-                "engine/commit/forks.py",
+                "engine/commit/staging.py",
                 "        tables.delete_branch(line)\n",
                 "        return replace(entry, branch=branch)\n",
             ),

@@ -2,11 +2,11 @@
 
 from tests.mutants.planting import Edit, Mutant
 
-FORKS = "engine/commit/forks.py"
-JOB_STAGING = "spark/loading/job_staging.py"
-LOAD = "spark/loading/load.py"
-PARTS = "storage/lance_parts.py"
-SIFTING = "spark/loading/sifting.py"
+FORKS = "engine/commit/staging.py"
+JOB_STAGING = "spark/load/staging.py"
+LOAD = "spark/load/load.py"
+PARTS = "storage/lance/fragments.py"
+SIFTING = "spark/load/validate.py"
 
 FAULTS = "tests/faults/test_spark_faults.py"
 FILES = "tests/faults/test_staged_files.py"
@@ -18,7 +18,7 @@ SPARK_MUTANTS = (
     # Files that wait
     Mutant(
         "name files that nobody has looked for",
-        (Edit("storage/lance_tables.py", "        self._require_files(staged)\n", ""),),
+        (Edit("storage/lance/tables.py", "        self._require_files(staged)\n", ""),),
         (f"{FILES}::test_a_load_whose_file_is_gone_is_refused",),
     ),
     Mutant(

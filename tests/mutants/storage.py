@@ -2,7 +2,7 @@
 
 from tests.mutants.planting import Edit, Mutant
 
-COMMITS = "storage/lance_commits.py"
+COMMITS = "storage/lance/commit.py"
 LOCAL_FILES = "storage/local_files.py"
 LOCKS = "storage/locks.py"
 
@@ -70,7 +70,7 @@ STORAGE_MUTANTS = (
     # Flushing
     Mutant(
         "flush nothing",
-        (Edit("storage/durability.py", "        os.fsync(descriptor)\n", "        pass\n"),),
+        (Edit("storage/fsync.py", "        os.fsync(descriptor)\n", "        pass\n"),),
         (FLUSHES,),
     ),
     Mutant(
@@ -100,7 +100,7 @@ STORAGE_MUTANTS = (
         "flush files and not the folders that name them",
         (
             Edit(
-                "storage/durability.py",
+                "storage/fsync.py",
                 "[*folders, *(folder.parent for folder, _ in unsettled)]",
                 "[]",
             ),

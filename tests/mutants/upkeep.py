@@ -36,7 +36,7 @@ UPKEEP_MUTANTS = (
         "clean up what a tag names",
         (
             Edit(
-                "engine/ops/retention.py",
+                "engine/maintenance/cleanup.py",
                 "    gathered.versions |= _find_tagged(tags, path)\n",
                 "",
             ),
@@ -45,18 +45,29 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         "clean up what is being read",
-        (Edit("engine/ops/cleanup.py", "self.readers.find_read() | ", ""),),
+        (Edit("engine/maintenance/cleanup.py", "self.readers.find_read() | ", ""),),
         (CLEANUP,),
     ),
     Mutant(
         "join files and leave indexes as if they knew the joined ones",
         (
             Edit(
-                "storage/lance_layout.py",
-                "        if index.kind is not IndexKind.BTREE\n",
-                "        if index.kind is IndexKind.BTREE\n",
+                "storage/lance/compaction.py",
+                "        or (index.kind is not IndexKind.BTREE and",
+                "        or (index.kind is IndexKind.BTREE and",
             ),
         ),
         ("tests/behaviour/test_table_store_layout.py",),
+    ),
+    Mutant(
+        "convert timestamps and leave indexes with values of the old type",
+        (
+            Edit(
+                "storage/lance/compaction.py",
+                "        if converted.intersection(index.columns)\n        or (",
+                "        if (",
+            ),
+        ),
+        ("tests/behaviour/test_table_store_values.py",),
     ),
 )

@@ -4,10 +4,10 @@ from tests.mutants.planting import Edit, Mutant
 
 PROTOCOL = "engine/commit/protocol.py"
 PUBLISH = "engine/commit/publish.py"
-ATTEMPTS = "engine/ops/attempts.py"
+ATTEMPTS = "engine/ops/retry.py"
 MUTATE = "engine/ops/mutate.py"
-REQUESTS = "engine/commit/requests.py"
-PLACES = "storage/lance_places.py"
+REQUESTS = "engine/commit/idempotency.py"
+PLACES = "storage/lance/id_lookup.py"
 PLACES_TESTS = "tests/behaviour/test_table_store_places.py"
 
 CUT = "tests/faults/test_cut_writes.py::test_a_write_cut_short_anywhere_is_there_or_not_there"
@@ -16,6 +16,7 @@ PLANTED = "tests/behaviour/test_planted_bugs.py"
 PUBLISHER = "tests/behaviour/test_publisher.py"
 PUBLISHING = "tests/behaviour/test_publishing.py"
 REQUESTS_TESTS = "tests/behaviour/test_idempotency.py"
+EMBEDDING = "tests/behaviour/test_embedding_on_write.py"
 
 WRITE_PATH_MUTANTS = (
     # The order of a write
@@ -107,12 +108,28 @@ WRITE_PATH_MUTANTS = (
         (OVERTAKEN,),
     ),
     Mutant(
+        "commit rows whose vectors are still to be asked for",
+        (
+            Edit(
+                ATTEMPTS,
+                "if _is_due(outstanding, is_last=attempts_left <= 0):",
+                "if _is_due(outstanding, is_last=attempts_left <= 0) and not prepared:",
+            ),
+        ),
+        (f"{EMBEDDING}::test_a_load_fills_empty_vectors_and_keeps_those_that_are_given",),
+    ),
+    Mutant(
+        "keep the vector of a text that has changed",
+        (Edit(MUTATE, "if not self._call.vectors.policy.follows_text:", "if before is not rows:"),),
+        (f"{EMBEDDING}::test_a_vector_follows_the_text_that_an_update_changes",),
+    ),
+    Mutant(
         "repeat a strict write that was overtaken",
         (
             Edit(
                 ATTEMPTS,
-                "prepared.write.is_strict and path.has_moved(prepared.write, basis)",
-                "not prepared",
+                "write.is_strict and path.has_moved(write, basis)",
+                "not write",
             ),
         ),
         (OVERTAKEN,),
@@ -161,8 +178,8 @@ WRITE_PATH_MUTANTS = (
         (
             Edit(
                 PROTOCOL,
-                "        if authorship.request is not None:\n            require_unanswered(",
-                "        if not write:\n            require_unanswered(",
+                "        if authorship.request is not None:\n            require_key_unused(",
+                "        if not write:\n            require_key_unused(",
             ),
         ),
         (REQUESTS_TESTS,),
@@ -224,23 +241,23 @@ WRITE_PATH_MUTANTS = (
         "do not ask who loses edges for the minimum",
         (
             Edit(
-                "engine/commit/integrity/cardinality.py",
+                "engine/commit/integrity/edges.py",
                 "[*gaining.chunks, *losing.chunks]",
                 "gaining.chunks",
             ),
         ),
-        ("tests/unit/engine/commit/test_integrity_cardinality.py",),
+        ("tests/unit/engine/commit/integrity/test_edges.py",),
     ),
     Mutant(
         "forget the untouched edges of a node that goes",
         (
             Edit(
-                "engine/commit/integrity/endpoints.py",
+                "engine/commit/integrity/edges.py",
                 "        if len(edges):\n",
                 "        if not edges:\n",
             ),
         ),
-        ("tests/unit/engine/commit/test_integrity_endpoints.py",),
+        ("tests/unit/engine/commit/integrity/test_edges.py",),
     ),
     Mutant(
         "forget where an id was before it was replaced",
@@ -257,7 +274,7 @@ WRITE_PATH_MUTANTS = (
         "look for an id in the files of another fragment of that number",
         (
             Edit(
-                "storage/lance_scans.py",
+                "storage/lance/scan.py",
                 'return identify(fragment).partition("]")[0]',
                 "return str(fragment.fragment_id)",
             ),

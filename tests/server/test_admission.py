@@ -72,7 +72,7 @@ def test_a_client_that_does_not_read_its_answer_holds_up_nobody(tmp_path: Path) 
         ).raise_for_status()
         address = urlsplit(server.url)
         request = (
-            b"POST /graphs/default/export HTTP/1.1\r\nHost: x\r\n"
+            b"POST /graphs/default/export HTTP/1.1\r\nHost: localhost\r\n"
             b"Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import httpx
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -114,6 +115,35 @@ def test_an_arrow_stream_is_the_table_that_the_graph_itself_gives(
     assert answer.headers["content-type"] == ARROW
     assert answer.headers["omnigraph-graph-commit"] == head_of(client, "main")
     assert answer.headers["omnigraph-query-name"] == "all"
+
+
+def test_a_time_is_a_timestamp_in_arrow_and_iso_text_in_an_export(client: httpx.Client) -> None:
+    answer = ask(client, ALL, ARROW)
+    exported = client.post(f"{G}/export", json={"type_names": ["Gauge"]})
+
+    with pa.ipc.open_stream(answer.content) as stream:
+        assert stream.schema.field("g.moment").type == pa.timestamp("ms", tz="UTC")
+    second = orjson.loads(exported.content.splitlines()[1])["data"]
+    assert (second["day"], second["moment"]) == ("1970-01-02", "1970-01-02T00:00:00.123Z")
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"day": 2024}, "a date is needed"),
+        ({"day": "2024-05-01T10:00:00Z"}, "it has a time of day"),
+        ({"moment": "2024-05-01T10:00:00.1234Z"}, "digits below the millisecond"),
+    ],
+)
+def test_a_load_of_what_cannot_be_stored_is_refused(
+    client: httpx.Client, given: dict[str, object], problem: str
+) -> None:
+    line = orjson.dumps(node("Gauge", slug="new", **given)).decode()
+
+    answer = client.post(f"{G}/load", json={"mode": "append", "data": line})
+
+    assert answer.status_code == 400
+    assert problem in answer.text
 
 
 def test_many_rows_as_json_are_the_rows_that_the_graph_itself_gives(

@@ -28,6 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder: Path = tmp_path_factory.mktemp("auth")
     tokens = folder / "tokens.json"
     tokens.write_text('{"ann": " t-ann ", "bob": "t-bob"}')
+    tokens.chmod(0o600)
     with running_server(
         folder,
         environment={

@@ -170,3 +170,21 @@ def test_a_policy_of_the_server_says_who_may_list_its_graphs(tmp_path: Path) -> 
         assert listed.status_code == 200
         assert [each["graph_id"] for each in listed.json()["graphs"]] == ["default"]
         assert denied.status_code == 403
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o660, 0o601])
+def test_a_file_of_tokens_that_other_users_can_access_is_refused(tmp_path: Path, mode: int) -> None:
+    tokens = tmp_path / "tokens of all.json"
+    tokens.write_text('{"ann": "t-ann"}', encoding="utf-8")
+    tokens.chmod(mode)
+
+    ended = refused_server(
+        tmp_path,
+        "--store",
+        str(tmp_path / "graph"),
+        environment={"OMNIGRAPH_SERVER_BEARER_TOKENS_FILE": str(tokens)},
+    )
+
+    assert ended.code == 1
+    assert f"chmod 600 '{tokens}'" in ended.said
+    assert "t-ann" not in ended.said

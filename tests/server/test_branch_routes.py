@@ -16,7 +16,6 @@ from tests.support.served_graphs import (
     names_on,
     require_refused,
 )
-from tests.support.servers import Server
 
 
 def set_age(client: httpx.Client, name: str, age: int, *, branch: str) -> None:
@@ -40,13 +39,13 @@ def test_branches_are_listed_by_name(client: httpx.Client) -> None:  # case 40
     assert after == sorted([*before, "feature"])
 
 
-def test_a_branch_that_was_started_tells_from_where(server: Server, client: httpx.Client) -> None:
+def test_a_branch_that_was_started_tells_from_where(client: httpx.Client) -> None:
     fork(client, "first")
 
     answer = client.post(f"{G}/branches", json={"name": "second", "from": "first"})
 
     assert answer.json() == {
-        "uri": str(server.store),
+        "uri": "/graphs/default",
         "from": "first",
         "name": "second",
         "actor_id": None,
@@ -254,3 +253,21 @@ def test_a_tag_names_a_commit_until_it_is_taken_away(client: httpx.Client) -> No
     assert other.json() == {"name": "other", "commit_id": commit}
     assert gone.json() == {"name": "release/1"}
     assert "release/1" not in [tag["name"] for tag in client.get(f"{G}/tags").json()["tags"]]
+
+
+def test_a_merge_that_deletes_its_branch_deletes_it_once_it_is_merged(
+    client: httpx.Client,
+) -> None:
+    client.post(f"{G}/branches", json={"name": "short-lived"}).raise_for_status()
+    add_person(client, "Greta", branch="short-lived").raise_for_status()
+    asked = {"source": "short-lived", "delete_branch": True}
+
+    planned = client.post(f"{G}/branches/merge", json={**asked, "dry_run": True})
+    branches_between = client.get(f"{G}/branches").json()["branches"]
+    merged = client.post(f"{G}/branches/merge", json=asked)
+    branches_after = client.get(f"{G}/branches").json()["branches"]
+
+    assert (planned.status_code, planned.json()["branch_deleted"]) == (200, False)
+    assert "short-lived" in branches_between
+    assert (merged.status_code, merged.json()["branch_deleted"]) == (200, True)
+    assert "short-lived" not in branches_after

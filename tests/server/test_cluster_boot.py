@@ -41,7 +41,7 @@ def test_a_cluster_is_served_with_its_graphs_queries_and_policies(tmp_path: Path
         found = server.ask("POST", f"{path}/find_person", token="t-rob", json=adding)
 
     assert [each["graph_id"] for each in listed] == ["knowledge", "map"]
-    assert listed[0]["uri"] == str(tmp_path / "graphs/knowledge.omni")
+    assert listed[0]["uri"] == "/graphs/knowledge"
     assert [(each["name"], each.get("description")) for each in catalog] == [
         ("add_person", "Adds somebody."),
         ("find_person", None),

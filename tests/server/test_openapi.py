@@ -11,10 +11,10 @@ import pytest
 from openapi_spec_validator import validate
 
 import omnigraph
-from omnigraph.server.openapi import openapi_document
-from omnigraph.server.operation_table import OPERATIONS
+from omnigraph.server.context import GRAPH
+from omnigraph.server.routes.openapi import openapi_document
+from omnigraph.server.routes.operations import OPERATIONS
 from omnigraph.server.routes.table import ROUTES
-from omnigraph.server.routing import GRAPH
 from tests.support.servers import open_server, running_server
 
 CHECKED_IN = Path(__file__).parents[2] / "docs/reference/openapi.json"

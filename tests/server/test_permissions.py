@@ -190,5 +190,5 @@ def test_graphs_are_listed_to_those_whom_the_servers_policy_allows(tmp_path: Pat
         ("rita", "graph_list", True),
         ("sam", "graph_list", False),
     ]
-    assert allowed.json() == {"graphs": [{"graph_id": "default", "uri": str(tmp_path / "graph")}]}
+    assert allowed.json() == {"graphs": [{"graph_id": "default", "uri": "/graphs/default"}]}
     require_refused(denied, 403, code="forbidden", says="graph_list")

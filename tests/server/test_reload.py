@@ -234,6 +234,7 @@ def test_a_server_of_one_graph_reads_its_files_again(tmp_path: Path) -> None:
     policy.write_text(EVERYTHING)
     tokens = tmp_path / "tokens.json"
     tokens.write_text('{"ann": "t-ann"}')
+    tokens.chmod(0o640)
     arguments = ("--queries", str(queries), "--policy", str(policy))
     with running_server(
         tmp_path,

@@ -11,9 +11,9 @@ import pytest
 
 import omnigraph
 from omnigraph import RemoteGraph
-from omnigraph.engine.retrieval.answers import QueryRequest
 from omnigraph.engine.retrieval.receipts import parse_query
 from omnigraph.engine.retrieval.requests import hash_query
+from omnigraph.engine.retrieval.results import QueryRequest
 from omnigraph.errors import ForbiddenError, InvalidValueError, NotFoundError, RequestError
 from tests.support.graphs import social_graph
 from tests.support.served_graphs import ALL_PEOPLE, G, head_of, require_refused
@@ -141,6 +141,9 @@ def test_what_cannot_be_retrieved_is_refused(
     assert says in answer.json()["error"]
 
 
+TEXT = {"text": "alice"}
+
+
 @pytest.mark.parametrize(
     "field", ["format", "text", "types", "hops", "word_weight", "counted_by", "now", "params"]
 )
@@ -148,9 +151,9 @@ def test_what_cannot_be_retrieved_is_refused(
 def test_a_receipt_that_is_nested_deep_is_refused(
     client: httpx.Client, field: str, depth: int
 ) -> None:
-    path = "/retrieve-by" if field in ("now", "params") else "/retrieve"
-    asked = {"text": "alice", "query": ALL_PEOPLE}
-    receipt = client.post(f"{G}{path}", json=asked).json()["receipt"]
+    is_by_query = field in ("now", "params")
+    path, body_of = ("retrieve-by", {"query": ALL_PEOPLE}) if is_by_query else ("retrieve", TEXT)
+    receipt = client.post(f"{G}/{path}", json=body_of).json()["receipt"]
     changed = receipt if field == "format" else receipt["request"]
     changed[field] = "here"
     body = json.dumps({"receipt": receipt}).replace('"here"', "[" * depth + "]" * depth)

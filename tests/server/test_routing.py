@@ -1,12 +1,17 @@
 """From a request line to a route: ids, percent signs, sizes and kinds of bodies."""
 
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from omnigraph.model.limits import BODY_S_MIN
+from omnigraph.server.routes.operations import OPERATIONS, Operation
+from tests.support.served_graphs import require_refused
 from tests.support.servers import FIND_PERSON, Server, open_server
 
 MEBIBYTE = 1024 * 1024
@@ -137,13 +142,40 @@ def test_a_body_has_to_be_json_of_the_right_shape(
     assert set(answer.json()) == {"error", "code"}
 
 
-def test_fields_that_nobody_knows_are_ignored(client: httpx.Client) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.method} {each.path}")
+def test_every_route_refuses_a_query_parameter_that_it_does_not_know(
+    client: httpx.Client, operation: Operation
+) -> None:
+    path = operation.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
+
+    answer = client.request(operation.method, path, params={"whatever": "1"}, json={})
+
+    require_refused(answer, 400, code="bad_request", says="unknown query parameter 'whatever'")
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [each for each in OPERATIONS if each.request is not None and "{name}" not in each.path],
+    ids=lambda each: f"{each.method} {each.path}",
+)
+def test_every_route_refuses_a_field_that_it_does_not_know(
+    client: httpx.Client, operation: Operation
+) -> None:
+    path = operation.path.replace("{graph_id}", "default").replace("{", "").replace("}", "")
+
+    answer = client.request(operation.method, path, json={"whatever": {"a": 1}})
+
+    require_refused(answer, 400, code="bad_request", says="unknown field 'whatever'")
+
+
+def test_a_field_within_a_list_is_checked_too(client: httpx.Client) -> None:
+    decision = {"type": "Person", "id": "Alice", "choice": "source", "chocie": "target"}
+
     answer = client.post(
-        "/graphs/default/query",
-        json={"query": FIND_PERSON, "name": "all_people", "whatever": {"a": 1}},
+        "/graphs/default/branches/merge", json={"source": "feature", "resolve": [decision]}
     )
 
-    assert answer.status_code == 200
+    require_refused(answer, 400, code="bad_request", says="unknown field 'resolve.0.chocie'")
 
 
 def test_a_target_without_a_path_is_no_route(server: Server) -> None:
@@ -170,3 +202,53 @@ def _say(server: Server, request: bytes) -> bytes:
     with socket.create_connection((address.hostname, address.port or 80), timeout=30) as speaking:
         speaking.sendall(request)
         return speaking.recv(65536)
+
+
+def test_a_body_that_trickles_is_given_up_with_408(server: Server) -> None:
+    address = urlsplit(server.url)
+    assert address.hostname is not None
+    head = (
+        b"POST /graphs/default/query HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    )
+    began = time.monotonic()
+
+    with socket.create_connection((address.hostname, address.port or 80), timeout=60) as slow:
+        slow.sendall(head)
+        slow.settimeout(0.5)
+        answer = b""
+        while not answer and time.monotonic() - began < 4 * BODY_S_MIN:
+            slow.sendall(b"x")
+            with suppress(TimeoutError):
+                answer = slow.recv(65536)
+        # The head and the body of the response may arrive in separate packets.
+        slow.settimeout(60)
+        while chunk := slow.recv(65536):
+            answer += chunk
+    took = time.monotonic() - began
+
+    assert answer.startswith(b"HTTP/1.1 408 "), answer
+    assert b"the body came too slowly; nothing was done" in answer
+    assert BODY_S_MIN <= took < 3 * BODY_S_MIN
+
+
+def test_a_long_body_may_take_longer_if_it_keeps_coming(server: Server) -> None:
+    address = urlsplit(server.url)
+    assert address.hostname is not None
+    row = b'{"type": "Person", "data": {"name": "Slow"}}\n'
+    rows = row + b" " * 600_000
+    head = (
+        b"POST /graphs/default/load?mode=merge HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/x-ndjson\r\n"
+        b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(rows)
+    )
+    pieces = [rows[start : start + 50_000] for start in range(0, len(rows), 50_000)]
+
+    with socket.create_connection((address.hostname, address.port or 80), timeout=60) as steady:
+        steady.sendall(head)
+        for piece in pieces:
+            steady.sendall(piece)
+            time.sleep(1.2 * BODY_S_MIN / len(pieces))
+        answer = steady.recv(65536)
+
+    assert answer.startswith(b"HTTP/1.1 200 "), answer

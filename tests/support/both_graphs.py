@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import omnigraph
 from omnigraph import Graph, RemoteGraph
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from tests.support.graphs import build_graph, edge, node
 from tests.support.servers import Server, serving
 
@@ -88,7 +88,7 @@ class Both:
     remote: RemoteGraph
     server: Server
 
-    def find(self, kind: str) -> GraphCalls:
+    def find(self, kind: str) -> AnyGraph:
         """One of them by its name."""
         return self.embedded if kind == "embedded" else self.remote
 
@@ -107,14 +107,14 @@ def both_graphs(folder: Path) -> Iterator[Both]:
         yield Both(embedded, remote, server)
 
 
-def fresh_branch(graph: GraphCalls, base: str = "main") -> str:
+def fresh_branch(graph: AnyGraph, base: str = "main") -> str:
     """A new branch that nobody else uses."""
     name = f"work/{next(_NUMBERS)}"
     graph.create_branch(name, base=base)
     return name
 
 
-def names_on(graph: GraphCalls, branch: str) -> list[object]:
+def names_on(graph: AnyGraph, branch: str) -> list[object]:
     """The names of the things on a branch."""
     return [row["t.name"] for row in graph.query(NAMES, branch=branch)]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import yaml
 
 from omnigraph.cluster.apply import apply
-from omnigraph.cluster.findings import Finding
-from omnigraph.cluster.refresh import import_cluster
+from omnigraph.cluster.commands import import_cluster
+from omnigraph.cluster.context import ClusterContext, make_context
 from omnigraph.cluster.reports import ApplyReport
-from omnigraph.cluster.world import World, make_world
+from omnigraph.cluster.resources import Finding
 from omnigraph.engine.settings import open_stores
 from omnigraph.storage.objects import open_objects
 from tests.support.crashing import CrashingObjects, Fault, crashing
@@ -120,12 +120,12 @@ def write_sidecar(folder: Path, graph_id: str) -> None:
     write_files(folder, {f"__cluster/recoveries/{id}.json": json.dumps(sidecar)})
 
 
-def plain_world() -> World:
+def plain_world() -> ClusterContext:
     """The world of a test: nothing is flushed."""
-    return make_world(storage_options={}, durability="relaxed")
+    return make_context(storage_options={}, durability="relaxed")
 
 
-def faulty_world(fault: Fault) -> World:
+def faulty_world(fault: Fault) -> ClusterContext:
     """The same with a fault between the control plane and everything that it stores."""
     return replace(
         plain_world(),

@@ -14,12 +14,12 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 
-from omnigraph.engine.commit.changes import ChangeSet, TableChange
-from omnigraph.engine.commit.integrity.evaluate import find_violations
-from omnigraph.engine.state.snapshot import table_key_of
+from omnigraph.engine.commit.integrity.check import find_violations
+from omnigraph.engine.commit.prepared_write import TableChange, TableChanges
+from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import Violation
-from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.row_files import table_schema
 
 Row = Mapping[str, object]
 """One row: `id`, `src` and `dst` on edges, and properties; one that is left out is null."""
@@ -60,7 +60,7 @@ class Write:
 
 def change_set(
     catalog: Catalog, write_by_type: Mapping[str, Write], *, chunk_size: int = 2**20
-) -> ChangeSet:
+) -> TableChanges:
     """A change set in the order of table keys."""
     changes = {}
     for name, write in write_by_type.items():

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.ops.doctor.report import Trouble
+from omnigraph.engine.maintenance.doctor_report import FindingKind
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.readers import Claim, encode_claim
+from omnigraph.engine.state.readers import ReadClaim, encode_claim
 from omnigraph.errors import GraphError
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
-from omnigraph.storage.lease_records import Lease, Owner, encode_lease
+from omnigraph.storage.leases import Lease, Owner, encode_lease
 from tests.support.graphs import ndjson, node, open_with, table_paths
 from tests.support.queries import query
 
@@ -215,7 +215,7 @@ def damage_lease(root: Path) -> None:
 def leave_claim(root: Path) -> None:
     """Leave the claim of a reader that has been gone for years."""
     (root / "__readers").mkdir(exist_ok=True)
-    (root / "__readers" / "one.json").write_bytes(encode_claim(Claim(frozenset(), LONG_AGO)))
+    (root / "__readers" / "one.json").write_bytes(encode_claim(ReadClaim(frozenset(), LONG_AGO)))
 
 
 def damage_claim(root: Path) -> None:
@@ -263,37 +263,37 @@ def lose_layout(root: Path) -> None:
     graph.load(ndjson(*companies), mode="overwrite")
 
 
-DAMAGES: Mapping[Trouble, Callable[[Path], None]] = {
-    Trouble.SCHEMA_DAMAGED: edit_schema,
-    Trouble.SCHEMA_INCOMPLETE: lose_generated_files,
-    Trouble.SCHEMA_NOT_ACCEPTED: take_anothers_schema,
-    Trouble.SCHEMA_LOST: lose_kept_schemas,
-    Trouble.SCHEMA_LEFT: stage_schema,
-    Trouble.HISTORY_DAMAGED: lose_history_files,
-    Trouble.TYPE_NOT_IN_HISTORY: forget_type,
-    Trouble.TYPE_NOT_IN_SCHEMA: invent_type,
-    Trouble.TYPE_DAMAGED: lose_rows,
-    Trouble.TYPE_BEHIND: lose_version,
-    Trouble.DRIFT: write_past_history,
-    Trouble.COLUMNS_WRONG: drop_column,
-    Trouble.ROW_COUNT_WRONG: miscount,
-    Trouble.ID_REPEATED: repeat_id,
-    Trouble.RULE_BROKEN: break_rule,
-    Trouble.ENDPOINT_MISSING: lose_node,
-    Trouble.WRITE_LEFT: stop_half_way,
-    Trouble.RECORD_DAMAGED: damage_record,
-    Trouble.TRANSACTION_LEFT: leave_transaction,
-    Trouble.TAG_DAMAGED: mislead_tag,
-    Trouble.LEASE_LEFT: leave_lease,
-    Trouble.LEASE_DAMAGED: damage_lease,
-    Trouble.CLAIM_LEFT: leave_claim,
-    Trouble.CLAIM_DAMAGED: damage_claim,
-    Trouble.AUDIT_DAMAGED: lose_audit,
-    Trouble.BRANCH_REMAINS: leave_line,
-    Trouble.TYPE_REMAINS: leave_folder,
-    Trouble.INDEX_DAMAGED: lose_index,
-    Trouble.INDEX_MISSING: lose_layout,
-    Trouble.INDEX_BEHIND: arrive_late,
-    Trouble.MANY_FILES: arrive_late,
+DAMAGES: Mapping[FindingKind, Callable[[Path], None]] = {
+    FindingKind.SCHEMA_DAMAGED: edit_schema,
+    FindingKind.SCHEMA_INCOMPLETE: lose_generated_files,
+    FindingKind.SCHEMA_NOT_ACCEPTED: take_anothers_schema,
+    FindingKind.SCHEMA_LOST: lose_kept_schemas,
+    FindingKind.SCHEMA_LEFT: stage_schema,
+    FindingKind.HISTORY_DAMAGED: lose_history_files,
+    FindingKind.TYPE_NOT_IN_HISTORY: forget_type,
+    FindingKind.TYPE_NOT_IN_SCHEMA: invent_type,
+    FindingKind.TYPE_DAMAGED: lose_rows,
+    FindingKind.TYPE_BEHIND: lose_version,
+    FindingKind.DRIFT: write_past_history,
+    FindingKind.COLUMNS_WRONG: drop_column,
+    FindingKind.ROW_COUNT_WRONG: miscount,
+    FindingKind.ID_REPEATED: repeat_id,
+    FindingKind.RULE_BROKEN: break_rule,
+    FindingKind.ENDPOINT_MISSING: lose_node,
+    FindingKind.WRITE_LEFT: stop_half_way,
+    FindingKind.RECORD_DAMAGED: damage_record,
+    FindingKind.TRANSACTION_LEFT: leave_transaction,
+    FindingKind.TAG_DAMAGED: mislead_tag,
+    FindingKind.LEASE_LEFT: leave_lease,
+    FindingKind.LEASE_DAMAGED: damage_lease,
+    FindingKind.CLAIM_LEFT: leave_claim,
+    FindingKind.CLAIM_DAMAGED: damage_claim,
+    FindingKind.AUDIT_DAMAGED: lose_audit,
+    FindingKind.BRANCH_REMAINS: leave_line,
+    FindingKind.TYPE_REMAINS: leave_folder,
+    FindingKind.INDEX_DAMAGED: lose_index,
+    FindingKind.INDEX_MISSING: lose_layout,
+    FindingKind.INDEX_BEHIND: arrive_late,
+    FindingKind.MANY_FILES: arrive_late,
 }
 """One way for each trouble that lies on a disk and needs nobody at work."""

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.engine.opening import open_graph
+from omnigraph.embed.providers import MockEmbedder
+from omnigraph.engine.graph import open_graph
 from omnigraph.engine.settings import make_settings
-from omnigraph.model.embedding import Embedder
+from omnigraph.model.ports import Embedder
 from tests.support.graphs import root_of
 
 TOO_SHORT = "a vector of one number"
@@ -63,4 +63,13 @@ def embedding(graph: Graph, embedder: Embedder | None) -> Graph:
     """The same graph, opened with a provider."""
     plain = make_settings(str(root_of(graph)), storage_options=None, durability="relaxed")
     settings = replace(plain, embedder=embedder, spark_package="omnigraph.spark")
+    return open_graph(settings, actor=None, is_read_only=False)
+
+
+def filling(graph: Graph, embedder: Embedder | None) -> Graph:
+    """The same graph, opened with a provider that fills the empty vectors of every write."""
+    plain = make_settings(str(root_of(graph)), storage_options=None, durability="relaxed")
+    settings = replace(
+        plain, embedder=embedder, embeds_on_write=True, spark_package="omnigraph.spark"
+    )
     return open_graph(settings, actor=None, is_read_only=False)

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 
 import orjson
 
-from omnigraph.embed.mock import MockEmbedder
+from omnigraph.embed.providers import MockEmbedder
 
 KEY = "sk-test-0123456789"
 LENGTH = 3.0

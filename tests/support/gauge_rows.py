@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 
 from omnigraph.compiler.ir import Value
-from omnigraph.engine.read.values import column_of
+from omnigraph.engine.rows.values import column_of
 from tests.support.schemas import compile_text
 
 CATALOG = compile_text("""

@@ -212,7 +212,10 @@ class _Conditions:
             return Comparison(element, Comparator.IN, column)
         if type.is_string and self.choices.seldom():
             comparator = self.choices.one([Comparator.STARTS_WITH, Comparator.STRING_CONTAINS])
-            return Comparison(column, comparator, self._give(self._choose_constant(name), type))
+            given = self._give(self._choose_constant(name), type)
+            if self.choices.often():
+                return Comparison(column, comparator, given)
+            return Comparison(given, comparator, column)
         if self.choices.seldom():
             options = tuple(self._choose_constant(name) for _ in range(self.choices.count(3)))
             return Comparison(column, Comparator.IN, Constant(options, None))

@@ -16,8 +16,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from omnigraph.compiler.ir import Value
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, quote_text
-from omnigraph.model.temporal import format_datetime
-from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector
+from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector, format_datetime
 from tests.support.choices import Choices
 from tests.support.generated_reads import write_read
 from tests.support.generated_schemas import EDGE_NAMES, PROPERTY_NAMES, TYPE_NAMES

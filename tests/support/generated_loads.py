@@ -194,7 +194,7 @@ def _plain_value(value: object, wanted: pa.DataType) -> object:
     if isinstance(value, list):
         return [_plain_value(each, wanted.value_type) for each in value]
     if isinstance(value, str) and pa.types.is_date(wanted):
-        return date.fromisoformat(value)
+        return date.fromisoformat(value)  # which reads both spellings
     if isinstance(value, str) and pa.types.is_timestamp(wanted):
         return datetime.fromisoformat(value)
     if isinstance(value, str) and pa.types.is_binary(wanted):
@@ -283,7 +283,7 @@ class _Writer:
             "text": f"t{number}" if not self._is_faulty() else "same",
             "rank": self._one([None, number / 4], faulty=[0.0, -0.0, 2]),
             "part": self._one([None, number + 0.5], faulty=[0.0, -0.0, 2]),
-            "day": self._random.choice([None, "2024-06-01", 0, -1]),
+            "day": self._random.choice([None, "2024-06-01", "1970-01-01", "1969-12-31"]),
         }
         # Nobody can know a node whose id is made up.
         if self._random.random() < 0.7:
@@ -298,7 +298,7 @@ class _Writer:
             "small": self._random.choice([0, 2**32 - 1, None]),
             "half": self._random.choice([0.1, -0.0, 1e-45, 3.4e38, 7, None]),
             "whole": self._random.choice([0.1, -0.0, 5e-324, 1e308, 7, None]),
-            "day": self._random.choice(["0001-01-01", "9999-12-31", 19875, None]),
+            "day": self._random.choice(["0001-01-01", "9999-12-31", "20240601", None]),
             "at": self._random.choice(["2024-06-01T12:00:00.25+02:00", -1, 0, None]),
             "face": self._random.choice([[0.5, 1], [-0.0, 1e-3], None]),
             "raw": self._random.choice(["base64:AAEC", "base64:", None]),
@@ -306,7 +306,7 @@ class _Writer:
             "bits": self._random.choice([[True, False], [], None]),
             "steps": self._random.choice([[1, -(2**63)], [], None]),
             "marks": self._random.choice([[0.1], [], None]),
-            "days": self._random.choice([["2024-06-01", 3], [], None]),
+            "days": self._random.choice([["2024-06-01", "1970-01-04"], [], None]),
             "kind": self._one(["a", "b", None], faulty=["c"]),
         }
         return node("Gauge", **self._some(properties, {"code"}))
@@ -348,7 +348,10 @@ class _Writer:
         match name:
             case "Knows":
                 kind = self._one([None, "work", "home"], faulty=["play"])
-                return {"since": self._random.choice([None, -1, "2020-02-29"]), "kind": kind}
+                return {
+                    "since": self._random.choice([None, "1969-12-31", "2020-02-29"]),
+                    "kind": kind,
+                }
             case "Owns":
                 return {"weight": self._one([None, self._count() / 8], faulty=[0.0, -0.0, 2])}
             case "Reads":

@@ -63,7 +63,6 @@ class _Output:
         # A list can be a group key, but nothing is ordered by it.
         lists = [path for path, type in self._properties if not type.is_scalar]
         lists = lists[:1] if self._choices.seldom() else []
-        nodes = [f"${name}" for name, _ in self._nodes]
         anything = [f"${name}" for name in self._variables]
         anything += [path for path, _ in self._properties]
         functions = ["count(*)", f"count({self._choices.one(anything)})"]
@@ -73,7 +72,7 @@ class _Output:
             for path in self._choices.some(numbers, least=1, most=2)
             for word in ("sum", "avg", "min", "max")
         ]
-        extremes = self._choices.some(texts + nodes, least=0, most=2)
+        extremes = self._choices.some(texts, least=0, most=2)
         functions += [f"{self._choices.one(['max', 'min'])}({path})" for path in extremes]
         by_alias = {alias: self._choices.one(functions) for alias in self._choose_aliases()}
         written = [f"{function} as {alias}" for alias, function in by_alias.items()]

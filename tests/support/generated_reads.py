@@ -12,6 +12,7 @@ from tests.support.generated_values import COMPARATORS, STRING, Values
 
 _BLOCK_DEPTH_MAX = 2
 _HOPS = ("", "", "{1,1}", "{ 2 , 3 }", "{1,3}", "{2,2}")
+_HOPS_BETWEEN_TYPES = ("", "", "{1,1}", "{1,3}")
 
 
 def write_read(choices: Choices, catalog: Catalog, values: Values) -> str:
@@ -180,7 +181,9 @@ class _PatternWriter:
         if edge.source == edge.target and self._choices.often():
             word = f"<{word}>"
         edge_variable = self._choices.one(["", "", "_", self._make_variable()])
-        hops = "" if edge_variable else self._choices.one(_HOPS)
+        # An edge between two types cannot be followed twice in a row.
+        bounds = _HOPS if edge.source == edge.target else _HOPS_BETWEEN_TYPES
+        hops = "" if edge_variable else self._choices.one(bounds)
         # Between two types either end may be written first, once one of them is known.
         is_known = any(name in pattern.variables for name in ends)
         is_turned = is_known and edge.source != edge.target and self._choices.often()

@@ -1,6 +1,7 @@
 """Rows with every type of property and every value that it can store, bounds and oddities first."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ Row = Mapping[str, object]
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_MS, LAST_MS = FIRST_DAY * 86_400_000, (LAST_DAY + 1) * 86_400_000 - 1
 
-_DAYS = st.integers(FIRST_DAY, LAST_DAY)
+_DAYS = st.sampled_from([date.min, date.max]) | st.dates()
 _MOMENTS = st.sampled_from([FIRST_MS, -1, 0, LAST_MS]) | st.integers(FIRST_MS, LAST_MS)
 _NARROW = st.sampled_from([-0.0, 0.1, 1e-45, 3.4028235e38]) | st.floats(width=32)
 _WIDE = st.sampled_from([-0.0, 0.1, 5e-324, 1e16, 1.7976931348623157e308]) | st.floats()
@@ -34,7 +35,7 @@ _STRATEGY_BY_COLUMN: Mapping[str, tuple[pa.DataType, SearchStrategy[object]]] = 
     "w": (pa.uint64(), _U64),
     "on": (pa.bool_(), st.booleans()),
     "text": (pa.string(), st.text()),
-    "day": (pa.int32(), _DAYS),
+    "day": (pa.date32(), _DAYS),
     "at": (pa.int64(), _MOMENTS),
     "blob": (pa.large_binary(), st.binary()),
     "kind": (pa.string(), st.sampled_from(["a", "b"])),
@@ -43,7 +44,7 @@ _STRATEGY_BY_COLUMN: Mapping[str, tuple[pa.DataType, SearchStrategy[object]]] = 
     "ws": (pa.list_(pa.uint64()), st.lists(_U64, max_size=3)),
     "ons": (pa.list_(pa.bool_()), st.lists(st.booleans(), max_size=3)),
     "tags": (pa.list_(pa.string()), st.lists(st.text(), max_size=3)),
-    "days": (pa.list_(pa.int32()), st.lists(_DAYS, max_size=3)),
+    "days": (pa.list_(pa.date32()), st.lists(_DAYS, max_size=3)),
     "times": (pa.list_(pa.int64()), st.lists(_MOMENTS, max_size=3)),
 }
 
@@ -55,7 +56,7 @@ def things() -> SearchStrategy[Sequence[Row]]:
 
 
 def thing_table(rows: Sequence[Row]) -> pa.Table:
-    """The rows as a load takes them; dates are days and timestamps milliseconds."""
+    """The rows as a load takes them; timestamps are milliseconds."""
     return pa.table(
         {
             name: pa.array([row[name] for row in rows], type)

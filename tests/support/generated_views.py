@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.policy import TypeView
+from omnigraph.model.ports import TypeView
 from omnigraph.model.types import PropertyType, Scalar
 from tests.support.choices import Choices
 from tests.support.generated_graphs import write_literal

@@ -6,7 +6,6 @@ Values come from small pools, so that keys, texts and ends meet; a few of them b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -55,9 +54,12 @@ POOLS: Mapping[str, Mapping[str, Sequence[object]]] = {
     "Note": {
         "text": ["t", "u", "v"],
         "rank": [None, None, 0.5, 1.0, -2.0],
-        "day": [None, 0, 19875],
+        "day": [None, "1970-01-01", "2024-06-01"],
     },
-    "Knows": {"since": [None, -1, 19875], "kind": [None, "work", "home"] * 3 + ["play"]},
+    "Knows": {
+        "since": [None, "1969-12-31", "2024-06-01"],
+        "kind": [None, "work", "home"] * 3 + ["play"],
+    },
     "Sits": {},
     "Owns": {},
     "Cites": {},
@@ -248,11 +250,10 @@ def _write_value(type_name: str, name: str, value: object, parameters: dict[str,
         return f"${parameter}"
     if value is None:
         return "null"
+    if property is not None and property.type.element is Scalar.DATE:
+        return f'date("{value}")'
     if isinstance(value, str):
         return quote_text(value)
-    if property is not None and property.type.element is Scalar.DATE:
-        day = date(1970, 1, 1) + timedelta(days=int(str(value)))
-        return f'date("{day.isoformat()}")'
     return repr(value)
 
 

@@ -10,7 +10,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 from lark.grammar import Rule
 
-from omnigraph.compiler.machine import Language
+from omnigraph.compiler.parser import Language
 from omnigraph.compiler.parser_tables import build_parser
 
 Children = list[Token | Tree[Token]]

@@ -17,7 +17,7 @@ import lance
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.opening import init_graph, open_graph
+from omnigraph.engine.graph import init_graph, open_graph
 from omnigraph.engine.results import MutationResult
 from omnigraph.engine.settings import make_settings
 from omnigraph.engine.state.history import Commit

@@ -399,9 +399,7 @@ def find_answer_flaws(
         return
     if answer.status >= 500 and answer.status != 503:
         yield f"status {answer.status}"
-    # Where its graph is, an answer may say in one place, which is for that.
-    said = answer.text.replace(f'"uri":"{server.store}"', "")
-    yield from find_leaks(said, secrets=(*secrets, str(server.folder)))
+    yield from find_leaks(answer.text, secrets=(*secrets, str(server.folder)))
     kind = dict(answer.headers).get("content-type", "")
     if answer.status >= 400 and kind == "application/json" and answer.body:
         told = json.loads(answer.body)

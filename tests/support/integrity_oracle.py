@@ -14,7 +14,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 
 from omnigraph.model.catalog import Catalog, Check, EdgeType, NodeType, Range, Unique
-from omnigraph.model.temporal import format_datetime
+from omnigraph.model.types import format_datetime
 from tests.support.committed_rows import Row, Write, find_type
 
 

@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from tests.support.graphs import Contents
 from tests.support.source_tree import ROOT
@@ -53,15 +56,44 @@ def make_root() -> Path:
 @contextmanager
 def unpacked(archive: Path) -> Iterator[Kept]:
     """The graphs of an archive, for the block."""
+    with _unpacked_files(archive) as (root, told):
+        yield Kept(whole=root / WHOLE, stopped=root / STOPPED, **told)
+
+
+@contextmanager
+def date64_graph() -> Iterator[Path]:
+    """A graph with `DateTime` columns of type `date64`, for the block.
+
+    It was written before such columns became timestamps, by the statements in
+    `tests/behaviour/test_date64_graphs.py`; no version writes one any more.
+    """
+    with _unpacked_files(ROOT / "tests" / "fixtures" / "date64" / "graph.tar.gz") as (root, _):
+        yield root / "graph"
+
+
+@contextmanager
+def _unpacked_files(archive: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     root = make_root()
     try:
         with tarfile.open(archive) as packed:
             packed.extractall(root, filter="data")
-        told = json.loads((root / EXPECTED).read_text(encoding="utf-8"))
+        told = json.loads(
+            (root / EXPECTED).read_text(encoding="utf-8"), object_hook=_with_iso_texts
+        )
         _replace(root, str(told.pop("root")).encode(), str(root).encode())
-        yield Kept(whole=root / WHOLE, stopped=root / STOPPED, **told)
+        yield root, told
     finally:
         shutil.rmtree(root)
+
+
+def _with_iso_texts(told: dict[str, Any]) -> dict[str, Any]:
+    """What was exported with days and milliseconds as numbers, as it is exported now."""
+    for name in {"day", "since"} & told.keys():
+        if isinstance(told[name], int):
+            told[name] = str(np.datetime64(told[name], "D"))
+    if isinstance(told.get("at"), int):
+        told["at"] = f"{np.datetime64(told['at'], 'ms')}Z"
+    return told
 
 
 def _replace(root: Path, old: bytes, new: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from omnigraph import Graph
-from omnigraph.model.policy import TypeView
+from omnigraph.model.ports import TypeView
 from tests.support.graphs import build_graph, edge, node
 from tests.support.views import TypeViews
 

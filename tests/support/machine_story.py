@@ -15,10 +15,10 @@ import pytest
 from hypothesis import event, note
 
 from omnigraph import Graph
-from omnigraph.engine.commit.recover import RECOVERY_ACTOR
 from omnigraph.engine.state.history import Commit
 from omnigraph.errors import MergeConflictError
 from omnigraph.model.errors import Conflict
+from omnigraph.model.names import RECOVERY_ACTOR
 from omnigraph.storage.failpoints import Failpoint, Failpoints, fail_times
 from tests.differential.test_write_path import require_refusal
 from tests.support.crashing import Fault

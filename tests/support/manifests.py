@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
     Change,
+    Entry,
     ManifestState,
     Register,
     Update,
@@ -12,7 +13,6 @@ from omnigraph.engine.state.manifest import (
     manifest_ref,
     reduce_manifest,
 )
-from omnigraph.engine.state.snapshot import Entry
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.ports import TableVersion, VersionFile
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn, ParamSpec, TypeAlias, TypeVar
 
-from omnigraph.cluster.world import World
+from omnigraph.cluster.context import ClusterContext
 from omnigraph.errors import UnavailableError
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore
@@ -47,7 +47,7 @@ class MeddledObjects:
         self.delete_prefix = watch(objects.delete_prefix)
 
 
-def meddled_world(call: str, part: str, deed: Deed) -> World:
+def meddled_world(call: str, part: str, deed: Deed) -> ClusterContext:
     """The world of a test, with a deed before some calls about a cluster's own objects."""
     return replace(
         plain_world(),
@@ -57,7 +57,7 @@ def meddled_world(call: str, part: str, deed: Deed) -> World:
     )
 
 
-def refusing_world(call: str, part: str) -> World:
+def refusing_world(call: str, part: str) -> ClusterContext:
     """The world of a test, with a storage that fails some calls about a cluster's own objects."""
 
     def refuse(*_given: object) -> NoReturn:

@@ -7,6 +7,8 @@ from types import MappingProxyType
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from omnigraph.storage.row_files import TIMESTAMP
+
 Cell = None | bool | int | float | str | Sequence["Cell"]
 Sortable = tuple[object, ...]
 
@@ -25,7 +27,7 @@ _CELLS: Mapping[pa.DataType, st.SearchStrategy[Cell]] = MappingProxyType(
         pa.float64(): st.one_of(st.floats(), st.sampled_from([0.0, -0.0, math.nan])),
         pa.string(): _TEXTS,
         pa.date32(): st.integers(-(2**31), 2**31 - 1),
-        pa.date64(): st.integers(-(2**63), 2**63 - 1),
+        TIMESTAMP: st.integers(-(2**63), 2**63 - 1),
     }
 )
 SCALAR_TYPES = tuple(_CELLS)
@@ -78,7 +80,7 @@ def column(values: Sequence[Cell], type: pa.DataType) -> pa.Array:
 def _stored_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_date32(type):
         return pa.int32()
-    if pa.types.is_date64(type):
+    if pa.types.is_timestamp(type):
         return pa.int64()
     if pa.types.is_list(type):
         return pa.list_(_stored_type(type.value_type))

@@ -11,14 +11,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.temporal import parse_datetime
-from omnigraph.model.types import FLOATS, INTEGER_RANGE, PropertyType, Scalar, Vector, fits_f32
+from omnigraph.model.types import (
+    FLOATS,
+    INTEGER_RANGE,
+    PropertyType,
+    Scalar,
+    Vector,
+    fits_f32,
+    parse_date,
+    parse_datetime,
+)
 
 Row = dict[str, object]
 
 _BLANKS = " \t\r\v\f"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS_PER_DAY = 86_400_000
 _MS_MIN, _MS_MAX = -62135596800000, 253402300799999
 
 
@@ -127,14 +134,14 @@ def _convert_scalar(value: object, scalar: Scalar) -> object:
         return value
     if scalar in FLOATS:
         return _float(value, scalar)
-    if isinstance(value, str) and scalar in (Scalar.DATE, Scalar.DATETIME):
-        moment = (parse_datetime(value) - _EPOCH) // timedelta(milliseconds=1)
-        return moment // _MS_PER_DAY if scalar is Scalar.DATE else moment
+    if scalar is Scalar.DATE:
+        return (parse_date(_text(value)) - _EPOCH.date()).days
+    if isinstance(value, str) and scalar is Scalar.DATETIME:
+        return (parse_datetime(value) - _EPOCH) // timedelta(milliseconds=1)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError
     ranges = {
         **INTEGER_RANGE,
-        Scalar.DATE: (_MS_MIN // _MS_PER_DAY, _MS_MAX // _MS_PER_DAY),
         Scalar.DATETIME: (_MS_MIN, _MS_MAX),
     }
     low, high = ranges[scalar]

@@ -12,8 +12,7 @@ import struct
 from datetime import date, datetime
 
 from omnigraph.compiler.ir import Comparator, Value
-from omnigraph.model.temporal import format_datetime
-from omnigraph.model.types import PropertyType, Scalar, Vector
+from omnigraph.model.types import PropertyType, Scalar, Vector, format_datetime
 
 OrderKey = tuple[object, ...]
 Comparable = bool | int | float | bytes | date | datetime

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import omnigraph
 from omnigraph import Graph
 from tests.support.commands import Ended, invoke_command
 from tests.support.graphs import SOCIAL, edge, ndjson, node, social_graph
@@ -115,6 +116,7 @@ def twin_graphs(folder: Path) -> Iterator[Twins]:
         commits = _write_history(graph)
         beginning = "\n".join(graph.export()) + _tell_commits(graph)
     shutil.copytree(folder / "graph", folder / "twin")
+    omnigraph.relocate(folder / "twin")
     _write_files(folder)
     with running_server(folder, "--unauthenticated") as server:
         yield Twins(folder / "twin", server.url, beginning, commits, folder)
@@ -271,7 +273,7 @@ def _refusals() -> Iterator[Line]:
     yield _line("mutate", "-e", ALL, code=1)
     yield _line("mutate", "-e", ADD, "--params", '{"name": 7}', code=1)
     yield _line("mutate", "-e", ADD, *named, "--branch", "nowhere", code=1)
-    yield _line("mutate", "-e", ADD, *named, "--if-commit", "START", code=1)
+    yield _line("mutate", "-e", ADD, *named, "--if-commit", "START", code=4)
     yield _line("explain", "-e", wrong, code=1)
     yield _line("entity", "Person", "Nobody", code=1)
     yield _line("entity", "Persn", "Bob", code=1)

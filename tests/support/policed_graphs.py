@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnigraph import Graph
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.retrieval.answers import Receipt
+from omnigraph.embed.providers import MockEmbedder
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.retrieval.results import Receipt
 from omnigraph.engine.settings import make_settings
-from omnigraph.model.policy import Action, Gate
+from omnigraph.model.ports import Action, Gate
 from omnigraph.policy.bundle import SERVER_ACTIONS
 from tests.support.graphs import build_graph, edge, ndjson, node, root_of
 from tests.support.policies import graph_gate

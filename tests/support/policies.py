@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from omnigraph.model.policy import Access, Action
+from omnigraph.model.ports import Access, Action
 from omnigraph.policy.bundle import Bundle, BundleKind, Rule, Scope, parse_bundle
 from omnigraph.policy.cedar import compile_bundle
 from omnigraph.policy.gate import PolicyGate

@@ -134,6 +134,15 @@ BINDINGS_AND_FILTERS = [
         "match { $x: P  $y: P  $y.handle starts_with $x.handle } return { $x.handle, $y.handle }",
         ("a", "a"), ("a", "ab"), ("ab", "ab"),
     ),
+    _pilots("A-text-left", '$p: Pilot  "xx ben yy" contains $p.handle', "ben"),
+    _pilots("A-prefix-left", '$p: Pilot  "ben and ada" starts_with $p.handle', "ben"),
+    _case(
+        "A-parameter-left", CREW,
+        "match { $p: Pilot  $line contains $p.handle } return { $p.handle }", "ada", "ben",
+        parameters="$line: String", params={"line": "ben and ada"},
+    ),
+    _pilots("A-null-left", "$p: Pilot  null = 3 or null != 3 or null > $p.hours or null = null"),
+    _pilots("A-null-list", "$p: Pilot  3 in null or now() in null or null contains $p.handle"),
     _gauges("A-f32", "$x: Gauge  $x.g = 0.1", "g1"),
     _gauges("A-exact", "$x: Gauge  $x.l = 9007199254740992.0"),
     _gauges("A-null", "$x: Gauge  $x.f is null or $x.i in [3, 4]", "g3", "g4"),
@@ -154,9 +163,6 @@ TRAVERSALS = [
     _case(
         "B13", CREW, 'match { $p: Pilot { handle: "ada" }  $p flies{1,3} $s } return { $s.reg }',
         "S1",
-    ),
-    _case(
-        "B13-two", CREW, 'match { $p: Pilot { handle: "ada" }  $p flies{2,2} $s } return { $s.reg }'
     ),
     _case(
         "B14", NAMESAKES,
@@ -312,13 +318,18 @@ RESULTS = [
         parameters="$k: I64", params={"k": 7}, columns=["p.handle", "k"],
     ),
     _case(
+        "E-literals", CREW, 'match { $p: Pilot { handle: "ada" } } return { 1, 2, "x" as x }',
+        (1, 2, "x"), columns=["literal", "literal_2", "x"],
+    ),
+    _case(
         "E-now", CREW, 'match { $p: Pilot { handle: "ada" } } return { now() }',
         "2024-06-01T12:00:00.123Z", columns=["__nanograph_now"],
     ),
 ]  # fmt: skip
 
 _NEAREST = "order { nearest($m.emb, $q) }"
-_RRF = 'order { rrf(nearest($m.emb, $q), bm25($m.head, "solar")) }'
+_RANKED = 'rrf(nearest($m.emb, $q), bm25($m.head, "solar"))'
+_RRF = f"order {{ {_RANKED} }}"
 
 SEARCH = [
     _memos("F01", 'search($m.head, "solar")', "m1", "m3"),
@@ -329,12 +340,31 @@ SEARCH = [
     _memos("F08", '$m.team = "lab"', "m3", after=f"{_NEAREST} limit 1", vector=[0.0, 0.0]),
     _memos("F10", "", "m3", "m1", after='order { bm25($m.head, "solar") }'),
     _memos("F11", "", "m1", "m3", "m2", after=f"{_RRF} limit 3", vector=[0.0, 0.0]),
+    _case(
+        "F11-alias", MEMO,
+        f"match {{ $m: Memo }} return {{ $m.slug, {_RANKED} as score }} "
+        f"order {{ {_RANKED} desc, score desc }} limit 3",
+        ("m1", 1 / 61 + 1 / 62), ("m3", 1 / 63 + 1 / 61), ("m2", 1 / 62),
+        parameters="$q: Vector(2)", params={"q": [0.0, 0.0]},
+    ),
     _memos("F20", "", "m2", after="order { nearest($m.emb, [1, 0]) } limit 1"),
     _case(
         "F22", LINKED,
         "match { $d: Doc  $d $w:link $t } return { $d.slug, $w.label } "
         "order { nearest($d.v, [0]) } limit 4",
         ("d1", "a1"), ("d1", "a2"), ("d2", "b1"), ("d3", "b2"),
+    ),
+    _case(
+        "F-destination", LINKED,
+        'match { $t: Set { slug: "s" }  $d link $t } return { $d.slug } '
+        "order { nearest($d.v, [2]) } limit 2",
+        "d3", "d2",
+    ),
+    _case(
+        "F-destination-filtered", LINKED,
+        'match { $t: Set  $d link $t  $d.slug != "d3" } return { $d.slug } '
+        "order { nearest($d.v, [2]) } limit 1",
+        "d2",
     ),
     _memos("F-fuzzy", 'fuzzy($m.head, "panle", 2)', "m1"),
     _memos("F-fuzzy-one", 'fuzzy($m.head, "panle", 1)'),

@@ -17,14 +17,14 @@ from omnigraph import Graph
 from omnigraph.compiler.compile import compile_read
 from omnigraph.compiler.ir import ReadIR, Value
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.engine.opening import init_graph
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.embed.providers import MockEmbedder
+from omnigraph.engine.graph import init_graph
+from omnigraph.engine.read.expand import TraversalMode
 from omnigraph.engine.settings import make_settings
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.runtime import SystemRuntime
 from omnigraph.model.source import Source
-from omnigraph.storage.arrow_schema import table_schema
+from omnigraph.storage.row_files import table_schema
 from tests.support.oracle import Answer, answer
 from tests.support.oracle_pipeline import Call, Entity
 from tests.support.oracle_values import as_f32

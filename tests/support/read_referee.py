@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from omnigraph import Graph
-from omnigraph.engine.read.access import TraversalMode
+from omnigraph.engine.read.expand import TraversalMode
 from omnigraph.errors import GraphError
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
 from tests.support.oracle import Answer

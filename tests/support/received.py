@@ -7,12 +7,10 @@ from functools import cache
 
 import pyarrow as pa
 
-from omnigraph.engine.ops.reading.pieces import Means
-from omnigraph.engine.ops.reading.received import ReceivedRows
-from omnigraph.engine.ops.reading.sources import receive
+from omnigraph.engine.input.batches import ReadContext, ReceivedRows
+from omnigraph.engine.input.sources import read_input
 from omnigraph.model.catalog import Catalog
-from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS
-from omnigraph.storage.outside_files import OutsideFiles
+from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalFiles
 from tests.support.schemas import compile_text
 
 Row = Mapping[str, object]
@@ -37,12 +35,12 @@ class CountedIds:
 
 def receive_all(given: object, *, schema: str) -> dict[str, ReceivedRows]:
     """What is received from anything that a load may be given."""
-    return receive(given, means=means_of(_compile(schema)), runtime=CountedIds())
+    return read_input(given, means=means_of(_compile(schema)), runtime=CountedIds())
 
 
-def means_of(catalog: Catalog) -> Means:
+def means_of(catalog: Catalog) -> ReadContext:
     """What reading takes if nothing outside is allowed but local files."""
-    return Means(catalog, NO_EXTERNAL_BLOBS, OutsideFiles({}, folder=""))
+    return ReadContext(catalog, NO_EXTERNAL_BLOBS, ExternalFiles({}, folder=""))
 
 
 def receive_lines(*lines: str, schema: str) -> dict[str, ReceivedRows]:
@@ -59,7 +57,7 @@ def rows_of(received: Mapping[str, ReceivedRows], table_key: str) -> list[Row]:
 def plain_rows(rows: pa.Table) -> list[Row]:
     """Rows as dictionaries, instants as milliseconds."""
     columns = [
-        column.cast(pa.int64()) if pa.types.is_date64(column.type) else column
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         for column in rows.columns
     ]
     found: list[Row] = pa.table(columns, names=rows.column_names).to_pylist()

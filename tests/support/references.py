@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from importlib import import_module
@@ -17,10 +17,9 @@ from typing import ForwardRef
 import click
 
 import omnigraph
-from omnigraph.cli.capabilities import MEANING_BY_CAPABILITY, applicable_flags
-from omnigraph.cli.flags import GlobalOption, global_options
 from omnigraph.cli.main import make_root
-from omnigraph.cli.registry import ENTRIES, Entry
+from omnigraph.cli.options import GlobalOption, global_options
+from omnigraph.cli.registry import ENTRIES, MEANING_BY_CAPABILITY, Entry, applicable_flags
 from omnigraph.client.remote import RemoteGraph
 from omnigraph.engine.graph import Graph
 
@@ -39,10 +38,10 @@ RESULTS = (
     "omnigraph.engine.results:SnapshotState",
     "omnigraph.engine.results:TableState",
     "omnigraph.engine.results:Blob",
-    "omnigraph.engine.retrieval.answers:Retrieval",
-    "omnigraph.engine.retrieval.answers:Passage",
-    "omnigraph.engine.retrieval.answers:Place",
-    "omnigraph.engine.retrieval.answers:Receipt",
+    "omnigraph.engine.retrieval.results:Retrieval",
+    "omnigraph.engine.retrieval.results:Passage",
+    "omnigraph.engine.retrieval.results:Place",
+    "omnigraph.engine.retrieval.results:Receipt",
     "omnigraph.engine.results:OptimizeReport",
     "omnigraph.engine.results:IndexReport",
     "omnigraph.engine.results:ExportReport",
@@ -139,12 +138,16 @@ def _option_row(option: click.Option) -> str:
 
 
 def entry_points_part() -> str:
-    """The functions of the package."""
+    """The functions of the package, and the one of its package for Spark."""
+    found = {name: getattr(omnigraph, name) for name in sorted(omnigraph.__all__)}
+    functions: dict[str, Callable[..., object]] = {
+        name: each for name, each in found.items() if inspect.isfunction(each)
+    }
+    functions["spark.session"] = omnigraph.spark.session
     return "\n\n".join(
-        f"### `omnigraph.{name}`\n\n```\n{_signature(name, getattr(omnigraph, name))}\n```\n\n"
-        + _prose(inspect.getdoc(getattr(omnigraph, name)) or "")
-        for name in sorted(omnigraph.__all__)
-        if inspect.isfunction(getattr(omnigraph, name))
+        f"### `omnigraph.{name}`\n\n```\n{_signature(name.rpartition('.')[2], each)}\n```\n\n"
+        + _prose(inspect.getdoc(each) or "")
+        for name, each in functions.items()
     )
 
 

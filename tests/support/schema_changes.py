@@ -12,7 +12,7 @@ from pathlib import Path
 
 from omnigraph import Graph
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.engine.state.contract import FILES, STAGED_FILE, encode_contract
+from omnigraph.engine.state.schema_files import FILES, STAGED_FILE, encode_contract
 from omnigraph.model.source import Source
 from omnigraph.storage.local_files import LOCKS_FOLDER
 from tests.support.graphs import build_graph, edge, node, root_of

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import omnigraph.spark
 from omnigraph.model.errors import KeyConflictError
-from omnigraph.spark.spark_errors import carried_errors
+from omnigraph.spark.errors import carried_errors
 
 Batches = Iterator[pa.RecordBatch]
 

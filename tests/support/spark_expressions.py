@@ -31,13 +31,11 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     Value,
 )
-from omnigraph.engine.read.comparisons import compare
-from omnigraph.engine.read.conditions import bind
-from omnigraph.engine.read.masks import mask
-from omnigraph.engine.read.values import column_of
+from omnigraph.engine.rows.conditions import bind, evaluate_mask
+from omnigraph.engine.rows.values import column_of, compare
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.types import NUMBERS, STRING, PropertyType, Scalar, Vector
-from omnigraph.spark.query.names import property_column
+from omnigraph.spark.query.relation import property_column
 from omnigraph.spark.types import spark_type, to_spark
 from tests.support.generated_conditions import (
     COMPARATORS,
@@ -355,7 +353,9 @@ def expected_marks(condition: Condition, cells: Cells) -> Marks:
             return compare(cells.columns[left], comparator, cells.columns[right])
         case Comparison(PropertyValue(), _, _) | Comparison(_, _, PropertyValue()):
             bound = bind(condition, kind=TypeKind.NODE, values={}, now=NOW)
-            marks: Marks = mask(bound, pa.table(dict(cells.columns))).to_numpy(zero_copy_only=False)
+            marks: Marks = evaluate_mask(bound, pa.table(dict(cells.columns))).to_numpy(
+                zero_copy_only=False
+            )
             return marks
         case Comparison(Constant(left_value), comparator, Constant()):
             return np.full(cells.count, left_value == 1 and comparator is Comparator.LT)

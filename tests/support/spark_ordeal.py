@@ -22,7 +22,7 @@ import lance
 
 import omnigraph
 from omnigraph import Graph
-from omnigraph.engine.ops.doctor.report import Severity
+from omnigraph.engine.maintenance.doctor_report import Severity
 from omnigraph.errors import Outcome
 from tests.support.graphs import build_graph, ndjson, node, pins, row_counts, sidecars
 from tests.support.spark_kills import NOBODY, Driver, Victim, await_that

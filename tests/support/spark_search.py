@@ -13,17 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph import Graph
 from omnigraph.compiler.ir import Bm25, Constant, Nearest, PropertyValue, TextFunction, TextMatch
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.read.conditions import ALWAYS, BoundCondition
-from omnigraph.engine.read.matching import Inputs
-from omnigraph.engine.read.ranking_inputs import QueryVectors
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.read.filter import Inputs
+from omnigraph.engine.read.ranking import QueryVectors
+from omnigraph.engine.rows.conditions import ALWAYS, BoundCondition
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.authority import Basis
-from omnigraph.model.embedding import Embedder
-from omnigraph.model.policy import Action
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.model.ports import Action, Embedder
 from omnigraph.model.types import STRING, PropertyType, Vector
-from omnigraph.spark.query.looks import Search
-from omnigraph.spark.query.search import Seeker
+from omnigraph.spark.query.column_pruning import Search
+from omnigraph.spark.query.entities import SearchBinder
 from omnigraph.spark.query.tables import TypeFrames
 from tests.support.graphs import Record, build_graph, ndjson, node, root_of
 from tests.support.queries import query
@@ -128,14 +127,14 @@ def relevant(text: str | None) -> Bm25:
     return Bm25(BODY, words(text))
 
 
-def _open(graph: Graph) -> OpenGraph:
+def _open(graph: Graph) -> GraphContext:
     settings = make_settings(root_of(graph), storage_options=None, durability="relaxed")
-    return OpenGraph(settings, open_stores(settings), actor=None, is_read_only=False)
+    return GraphContext(settings, open_stores(settings), actor=None, is_read_only=False)
 
 
-def _seeker(basis: Basis, embedder: Embedder | None) -> Seeker:
+def _seeker(basis: Basis, embedder: Embedder | None) -> SearchBinder:
     inputs = Inputs({}, datetime(2024, 6, 1, tzinfo=UTC))
-    return Seeker(inputs, QueryVectors(inputs, embedder, basis.catalog, {"n": "Note"}))
+    return SearchBinder(inputs, QueryVectors(inputs, embedder, basis.catalog, {"n": "Note"}))
 
 
 def _text(chance: Random) -> str:

@@ -101,7 +101,8 @@ def _started(command: Sequence[str], *, log: IO[bytes] | int) -> Iterator[subpro
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),  # executors start elsewhere, and tests are not installed
+        # Executors start elsewhere, and tests are not installed.
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "SPARK_CONNECT_MODE": "0",
     }
     with subprocess.Popen(

@@ -15,25 +15,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph import Graph
-from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.loads import Input, LoadCall
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import write_on
-from omnigraph.engine.ops.lines import open_lines
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.graph_load import Input, LoadCall
+from omnigraph.engine.input.batches import ReceivedRows
+from omnigraph.engine.input.sources import read_input
 from omnigraph.engine.ops.load import LoadMode, PreparedLoad
-from omnigraph.engine.ops.reading.received import ReceivedRows
-from omnigraph.engine.ops.reading.sources import receive
-from omnigraph.engine.read.snapshot_rows import SnapshotRows
+from omnigraph.engine.ops.refs import create_table_branches
+from omnigraph.engine.ops.retry import run_write
 from omnigraph.engine.results import LoadResult
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.snapshot import line_of
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import table_branch_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.names import MAIN
-from omnigraph.storage.lance_parts import scan_part, strike, write_files
-from omnigraph.storage.ports import TableRef
-from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
+from omnigraph.storage.lance.fragments import scan_part, write_deletions, write_files
+from omnigraph.storage.ports import (
+    FragmentDeletions,
+    NewFile,
+    TableBranchFolder,
+    TablePart,
+    TableRef,
+)
 from tests.support.crashing import Fault, crashing
 from tests.support.graphs import Record, ndjson
 from tests.support.writes import Mode
@@ -81,18 +86,18 @@ def once(stage: str, action: Callable[[], object]) -> Callable[[str], object]:
     return act
 
 
-def load(inputs: Sequence[Input], call: LoadCall, opened: OpenGraph) -> LoadResult:
+def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadResult:
     """Load rows of any number of types as one commit, by files that are there before it begins."""
     basis = opened.authority.capture(call.target)
     runtime = opened.settings.runtime
     (given,) = inputs
-    received = receive(given.source, means=opened.means_of(basis), runtime=runtime)
+    received = read_input(given.source, means=opened.means_of(basis), runtime=runtime)
     files = {
         key: write_files(_folder(key, basis, opened), rows.rows) for key, rows in received.items()
     }
     call.progress(STAGED, 1, 1)
     if call.mode is LoadMode.MERGE and call.target != MAIN:
-        open_lines(sorted(received), branch=call.target, path=opened.writes)
+        create_table_branches(sorted(received), branch=call.target, path=opened.writes)
 
     def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG001
         struck = {
@@ -102,7 +107,7 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: OpenGraph) -> LoadResu
         call.progress(STRUCK, 1, 1)
         return _prepare(received, files, struck, mode=call.mode)
 
-    done, commit = write_on(
+    done, commit = run_write(
         call.target,
         prepare=prepare,
         authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=None),
@@ -122,7 +127,7 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: OpenGraph) -> LoadResu
 def _prepare(
     received: Mapping[str, ReceivedRows],
     files: Mapping[str, tuple[NewFile, ...]],
-    struck: Mapping[str, tuple[StruckFragment, ...]],
+    struck: Mapping[str, tuple[FragmentDeletions, ...]],
     *,
     mode: LoadMode,
 ) -> PreparedLoad:
@@ -139,7 +144,7 @@ def _prepare(
     }
     write = PreparedWrite(
         changes=changes,
-        placement=dict.fromkeys(changes, Placement.FILES),
+        placement=dict.fromkeys(changes, StagingMode.FILES),
         read_set=frozenset(changes),
         is_strict=mode is LoadMode.OVERWRITE,
     )
@@ -152,8 +157,8 @@ def _prepare(
 
 
 def _strike(
-    key: str, ids: pa.Array, basis: Basis, mode: LoadMode, opened: OpenGraph
-) -> tuple[StruckFragment, ...]:
+    key: str, ids: pa.Array, basis: Basis, mode: LoadMode, opened: GraphContext
+) -> tuple[FragmentDeletions, ...]:
     """Strike the committed rows that a merge brings anew, fragment by fragment."""
     if mode is not LoadMode.MERGE:
         return ()
@@ -162,7 +167,7 @@ def _strike(
     offsets = [_find_offsets(part, ids) for part in parts]
     own = _folder(key, basis, opened)
     return tuple(
-        strike(replace(part, folder=own), found)
+        write_deletions(replace(part, folder=own), found)
         for part, found in zip(parts, offsets, strict=True)
         if found
     )
@@ -175,6 +180,6 @@ def _find_offsets(part: TablePart, ids: pa.Array) -> list[int]:
     return [address & 0xFFFFFFFF for address in met.to_pylist()]
 
 
-def _folder(key: str, basis: Basis, opened: OpenGraph) -> LineFolder:
-    ref = TableRef(basis.snapshot.get(key).path, line_of(basis.branch))
+def _folder(key: str, basis: Basis, opened: GraphContext) -> TableBranchFolder:
+    ref = TableRef(basis.snapshot.get(key).path, table_branch_of(basis.branch))
     return opened.stores.tables.folder(ref)

@@ -19,7 +19,7 @@ from lance import LanceDataset
 from obstore.store import S3Store
 
 from omnigraph.model.errors import ExpectedVersionMismatchError, GraphError
-from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import StagedWrite, TableRef, TableVersion
 from tests.support.lance_probes import keyed_rows
 from tests.support.s3_server import S3Server

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.engine.ops.reconcile import Decisions, Granularity, Reconciled, reconcile
-from omnigraph.engine.ops.type_changes import TypeChanges
+from omnigraph.engine.merge.reconcile import Decisions, Granularity, Reconciled, reconcile
+from omnigraph.engine.ops.diff import TypeChanges
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source
 from tests.support.committed_rows import Row, find_type, rows_of

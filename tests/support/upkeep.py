@@ -14,8 +14,8 @@ from pathlib import Path
 import lance
 
 from omnigraph import Graph
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.ops.cleanup import CleanupReport
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.maintenance.cleanup import CleanupReport
 from omnigraph.engine.settings import make_settings
 from omnigraph.model.runtime import SystemRuntime
 from omnigraph.storage.failpoints import Failpoints

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from omnigraph import Graph
-from omnigraph.compiler.schema.written import write_schema
-from omnigraph.engine.opening import open_graph
-from omnigraph.engine.read.row_conditions import compile_row_condition
+from omnigraph.compiler.schema.canonical import format_schema
+from omnigraph.engine.graph import open_graph
+from omnigraph.engine.rows.conditions import compile_row_condition
 from omnigraph.model.catalog import Check, Constraint, EdgeType, NodeType, Range
-from omnigraph.model.policy import Access, TypeView, View
+from omnigraph.model.ports import Access, TypeView, View
 from tests.support.condition_oracle import holds
 from tests.support.oracle_pipeline import Entity
 from tests.support.read_graphs import NOW, PlainGraph, types_of
@@ -102,7 +102,7 @@ def is_seen(
 def schema_of_part(graph: PlainGraph, types: TypeViews) -> str:
     """The schema without the hidden properties."""
     catalog = graph.catalog
-    return write_schema(
+    return format_schema(
         replace(
             catalog,
             nodes={name: _without(each, types) for name, each in catalog.nodes.items()},

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction, blob_field
 from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from tests.support.lance_probes import (
@@ -366,3 +367,59 @@ def test_a_projection_said_to_preserve_nullability_lets_appends_pass(
 
     assert apply(uri, late) == 4
     assert lance.dataset(uri).count_rows() == 5
+
+
+# Types that hold the same numbers
+
+
+def test_a_column_is_read_by_the_type_that_a_version_declares(tmp_path: Path) -> None:
+    numbers = [0, -1, 253_402_300_799_999, None]
+    uri = str(tmp_path / "t")
+    lance.write_dataset(_moments(numbers, pa.date64()), uri, data_storage_version="2.2")
+
+    converted = project(uri, _with_timestamps)
+    lance.write_dataset(_moments([7], TIMESTAMP), uri, mode="append")
+    appended = lance.dataset(uri)
+    appended.create_scalar_index("at", "BTREE")
+    appended.optimize.compact_files(target_rows_per_fragment=100)
+
+    read = lance.dataset(uri).to_table()
+    assert converted.schema.field("at").type == TIMESTAMP
+    assert read.schema.field("all").type.value_type == TIMESTAMP
+    assert read["at"].cast(pa.int64()).to_pylist() == [*numbers, 7]
+    assert read["all"].combine_chunks().values.cast(pa.int64()).to_pylist() == [*numbers, 7]
+    literal = "arrow_cast(-1, 'Timestamp(Millisecond, Some(\"UTC\"))')"
+    assert lance.dataset(uri).count_rows(f"`at` <= {literal}") == 1
+    assert lance.dataset(uri, version=1).to_table()["at"].cast(pa.int64()).to_pylist() == numbers
+
+
+def test_a_file_of_timestamps_is_read_as_the_type_of_its_table(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    table = lance.write_dataset(_moments([0], pa.date64()), uri, data_storage_version="2.2")
+    written = write_fragments(
+        _moments([-1, None], TIMESTAMP), uri, mode="overwrite", data_storage_version="2.2"
+    )
+
+    apply(uri, Transaction(table.version, LanceOperation.Append(written)))
+
+    read = lance.dataset(uri).to_table()
+    assert read.schema.field("at").type == pa.date64()
+    assert read["at"].cast(pa.int64()).to_pylist() == [0, -1, None]
+
+
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+
+
+def _moments(numbers: list[int | None], type: pa.DataType) -> pa.Table:
+    """A column of moments, and one of lists of them."""
+    at = pa.array(numbers, pa.int64()).cast(type)
+    offsets = list(range(len(numbers) + 1))
+    return pa.table({"at": at, "all": pa.ListArray.from_arrays(offsets, at)})
+
+
+def _with_timestamps(records: list[bytes]) -> list[bytes]:
+    declared = b"timestamp:ms:UTC"
+    return [
+        record + b"\x2a" + bytes([len(declared)]) + declared if b"date64" in record else record
+        for record in records
+    ]

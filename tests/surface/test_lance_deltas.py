@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 
-from omnigraph.storage.lance_deletions import Offsets, decode_bitmap, decode_list
+from omnigraph.storage.lance.delta import Offsets, decode_bitmap, decode_list
 
 ROWS = 200_000
 

@@ -9,6 +9,10 @@ import pytest
 
 from tests.support.lance_probes import create_table
 
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+INSTANT = "'Timestamp(Millisecond, Some(\"UTC\"))'"
+LAST = 253_402_300_799_999
+
 NEGATIVE_NAN = -math.nan
 FLOATS = [0.0, -0.0, math.nan, NEGATIVE_NAN, math.inf, -math.inf, 1.5, None]
 
@@ -22,7 +26,9 @@ COLUMNS = {
     "f32": pa.array(FLOATS, pa.float32()),
     "f64": pa.array(FLOATS, pa.float64()),
     "day": pa.array([-(2**31), 2**31 - 1, 0, 1, -1, 2, 3, None], pa.int32()).cast(pa.date32()),
-    "at": pa.array([-(10**17), 10**17, 0, 1, -1, 2, 3, None], pa.int64()).cast(pa.date64()),
+    "at": pa.array([-(10**17), 10**17, 0, 1, -1, 2, 3, None], pa.int64()).cast(TIMESTAMP),
+    # The last millisecond of the year 9999, as tables of earlier versions have it.
+    "old": pa.array([-5, LAST, 0, 1, -1, 2, 3, None], pa.int64()).cast(pa.date64()),
 }
 
 
@@ -48,8 +54,11 @@ COLUMNS = {
         ("`f64` > 1.5 AND `f64` <= arrow_cast('inf', 'Float64')", 4),
         ("`day` = arrow_cast(2147483647, 'Date32')", 1),
         ("`day` IN (arrow_cast(-2147483648, 'Date32'))", 0),
-        ("`at` = arrow_cast(1, 'Date64')", 3),
-        ("`at` < arrow_cast(-1, 'Date64')", 0),
+        (f"`at` = arrow_cast(1, {INSTANT})", 3),
+        (f"`at` < arrow_cast(-1, {INSTANT})", 0),
+        (f"`at` IN (arrow_cast({10**17}, {INSTANT}))", 1),
+        ("`old` = arrow_cast(1, 'Date64')", 3),
+        (f"`old` IN (arrow_cast({LAST}, 'Date64'))", 1),
     ],
 )
 def test_a_literal_of_the_columns_type_is_answered_by_an_index(
@@ -98,6 +107,15 @@ def test_array_has_tells_the_zeros_apart_and_wants_its_own_width(tmp_path: Path)
         _rows(table, "array_has(`u64`, 2)")
 
 
+def test_a_timestamp_far_from_today_is_not_compared_with_a_date64(tmp_path: Path) -> None:
+    table = _indexed(tmp_path)
+
+    with pytest.raises(OSError, match=r"Cannot cast Date64|Arithmetic overflow"):
+        table.count_rows(f"`at` = arrow_cast({LAST}, 'Date64')")
+    with pytest.raises(OSError, match=r"Cannot cast Date64|Arithmetic overflow"):
+        table.count_rows(f"`old` = arrow_cast({LAST}, {INSTANT})")
+
+
 def test_brackets_nest_to_fourteen(tmp_path: Path) -> None:
     table = _indexed(tmp_path)
 
@@ -107,7 +125,7 @@ def test_brackets_nest_to_fourteen(tmp_path: Path) -> None:
 
 
 def _nested(depth: int) -> str:
-    predicate = "`at` > arrow_cast(-1, 'Date64')"
+    predicate = f"`at` > arrow_cast(-1, {INSTANT})"
     for _ in range(depth):
         predicate = f"`at` IS NOT NULL OR `text` IS NOT NULL AND ({predicate})"
     return predicate

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceDataset, LanceOperation, Transaction
 
-from omnigraph.storage.lance_operations import read_operation
+from omnigraph.storage.lance.commit import read_operation
 from tests.support.lance_probes import (
     Stage,
     append,

@@ -1,14 +1,18 @@
-"""The next command to type after an error, where we know one.
+"""The command to run next: after an error, and for each finding of `doctor`.
 
-Pure. An error says itself what was wrong and what became of the graph; this adds no second opinion.
+Pure. Every suggested command is quoted for a shell and names the graph that it applies to. The
+module adds nothing to the error itself, which already states the cause and the outcome. An error or
+a finding without a known command gets no suggestion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 from omnigraph.cli.credentials import TOKEN_FOR_ANY
-from omnigraph.cli.next_commands import write_command
 from omnigraph.cli.targets import ServedTarget, StoreTarget, Target
 from omnigraph.model.errors import (
     AUTHENTICATE,
@@ -23,6 +27,29 @@ from omnigraph.model.errors import (
     UncertainError,
 )
 
+
+def write_command(*words: str, target: Target | None) -> str:
+    """A command of this program, quoted for a shell, with the graph that it applies to."""
+    return shlex.join(["omnigraph", *words, *_addressing(target)])
+
+
+def write_options(options: Iterable[tuple[str, str | None]]) -> list[str]:
+    """The options that have a value, as words of a command."""
+    return [word for name, value in options if value is not None for word in (name, value)]
+
+
+def _addressing(target: Target | None) -> list[str]:
+    match target:
+        case None:
+            return []
+        case StoreTarget(uri=uri):
+            return ["--store", uri]
+        case ServedTarget(base_url=url, graph_id=None):
+            return ["--server", url]
+        case ServedTarget(base_url=url, graph_id=graph_id):
+            return ["--server", url, "--graph", str(graph_id)]
+
+
 _LIST_BY_KIND = {
     "branch": ("branch", "list"),
     "branch, commit or tag": ("log",),
@@ -35,10 +62,10 @@ _LIST_BY_KIND = {
 
 
 def next_command(error: GraphError, *, target: Target | None, servers: Sequence[str]) -> str | None:
-    """What to type now; None where an error leads to no command of its own.
+    """The command to run next; None if the error does not suggest one.
 
-    `target` is the graph that the command had come to, None if it had not come to one; `servers`
-    are the names that its server has in the configuration.
+    `target` is the graph that the command reached, None if it reached none; `servers` are the names
+    of its server in the configuration.
     """
     match error, target:
         case _, None:
@@ -46,7 +73,7 @@ def next_command(error: GraphError, *, target: Target | None, servers: Sequence[
         case NotFoundError(kind=kind), StoreTarget() | ServedTarget():
             return _look_up(kind, target)
         case AlreadyExistsError(kind="graph"), StoreTarget():
-            # Not how to delete it: that is told with the error, and not for pasting.
+            # The command to delete it is in the error itself; it is not suggested for pasting.
             return write_command("schema", "show", target=target)
         case AlreadyExistsError(kind="branch" | "tag" as kind), StoreTarget() | ServedTarget():
             return _look_up(kind, target)
@@ -80,3 +107,49 @@ def _log_in(servers: Sequence[str]) -> str:
     if servers:
         return write_command("login", servers[0], target=None)
     return f"export {TOKEN_FOR_ANY}=TOKEN"
+
+
+_CALL = re.compile(r"`(?:omni)?graph\.(\w+)(?:\((.*?)\))?`")
+
+
+def find_fix_command(advice: str, target: Target) -> str | None:
+    """The command for the first call in an advice; None if it contains no call."""
+    found = _CALL.search(advice)
+    return None if found is None else _command_of(found[1], found[2] or "", target)
+
+
+def format_fix(advice: str, target: Target) -> str:
+    """The advice with calls replaced by commands."""
+
+    def replace(found: re.Match[str]) -> str:
+        written = _command_of(found[1], found[2] or "", target)
+        return found[0] if written is None else f"`{written}`"
+
+    text = _CALL.sub(replace, advice)
+    text = text.replace("`confirm=True`", "`--confirm`").replace("`force=True`", "`--force`")
+    return text.replace('`mode="overwrite"`', "`--mode overwrite`")
+
+
+def _command_of(call: str, arguments: str, target: Target) -> str | None:
+    positional, named = _read_arguments(arguments)
+    branch = ["--branch", named["branch"]] if "branch" in named else []
+    words: Mapping[str, list[str]] = {
+        # Opening a graph for writing recovers interrupted writes, and `repair` starts with that.
+        "refresh": ["repair"],
+        "repair": ["repair"],
+        "relocate": ["repair", "--relocate"],
+        "optimize": ["optimize", *branch],
+        "ensure_indices": ["optimize", *branch],
+        "cleanup": ["cleanup", "--keep", named.get("keep", "10"), "--confirm"],
+        "delete_tag": ["tag", "delete", *positional],
+        "mutate": ["mutate", "--query", "FILE"],
+    }
+    return write_command(*words[call], target=target) if call in words else None
+
+
+def _read_arguments(text: str) -> tuple[list[str], dict[str, str]]:
+    call = ast.parse(f"call({text})", mode="eval").body
+    assert isinstance(call, ast.Call), "an advice names calls"
+    positional = [str(ast.literal_eval(each)) for each in call.args]
+    named = {str(each.arg): str(ast.literal_eval(each.value)) for each in call.keywords}
+    return positional, named

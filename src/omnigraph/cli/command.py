@@ -1,49 +1,78 @@
-"""Commands and groups as click knows them, made of the registry.
+"""Commands and groups for click, built from the registry.
 
-Promises that the global flags are taken before and after a command's name, that the guard has
-looked at them before a command runs, and that a command's module is imported only when the command
-itself is asked for: neither help nor completion of names imports one.
+Global flags are accepted before and after a command's name and are checked before the command runs.
+A command's module is imported only when that command is invoked: neither help nor completion of
+names imports one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 
 import click
 from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
-from omnigraph.cli.advice import next_command
-from omnigraph.cli.capabilities import (
+from omnigraph.cli.advice import next_command, write_command
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import GlobalOption, complete_paths, flags_of, global_options
+from omnigraph.cli.output import CommandError, explain_failure, print_error
+from omnigraph.cli.registry import (
+    ENTRIES,
     MEANING_BY_CAPABILITY,
     Capability,
+    Entry,
     applicable_flags,
+    find_entry,
+    list_names,
     require_applicable,
+    summary_of,
 )
-from omnigraph.cli.completions import complete_paths
-from omnigraph.cli.flags import GlobalOption, flags_of, global_options
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.next_commands import write_command
-from omnigraph.cli.refusals import CommandError
-from omnigraph.cli.registry import ENTRIES, Entry, find_entry, list_names, summary_of
 from omnigraph.model.errors import GraphError
 
 _TERM_COLUMNS_MAX = 34
+_PROBLEMS = "omnigraph.http.problems"
+
+
+@contextmanager
+def _telling_programs(*, is_json: bool) -> Iterator[None]:
+    """A block that, with `--json`, also prints its errors as JSON on standard output.
+
+    The JSON has the code that a server would respond with; standard error has the same error as
+    text.
+    """
+    try:
+        yield
+    except GraphError as error:
+        if is_json:
+            # Imported by name, because only errors need it.
+            print_error(import_module(_PROBLEMS).error_body(error, message=str(error)))
+        raise
+    except CommandError as error:
+        if is_json:
+            print_error({"error": str(error), "code": "bad_request"})
+        raise
+    except OSError as error:
+        if is_json:
+            print_error({"error": explain_failure(error), "code": "unavailable"})
+        raise
 
 
 class Command(click.Command):
-    """A command that takes the global flags and gets an `Invocation` by `@click.pass_obj`."""
+    """A command that accepts the global flags and gets an `Invocation` from `@click.pass_obj`."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command, if the guard lets it."""
+        """Run the command, if its flags are applicable."""
         entry = _entry_of(ctx)
         flags = flags_of(ctx)
         require_applicable(entry.verb, flags)
         environment: Mapping[str, str] = ctx.find_root().obj
         invocation = ctx.obj = Invocation(flags=flags, environment=environment)
         try:
-            return super().invoke(ctx)
+            with _telling_programs(is_json=ctx.params.get("is_json") is True):
+                return super().invoke(ctx)
         except GraphError as error:
             advice = next_command(
                 error, target=invocation.reached, servers=invocation.reached_servers
@@ -60,7 +89,7 @@ class Command(click.Command):
             ) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command's own options, and of the global ones those that apply to it."""
+        """Write the command's own options and the applicable global options."""
         applicable = applicable_flags(_entry_of(ctx).verb)
         own, shared = [], []
         for parameter in self.get_params(ctx):
@@ -79,14 +108,14 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """The commands of the registry below the words that lead to this group."""
+    """The commands of the registry below the path of this group."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names that help and completion show."""
         return list_names(_path_of(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, imported now, or the group of it."""
+        """The command of a name, imported now, or the group of that name."""
         path = (*_path_of(ctx), cmd_name)
         entry = find_entry(path)
         if entry is not None:
@@ -96,7 +125,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which names are near."""
+        """Find the command, or raise an error with similar names."""
         known = self.list_commands(ctx)
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             raise NoSuchCommand(args[0], possibilities=known, ctx=ctx)
@@ -113,7 +142,7 @@ class Group(click.Group):
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of this group; the whole program's by what they are able to do."""
+        """Write the commands of this group; those of the whole program by capability."""
         path = _path_of(ctx)
         if path:
             with formatter.section("Commands"):
@@ -125,7 +154,7 @@ class Group(click.Group):
 
 
 def command() -> Callable[[Callable[..., object]], Command]:
-    """Make a function a command of ours; the registry says what it is called."""
+    """Make a function a `Command`; the registry defines its name."""
 
     def decorate(function: Callable[..., object]) -> Command:
         made = click.command(cls=Command)(function)
@@ -137,7 +166,7 @@ def command() -> Callable[[Callable[..., object]], Command]:
 
 
 def make_group(path: tuple[str, ...]) -> Group:
-    """The group of these words."""
+    """The group of a path."""
     return Group(path[-1], params=global_options(), help=summary_of(path))
 
 
@@ -172,7 +201,7 @@ def _write_legend(formatter: click.HelpFormatter) -> None:
 
 
 def _legend_rows(capability: Capability) -> list[tuple[str, str]]:
-    """One row a command or group: `branch create|list`, and what it is for."""
+    """One row per command or group: `branch create|list`, and its summary."""
     names_by_word: dict[str, list[str]] = {}
     for entry in ENTRIES:
         if entry.capability is capability and not entry.is_hidden:
@@ -184,5 +213,5 @@ def _legend_rows(capability: Capability) -> list[tuple[str, str]]:
 
 
 def _legend_summary(word: str, names: list[str]) -> str:
-    # A group of which one command is able to do this is told by that command.
+    # A group with a single command of this capability is described by that command.
     return summary_of((word, names[0]) if len(names) == 1 else (word,))

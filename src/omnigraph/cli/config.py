@@ -1,7 +1,7 @@
-"""The operator's configuration, `config.yaml` in `~/.omnigraph`: who, where and how by default.
+"""The operator's configuration, `config.yaml` in `~/.omnigraph`: actor, addresses and defaults.
 
-Parsing is pure and total: a value of the wrong shape is refused with its place, a key that nobody
-knows is told and otherwise ignored. Profiles are taken as they are; using one is what checks it.
+Parsing is pure and total: a value of the wrong shape is rejected with its path; an unknown key is
+reported and otherwise ignored. Profiles are parsed but not validated; using one validates it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError
 
 CONFIG_FILE = "config.yaml"
 COLUMN_WIDTH_DEFAULT = 80
@@ -23,7 +23,7 @@ Parsed = TypeVar("Parsed")
 
 
 class Format(StrEnum):
-    """How the rows of a result are printed."""
+    """The output format of the rows of a result."""
 
     TABLE = "table"
     KV = "kv"
@@ -33,7 +33,7 @@ class Format(StrEnum):
 
 
 class CellLayout(StrEnum):
-    """What happens to a cell that is wider than its column may be."""
+    """What happens to a cell that is wider than its column."""
 
     TRUNCATE = "truncate"
     WRAP = "wrap"
@@ -41,7 +41,7 @@ class CellLayout(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What holds where the command line is silent."""
+    """Values that apply where the command line sets none."""
 
     output: Format | None
     column_width_max: int
@@ -53,7 +53,7 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named place; valid if it has one of server, cluster and store."""
+    """A named address; valid if it has exactly one of server, cluster and store."""
 
     server: str | None
     cluster: str | None
@@ -62,14 +62,14 @@ class Profile:
 
     @property
     def bindings(self) -> tuple[tuple[str, str], ...]:
-        """What the profile binds, as kinds and values."""
+        """The addresses that the profile sets, as kinds and values."""
         named = (("server", self.server), ("cluster", self.cluster), ("store", self.store))
         return tuple((kind, value) for kind, value in named if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A stored query under a short name, with where to run it and what to give it."""
+    """A stored query under a short name, with its server, graph and parameters."""
 
     server: str
     graph: str | None
@@ -81,7 +81,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class OperatorConfig:
-    """A whole configuration; without a file, nothing is set."""
+    """A whole configuration; nothing is set without a file."""
 
     actor: str | None
     defaults: Defaults
@@ -102,26 +102,26 @@ def find_home(environment: Mapping[str, str]) -> Path:
 
 
 def read_config(path: Path) -> tuple[OperatorConfig, tuple[str, ...]]:
-    """The configuration of a file, which may be absent, and the keys in it that nobody knows."""
+    """The configuration in a file, which may be absent, and its unknown keys."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return parse_config(None)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"could not read operator config {path}: {error}") from error
-    # By its name, because only those who have a file pay for the parser.
+    # Imported by name, so that the parser is loaded only if there is a file.
     yaml = import_module("yaml")
     try:
         return parse_config(yaml.safe_load(text))
     except (yaml.YAMLError, CommandError, ValueError) as error:
-        # Of dates and numbers that are none, the parser lets Python's own error out.
+        # For invalid dates and numbers, the parser raises Python's own error.
         raise CommandError(f"could not parse operator config {path}: {error}") from error
     except RecursionError as error:
         raise CommandError(f"could not parse operator config {path}: it is too deep") from error
 
 
 def parse_config(tree: object) -> tuple[OperatorConfig, tuple[str, ...]]:
-    """The configuration that a tree of mappings describes, and the keys that nobody knows."""
+    """The configuration in a tree of mappings, and the unknown keys."""
     unknown: list[str] = []
     root = _section(
         tree, "", ("operator", "defaults", "servers", "clusters", "profiles", "aliases"), unknown
@@ -274,5 +274,5 @@ def _choice(section: Mapping[str, object], path: str, key: str, words: type[Word
 
 
 def _show(value: object) -> str:
-    # A few lines of YAML stand for more than fits in memory, if they repeat each other.
+    # With aliases, a few lines of YAML can expand to more than fits in memory.
     return repr(value) if isinstance(value, str | int | float | date) else "what is there"

@@ -1,8 +1,7 @@
-"""The tokens of servers: kept in `credentials` beside the configuration, looked up by url.
+"""The tokens of servers: stored in `credentials` beside the configuration, found by URL.
 
-Promises that the file is readable by its owner only, that a rewrite is whole or not at all and
-leaves other servers' sections as they are, and that a token kept for one server is never sent to
-another.
+Only the owner can read the file. A rewrite is atomic and preserves the sections of other servers. A
+token stored for one server is never sent to another.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError
 
 CREDENTIALS_FILE = "credentials"
 TOKEN_FOR_ANY = "OMNIGRAPH_BEARER_TOKEN"
@@ -23,7 +22,7 @@ TOKEN_FOR_ANY = "OMNIGRAPH_BEARER_TOKEN"
 _SECTION = re.compile(r"\s*\[([^\]]*)\]\s*(?:#.*)?")
 _TOKEN = re.compile(r"\s*token\s*=\s*(.*?)\s*")
 _NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
-# Some of them end a line for Python, and could begin another server's section.
+# Some of these end a line for Python, and could begin the section of another server.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -34,10 +33,10 @@ def find_token(
     environment: Mapping[str, str],
     read_stored: Callable[[str], str | None],
 ) -> str | None:
-    """The token to show to the server at a url.
+    """The token to send to the server at a URL.
 
-    A server of the configuration has its own: of the environment, else the stored one. Where there
-    is none, the token for any server serves.
+    A server of the configuration has its own token: from the environment, or else the stored one.
+    If it has none, the token for any server is used.
     """
     for server in servers_at(url, url_by_server):
         keyed = environment.get(variable_of(server), "").strip() or read_stored(server)
@@ -47,12 +46,12 @@ def find_token(
 
 
 def servers_at(url: str, url_by_server: Mapping[str, str]) -> list[str]:
-    """The servers of the longest url that the given one begins with."""
+    """The names of the servers with the longest URL that is a prefix of the given one."""
     wanted = f"{url.rstrip('/')}/"
     found = {
         server: base
         for server, base in ((name, each.rstrip("/")) for name, each in url_by_server.items())
-        # What is cut off behind its scheme names no server, and would be the start of every url.
+        # A URL that ends after its scheme names no server, and would be a prefix of every URL.
         if "://" in base and wanted.startswith(f"{base}/")
     }
     longest = max(map(len, found.values()), default=0)
@@ -65,7 +64,7 @@ def variable_of(server: str) -> str:
 
 
 def require_name(server: str) -> None:
-    """Refuse a name that could not head a section."""
+    """Reject a name that cannot be the header of a section."""
     if not _NAME.fullmatch(server):
         raise CommandError(
             f"{server!r} is no server name: letters, digits, `.`, `_` and `-` make one"
@@ -78,13 +77,13 @@ def read_token(path: Path, server: str) -> str | None:
 
 
 def store_token(path: Path, server: str, token: str) -> None:
-    """Keep a token, in the place of the one that was kept before."""
+    """Store a token, replacing the previous one."""
     with _alone(path):
         _write_private(path, with_token(_read_private(path), server, token))
 
 
 def remove_token(path: Path, server: str) -> None:
-    """Forget the token of a server, if there is one."""
+    """Delete the token of a server, if there is one."""
     if not path.exists():
         return
     with _alone(path):
@@ -95,7 +94,7 @@ def remove_token(path: Path, server: str) -> None:
 
 
 def parse_tokens(text: str) -> dict[str, str]:
-    """The token of each server in a file of credentials; lines that say nothing are passed over."""
+    """The token of each server in a credentials file; unrelated lines are skipped."""
     tokens: dict[str, str] = {}
     server: str | None = None
     for line in text.splitlines():
@@ -109,7 +108,7 @@ def parse_tokens(text: str) -> dict[str, str]:
 
 
 def with_token(text: str, server: str, token: str) -> str:
-    """A file of credentials with one server's section written anew."""
+    """A credentials file with one server's section replaced."""
     if _CONTROL.search(token):
         raise CommandError("a token is one line without control characters; nothing was stored")
     kept = without_section(text, server).rstrip("\n")
@@ -118,7 +117,7 @@ def with_token(text: str, server: str, token: str) -> str:
 
 
 def without_section(text: str, server: str) -> str:
-    """A file of credentials without one server's section."""
+    """A credentials file without one server's section."""
     kept: list[str] = []
     is_kept = True
     for line in text.splitlines(keepends=True):
@@ -133,7 +132,7 @@ def _unquote(written: str) -> str:
     if written[:1] in ("'", '"'):
         end = written.find(written[0], 1)
         return written[1:end] if end > 0 else written
-    # A token may have a `#` inside; a comment stands after a space.
+    # A token may contain a `#`; a comment begins after a space.
     return re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
 
 
@@ -163,7 +162,7 @@ def _read_private(path: Path) -> str:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """A block in which no other command rewrites the file, so that no token gets lost."""
+    """A block in which no other command rewrites the file, so that no token is lost."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = os.open(path.parent, os.O_RDONLY)
@@ -177,7 +176,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _write_private(path: Path, text: str) -> None:
-    # Where the file is a link, what it leads to is rewritten.
+    # If the file is a symbolic link, its target is rewritten.
     kept = path.resolve()
     beside = kept.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:

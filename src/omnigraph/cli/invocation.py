@@ -1,15 +1,17 @@
-"""One run of one command: its flags, the configuration, and the graph that they lead to.
+"""One run of a command: flags, configuration, target, confirmation and the graph that it opens.
 
-Every command gets one. Promises that opening imports the engine or the client only then, and that
-what is wrong with an address is told before anything is touched.
+Every error about an address is raised before anything is opened. The engine, the client and the
+control plane are imported only when a graph or a cluster is opened. Destructive actions on a graph
+that is not local require confirmation.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from enum import Enum, auto
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -18,17 +20,18 @@ from typing import TYPE_CHECKING
 import click
 
 import omnigraph
-from omnigraph.cli.applied_clusters import find_graph_uri
 from omnigraph.cli.config import CONFIG_FILE, Format, OperatorConfig, find_home, read_config
-from omnigraph.cli.confirmation import Consent, decide_consent, is_agreed
 from omnigraph.cli.credentials import CREDENTIALS_FILE, find_token, read_token, servers_at
-from omnigraph.cli.flags import Flags
-from omnigraph.cli.refusals import CommandError
-from omnigraph.cli.scopes import (
+from omnigraph.cli.options import Flags
+from omnigraph.cli.output import CommandError
+from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
+    ServedTarget,
     ServerScope,
     StoreScope,
+    StoreTarget,
+    Target,
     is_http,
     require_cluster_scope,
     require_data_scope,
@@ -36,26 +39,93 @@ from omnigraph.cli.scopes import (
     require_served_scope,
     resolve_scope,
 )
-from omnigraph.cli.targets import ServedTarget, StoreTarget, Target
+from omnigraph.cluster.resources import StoppedError
 from omnigraph.model.errors import GraphError
+from omnigraph.model.runtime import lazy_module
+from omnigraph.model.source import Severity
+from omnigraph.storage.environment import make_storage_options
 
 if TYPE_CHECKING:
-    from omnigraph.client.calls import GraphCalls
-    from omnigraph.client.remote import RemoteGraph
-    from omnigraph.client.servers import ServedGraph
+    from omnigraph.client.remote import AnyGraph, RemoteGraph, ServedGraph
+    from omnigraph.cluster import catalog, context
     from omnigraph.engine.graph import Graph
+else:
+    # Maintenance of a graph that is named by its storage does not need the control plane.
+    catalog = lazy_module("omnigraph.cluster.catalog")
+    context = lazy_module("omnigraph.cluster.context")
+
+
+class Consent(Enum):
+    """Whether a destructive action may proceed."""
+
+    GIVEN = auto()
+    ASK = auto()
+    MISSING = auto()
+
+
+def decide_consent(*, is_local: bool, is_yes: bool, is_json: bool, is_terminal: bool) -> Consent:
+    """Whether to proceed: local graphs need no consent, others `--yes` or a confirmation."""
+    if is_local or is_yes:
+        return Consent.GIVEN
+    # A script has no user to confirm, and would wait forever.
+    return Consent.ASK if is_terminal and not is_json else Consent.MISSING
+
+
+def is_agreed(answer: str) -> bool:
+    """Whether the reply to the confirmation prompt is yes."""
+    return answer.strip().lower() in ("y", "yes")
+
+
+def open_applied(root: str, environment: Mapping[str, str]) -> context.Cluster:
+    """The cluster at a folder or URI, with the storage that its configuration names."""
+    if is_http(root):
+        raise CommandError(
+            f"'{root}' is a server; a cluster is named by its folder, or by the uri of its storage"
+        )
+    if "://" not in root and not Path(root).is_dir():
+        raise CommandError(
+            f"there is no cluster '{root}': --cluster takes a folder with cluster.yaml, the uri of "
+            "a cluster's storage, or a name under `clusters:` in the configuration"
+        )
+    options = make_storage_options(environment, {})
+    with telling_findings():
+        return context.open_cluster(
+            root, context.make_context(storage_options=options, durability="full")
+        )
+
+
+def find_graph_uri(scope: ClusterScope, environment: Mapping[str, str]) -> str:
+    """The URI of the graph of a scope; without an id, of the only applied graph."""
+    cluster = open_applied(scope.root, environment)
+    with telling_findings():
+        return catalog.get_graph_uri(cluster, scope.graph)
+
+
+@contextmanager
+def telling_findings() -> Iterator[None]:
+    """A block in which an error of the control plane becomes a `CommandError`."""
+    try:
+        yield
+    except StoppedError as error:
+        told = [each for each in error.findings if each.severity is Severity.ERROR]
+        match told:
+            case [only]:
+                raise CommandError(only.message) from error
+            case _:
+                lines = [f"{each.path}: {each.message}" for each in told]
+                raise CommandError("\n  ".join(["the cluster cannot be used:", *lines])) from error
 
 
 class Invocation:
-    """What a command knows about its caller."""
+    """The flags, configuration and target of one command."""
 
     def __init__(self, *, flags: Flags, environment: Mapping[str, str]) -> None:
         self.flags = flags
         self.environment = environment
         self.reached: Target | None = None
-        """What was opened or asked, for whoever explains an error afterwards."""
+        """The graph or server that was opened or contacted, for explaining an error."""
         self.is_writing = False
-        """Whether it was opened to be changed."""
+        """Whether it was opened for writing."""
 
     @cached_property
     def home(self) -> Path:
@@ -64,7 +134,7 @@ class Invocation:
 
     @cached_property
     def config(self) -> OperatorConfig:
-        """The configuration, read when first asked for; keys that nobody knows are told then."""
+        """The configuration, read on first use; unknown keys are reported then."""
         config, unknown = read_config(self.config_path)
         for key in unknown:
             click.echo(f"warning: unknown key `{key}` in {self.config_path} is ignored", err=True)
@@ -82,18 +152,18 @@ class Invocation:
 
     @property
     def actor(self) -> str | None:
-        """In whose name this process writes when it opens storage itself."""
+        """The actor of writes when this process opens storage itself."""
         return self.flags.actor if self.flags.actor is not None else self.config.actor
 
     @property
     def reached_servers(self) -> list[str]:
-        """The names that the server that was asked has in the configuration."""
+        """The names in the configuration of the server that was contacted."""
         if not isinstance(self.reached, ServedTarget):
             return []
         return servers_at(self.reached.url, self.config.url_by_server)
 
     def target(self, uri: str | None) -> Target:
-        """The graph of a command that works on rows; `uri` is its positional or `--uri`."""
+        """The graph of a command on rows; `uri` is its positional argument or `--uri`."""
         match require_data_scope(self._resolve(uri)):
             case StoreScope(uri=store):
                 return StoreTarget(store)
@@ -101,7 +171,7 @@ class Invocation:
                 return self.served_graph(scope)
 
     def direct_target(self, uri: str | None) -> StoreTarget:
-        """The graph of a command that works in storage."""
+        """The graph of a command that works on storage."""
         match require_direct_scope(self._resolve(uri)):
             case StoreScope(uri=store):
                 return StoreTarget(store)
@@ -109,32 +179,32 @@ class Invocation:
                 return StoreTarget(find_graph_uri(scope, self.environment))
 
     def cluster_scope(self) -> ClusterScope:
-        """The cluster of a command that works on what was applied."""
+        """The cluster of a command that works on the applied state."""
         return require_cluster_scope(self._resolve(None))
 
     def find_cluster_scope(self) -> ClusterScope | None:
-        """The cluster that is named, if what is named is one."""
+        """The named cluster; None if the address is not a cluster."""
         scope = self._resolve(None)
         return scope if isinstance(scope, ClusterScope) else None
 
     def server_target(self, uri: str | None) -> ServedTarget:
-        """The server of a command that only a server answers; a graph is not asked for."""
+        """The server of a command that needs a server; no graph is required."""
         flags = self.flags
         if uri is not None and is_http(uri) and flags.server is None:
-            # Here a url says what `--server` says.
+            # Here a URL means the same as `--server`.
             flags, uri = replace(flags, server=uri), None
         scope = resolve_scope(flags, uri=uri, config=self.config, environment=self.environment)
         target = self.reached = self._with_token(require_served_scope(scope))
         return target
 
     def served_graph(self, scope: ServerScope) -> ServedTarget:
-        """A graph of a server; without one that is named, the server must not have a choice."""
+        """A graph of a server; `CommandError` if none is named and the server lists graphs."""
         target = self._with_token(scope)
         if target.graph_id is None:
             _require_no_choice(target)
         return target
 
-    def open(self, target: Target, *, read_only: bool) -> AbstractContextManager[GraphCalls]:
+    def open(self, target: Target, *, read_only: bool) -> AbstractContextManager[AnyGraph]:
         """Open the graph of a target; the end of the block closes it."""
         match target:
             case StoreTarget():
@@ -143,28 +213,34 @@ class Invocation:
                 return self.open_served(target, read_only=read_only)
 
     def open_direct(self, target: StoreTarget, *, read_only: bool) -> AbstractContextManager[Graph]:
-        """Open the graph in its storage, in the name of the actor."""
+        """Open the graph in its storage, as the actor."""
         self.reached, self.is_writing = target, not read_only
         return omnigraph.open(target.uri, read_only=read_only, actor=self.actor)
 
     def open_served(
         self, target: ServedTarget, *, read_only: bool
     ) -> AbstractContextManager[RemoteGraph]:
-        """Open a graph of a server; who writes there is not this command line's to say."""
+        """Open a graph of a server; the server determines the actor of writes from the token."""
         if not read_only:
             self._require_no_actor()
         self.reached, self.is_writing = target, not read_only
         return omnigraph.connect(target.base_url, graph=target.graph_id, token=target.token)
 
     def announce(self, verb: str, target: Target) -> None:
-        """Say on standard error where a write goes, unless told to be quiet."""
+        """Print the target of a write to standard error, unless `--quiet`."""
         if not self.flags.is_quiet:
             click.echo(f"omnigraph {verb} → {target.uri} ({target.access})", err=True)
 
-    def confirm(self, deed: str, target: Target, *, is_json: bool) -> None:
-        """Come back only if `deed` ("delete branch 'x'") may be done on the target."""
+    def confirm(
+        self, deed: str, target: Target, *, is_json: bool, is_asked_locally: bool = False
+    ) -> None:
+        """Return only if the action `deed` ("delete branch 'x'") may proceed on the target.
+
+        A local graph needs no confirmation, unless `is_asked_locally`. Raises `CommandError`
+        otherwise.
+        """
         consent = decide_consent(
-            is_local=target.is_local,
+            is_local=target.is_local and not is_asked_locally,
             is_yes=self.flags.is_yes,
             is_json=is_json,
             is_terminal=sys.stdin.isatty(),
@@ -187,7 +263,7 @@ class Invocation:
     def output_format(
         self, *, is_json: bool, chosen: str | None, of_alias: Format | None
     ) -> Format:
-        """How to print rows: `--json`, else `--format`, else the alias's, else the default."""
+        """The format of rows: `--json`, else `--format`, else the alias's, else the default."""
         if is_json:
             return Format.JSON
         if chosen is not None:
@@ -217,18 +293,18 @@ class Invocation:
 
 def list_served(target: ServedTarget) -> list[ServedGraph]:
     """The graphs of a server."""
-    # By its name, because most commands ask no server.
-    part = import_module("omnigraph.client.servers")
+    # Imported by name, because most commands contact no server.
+    part = import_module("omnigraph.client.remote")
     served: list[ServedGraph] = part.list_graphs(target.base_url, token=target.token)
     return served
 
 
 def _require_no_choice(target: ServedTarget) -> None:
-    """Refuse to go on without a graph if the server says that it has some."""
+    """Raise if the server lists any graphs, because none was selected."""
     try:
         served = list_served(target)
     except GraphError:
-        # Who may not list graphs, or reaches no server, is told so by what comes next.
+        # If listing is not permitted or the server is unreachable, the next request reports it.
         return
     if served:
         ids = ", ".join(sorted(each.graph_id for each in served))

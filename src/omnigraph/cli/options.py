@@ -1,8 +1,22 @@
-"""Options that several commands have, each spelled and explained once."""
+"""Global flags, options that several commands share, durations, and shell completion of names.
+
+A global flag has the same meaning before and after the command name; of repeated flags the last one
+counts. Completion never fails: an unreadable configuration completes to nothing. Which flags apply
+to which command is decided in `registry`.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import TypeAlias
+
 import click
+
+from omnigraph.cli.config import CONFIG_FILE, OperatorConfig, find_home, read_config
+from omnigraph.cli.output import CommandError
 
 JSON_OPTION = click.option("--json", "is_json", is_flag=True, help="Print the payload as JSON.")
 URI_ARGUMENT = click.argument("uri", required=False)
@@ -22,6 +36,11 @@ IF_COMMIT_OPTION = click.option(
 KEY_OPTION = click.option(
     "--idempotency-key", metavar="KEY", help="Asked again with the same key it is done once."
 )
+EMBED_OPTION = click.option(
+    "--embed",
+    type=click.Choice(["now", "later"]),
+    help="When empty `@embed` vectors are filled; by default now if a provider is configured.",
+)
 ENGINE_OPTION = click.option(
     "--engine",
     type=click.Choice(["local", "spark"]),
@@ -29,3 +48,185 @@ ENGINE_OPTION = click.option(
     show_default=True,
     help="Where the query runs.",
 )
+
+
+_WRITTEN = re.compile(r"([0-9]{1,12})([smhdw]?)")
+_UNITS = {
+    "": timedelta(seconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_RULE = "write a whole number and s, m, h, d or w, such as 30m or 7d; without a unit it is seconds"
+
+
+class Duration(click.ParamType[timedelta]):
+    """A duration; any other text is a usage error."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Parse a duration."""
+        if isinstance(value, timedelta):
+            return value
+        found = _WRITTEN.fullmatch(str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is no length of time; {_RULE}", param, ctx)
+        try:
+            return int(found[1]) * _UNITS[found[2]]
+        except OverflowError:
+            self.fail(f"{value!r} is longer than any history", param, ctx)
+
+
+Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
+
+_PATHS = frozenset({"FILE", "URI", "DIR", "OLD", "NEW"})
+"""The metavars of values that may be paths."""
+
+
+def complete_servers(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """The names of servers in the configuration."""
+    del parameter
+    return _names(context, incomplete, lambda config: config.url_by_server)
+
+
+def complete_profiles(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """The names of profiles in the configuration."""
+    del parameter
+    return _names(context, incomplete, lambda config: config.profiles)
+
+
+def complete_aliases(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    """The names of aliases in the configuration."""
+    del parameter
+    return _names(context, incomplete, lambda config: config.aliases)
+
+
+def complete_paths(parameters: Iterable[click.Parameter]) -> None:
+    """Enable path completion in shells for the parameters that are paths."""
+    for parameter in parameters:
+        is_path = parameter.metavar in _PATHS or parameter.name == "uri"
+        if is_path and isinstance(parameter.type, click.types.StringParamType):
+            # `click.Path` checks nothing here: the command reports a missing or unreadable file.
+            parameter.type = click.Path()
+
+
+def _names(
+    context: click.Context,
+    incomplete: str,
+    choose: Callable[[OperatorConfig], Iterable[str]],
+) -> list[str]:
+    try:
+        config, _ = read_config(find_home(context.find_root().obj) / CONFIG_FILE)
+    except CommandError:
+        return []
+    return sorted(name for name in choose(config) if name.startswith(incomplete))
+
+
+_META = "omnigraph.cli.options"
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The global flags of one command line; None for those that were not given."""
+
+    actor: str | None
+    server: str | None
+    graph: str | None
+    profile: str | None
+    store: str | None
+    cluster: str | None
+    is_yes: bool
+    is_quiet: bool
+
+
+NO_FLAGS = Flags(
+    actor=None,
+    server=None,
+    graph=None,
+    profile=None,
+    store=None,
+    cluster=None,
+    is_yes=False,
+    is_quiet=False,
+)
+
+VALUE_FLAGS = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
+"""The flags that take a value, which is the next argument unless it follows a `=`."""
+
+
+class GlobalOption(click.Option):
+    """An option of every command; its value goes to `flags_of`, not to the command."""
+
+
+def global_options() -> list[click.Parameter]:
+    """New option objects of the global flags, for one command."""
+    return [
+        _named("--server", "server", "NAME|URL", "The server to ask.", complete_servers),
+        _valued("--graph", "graph", "ID", "The graph of a server or cluster."),
+        _placed("--store", "store", "URI", "The storage of one graph, opened directly."),
+        _placed("--cluster", "cluster", "DIR|URI|NAME", "The cluster whose graph is meant."),
+        _named(
+            "--profile", "profile", "NAME", "A profile of the configuration.", complete_profiles
+        ),
+        _valued("--as", "actor", "ACTOR", "In whose name to write directly."),
+        _switch("--yes", "is_yes", "Overwrite or delete on a remote target without asking."),
+        _switch("--quiet", "is_quiet", "Do not say on stderr where a write goes."),
+    ]
+
+
+def flags_of(context: click.Context) -> Flags:
+    """The flags parsed so far, on this command and its parents."""
+    given = context.meta.get(_META, {})
+    return Flags(
+        **{
+            field.name: given.get(field.name, getattr(NO_FLAGS, field.name))
+            for field in fields(Flags)
+        }
+    )
+
+
+def _valued(spelling: str, name: str, metavar: str, help: str) -> GlobalOption:
+    return GlobalOption(
+        [spelling, name], metavar=metavar, help=help, expose_value=False, callback=_remember
+    )
+
+
+def _placed(spelling: str, name: str, metavar: str, help: str) -> GlobalOption:
+    option = _valued(spelling, name, metavar, help)
+    # Nothing is checked; shells complete it as a path.
+    option.type = click.Path()
+    return option
+
+
+def _named(spelling: str, name: str, metavar: str, help: str, complete: Complete) -> GlobalOption:
+    return GlobalOption(
+        [spelling, name],
+        metavar=metavar,
+        help=help,
+        expose_value=False,
+        callback=_remember,
+        shell_complete=complete,
+    )
+
+
+def _switch(spelling: str, name: str, help: str) -> GlobalOption:
+    return GlobalOption(
+        [spelling, name], is_flag=True, help=help, expose_value=False, callback=_remember
+    )
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    # An empty value counts as given: `--store ""` must not silently select another graph.
+    if value is not None and value is not False:
+        context.meta.setdefault(_META, {})[parameter.name] = value

@@ -1,16 +1,129 @@
-"""Every command of `omnigraph`: what it is called, where its code is, what `--help` says of it.
+"""The table of all commands: name, location of the code, help text, and which flags apply.
 
-A table and ways to look things up in it. Imports no command, so that help and completion answer at
-once.
+The table imports no command, so help and completion start quickly. Flags that a command cannot
+follow are rejected before it runs. Pure; whether a graph exists is not known here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 
-from omnigraph.cli.capabilities import Capability, Verb
+from omnigraph.cli.options import Flags
+from omnigraph.cli.output import CommandError
+
+
+class Capability(StrEnum):
+    """Where a command does its work."""
+
+    DATA = "data"
+    SERVED = "served"
+    DIRECT = "direct"
+    CONTROL = "control"
+    LOCAL = "local"
+
+
+MEANING_BY_CAPABILITY = {
+    Capability.DATA: "work on a graph, by a server or in its storage",
+    Capability.SERVED: "ask a server",
+    Capability.DIRECT: "work in a graph's storage themselves",
+    Capability.CONTROL: "work on what governs a cluster",
+    Capability.LOCAL: "need neither a graph nor a server",
+}
+"""The capabilities in the order in which `--help` lists them."""
+
+_PHRASE = {
+    Capability.DATA: "data",
+    Capability.SERVED: "served",
+    Capability.DIRECT: "direct (storage-native)",
+    Capability.CONTROL: "cluster control",
+    Capability.LOCAL: "local",
+}
+
+_TAKES_SERVER = frozenset({Capability.DATA, Capability.SERVED})
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A command for the check of flags; `takes_…` apply to some direct and control commands."""
+
+    name: str
+    capability: Capability
+    takes_cluster: bool
+    takes_actor: bool
+
+
+def require_applicable(verb: Verb, flags: Flags) -> None:
+    """Reject flags that do not apply to the command."""
+    if verb.name == "alias":
+        _require_own_binding(flags)
+    takes_server = verb.capability in _TAKES_SERVER
+    for spelling, value, applies in (
+        ("--server", flags.server, takes_server),
+        ("--cluster", flags.cluster, verb.takes_cluster),
+        ("--graph", flags.graph, takes_server or verb.takes_cluster),
+    ):
+        if value is not None and not applies:
+            raise CommandError(_refusal(verb, spelling))
+
+
+def applicable_flags(verb: Verb) -> frozenset[str]:
+    """The spellings of the addressing flags that apply to the command."""
+    if verb.capability is Capability.LOCAL:
+        return frozenset()
+    found = {"--profile"}
+    if verb.capability in _TAKES_SERVER:
+        found |= {"--server", "--graph"}
+    if verb.takes_cluster:
+        found |= {"--cluster", "--graph"}
+    if verb.capability in (Capability.DATA, Capability.DIRECT):
+        found |= {"--store", "--as", "--yes", "--quiet"}
+    if verb.takes_actor:
+        found |= {"--as"}
+    return frozenset(found)
+
+
+def _refusal(verb: Verb, spelling: str) -> str:
+    said = f"`{verb.name}` is a {_PHRASE[verb.capability]} command; {spelling} does not apply to it"
+    remedy = _remedy(verb)
+    return f"{said}; {remedy}" if remedy else said
+
+
+def _remedy(verb: Verb) -> str:
+    match verb.capability:
+        case Capability.DATA:
+            return "use --server <name|url> or --store <uri>"
+        case Capability.SERVED:
+            return "use --server <name|url>"
+        case Capability.DIRECT if verb.takes_cluster:
+            return "use a storage URI, or --cluster <dir> --graph <id>"
+        case Capability.DIRECT:
+            return "use a storage URI"
+        case Capability.CONTROL if verb.takes_cluster:
+            return "use --cluster <dir|uri>"
+        case Capability.CONTROL:
+            return "use --config <dir>"
+        case Capability.LOCAL:
+            return ""
+
+
+def _require_own_binding(flags: Flags) -> None:
+    for spelling, value in (
+        ("--server", flags.server),
+        ("--graph", flags.graph),
+        ("--store", flags.store),
+        ("--cluster", flags.cluster),
+        ("--profile", flags.profile),
+        ("--as", flags.actor),
+    ):
+        if value is not None:
+            raise CommandError(
+                f"{spelling} does not apply to `alias`: the alias binding owns addressing; "
+                "change it under `aliases:` in the configuration, or use `omnigraph query`"
+            )
+
 
 _DATA, _SERVED, _DIRECT = Capability.DATA, Capability.SERVED, Capability.DIRECT
 _CONTROL, _LOCAL = Capability.CONTROL, Capability.LOCAL
@@ -18,7 +131,7 @@ _CONTROL, _LOCAL = Capability.CONTROL, Capability.LOCAL
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command before it is imported; `name` has a space where it is a command of a group."""
+    """A command that is not imported yet; `name` has a space if it belongs to a group."""
 
     name: str
     location: str
@@ -30,12 +143,12 @@ class Entry:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The words to type."""
+        """The words of the name."""
         return tuple(self.name.split())
 
     @property
     def verb(self) -> Verb:
-        """The command as the guard sees it."""
+        """The command for the check of flags."""
         return Verb(self.name, self.capability, self.takes_cluster, self.takes_actor)
 
 
@@ -51,14 +164,18 @@ ENTRIES = (
         is_hidden=True,
     ),
     Entry("export", "omnigraph.cli.commands.export:export", _DATA, "Print a branch's rows."),
-    Entry("entity", "omnigraph.cli.commands.entity:entity", _DATA, "Show one node or edge."),
-    Entry("explain", "omnigraph.cli.commands.explain:explain", _DATA, "Show how a query runs."),
+    Entry("entity", "omnigraph.cli.commands.query:entity", _DATA, "Show one node or edge."),
+    Entry("explain", "omnigraph.cli.commands.query:explain", _DATA, "Show how a query runs."),
     Entry("shell", "omnigraph.cli.commands.shell:shell", _DATA, "Query a graph interactively."),
-    Entry("mcp", "omnigraph.cli.commands.mcp:mcp", _DATA, "Offer stored queries to an agent."),
-    Entry("snapshot", "omnigraph.cli.commands.snapshot:snapshot", _DATA, "Show what a branch is."),
-    Entry("branch create", "omnigraph.cli.commands.branch:create", _DATA, "Create a branch."),
-    Entry("branch list", "omnigraph.cli.commands.branch:list_all", _DATA, "List the branches."),
-    Entry("branch delete", "omnigraph.cli.commands.branch:delete", _DATA, "Delete a branch."),
+    Entry("mcp", "omnigraph.cli.commands.queries:mcp", _DATA, "Offer stored queries to an agent."),
+    Entry("snapshot", "omnigraph.cli.commands.branch:snapshot", _DATA, "Show what a branch is."),
+    Entry(
+        "branch create", "omnigraph.cli.commands.branch:branch_create", _DATA, "Create a branch."
+    ),
+    Entry("branch list", "omnigraph.cli.commands.branch:branch_list", _DATA, "List the branches."),
+    Entry(
+        "branch delete", "omnigraph.cli.commands.branch:branch_delete", _DATA, "Delete a branch."
+    ),
     Entry(
         "branch merge",
         "omnigraph.cli.commands.merge:merge",
@@ -67,27 +184,32 @@ ENTRIES = (
     ),
     Entry("merge", "omnigraph.cli.commands.merge:merge", _DATA, "Merge a branch, or try it."),
     Entry(
-        "diff", "omnigraph.cli.commands.diff:diff", _DATA, "Show what differs between two states."
+        "diff",
+        "omnigraph.cli.commands.history:diff",
+        _DATA,
+        "Show what differs between two states.",
     ),
     Entry(
-        "changes", "omnigraph.cli.commands.changes:changes", _DATA, "Follow what commits change."
+        "changes", "omnigraph.cli.commands.history:changes", _DATA, "Follow what commits change."
     ),
-    Entry("log", "omnigraph.cli.commands.log:log", _DATA, "Draw the history of commits."),
-    Entry("commit list", "omnigraph.cli.commands.commit:list_all", _DATA, "List commits."),
-    Entry("commit show", "omnigraph.cli.commands.commit:show", _DATA, "Show one commit."),
-    Entry("revert", "omnigraph.cli.commands.undo:revert", _DATA, "Undo a commit by a new one."),
+    Entry("log", "omnigraph.cli.commands.history:log", _DATA, "Draw the history of commits."),
+    Entry("commit list", "omnigraph.cli.commands.history:list_all", _DATA, "List commits."),
+    Entry("commit show", "omnigraph.cli.commands.history:show", _DATA, "Show one commit."),
+    Entry("revert", "omnigraph.cli.commands.merge:revert", _DATA, "Undo a commit by a new one."),
     Entry(
         "cherry-pick",
-        "omnigraph.cli.commands.undo:cherry_pick",
+        "omnigraph.cli.commands.merge:cherry_pick",
         _DATA,
         "Repeat a commit on another branch.",
     ),
-    Entry("tag create", "omnigraph.cli.commands.tag:create", _DATA, "Name a commit for good."),
-    Entry("tag list", "omnigraph.cli.commands.tag:list_all", _DATA, "List the tags."),
-    Entry("tag delete", "omnigraph.cli.commands.tag:delete", _DATA, "Delete a tag."),
+    Entry(
+        "tag create", "omnigraph.cli.commands.branch:tag_create", _DATA, "Name a commit for good."
+    ),
+    Entry("tag list", "omnigraph.cli.commands.branch:tag_list", _DATA, "List the tags."),
+    Entry("tag delete", "omnigraph.cli.commands.branch:tag_delete", _DATA, "Delete a tag."),
     Entry(
         "recoveries",
-        "omnigraph.cli.commands.recoveries:recoveries",
+        "omnigraph.cli.commands.maintenance:recoveries",
         _DATA,
         "List writes that stopped on their way, and what became of them.",
     ),
@@ -100,8 +222,8 @@ ENTRIES = (
         is_hidden=True,
     ),
     Entry("schema apply", "omnigraph.cli.commands.schema:apply", _DATA, "Change the schema."),
-    Entry("graphs list", "omnigraph.cli.commands.graphs:list_all", _SERVED, "List the graphs."),
-    Entry("init", "omnigraph.cli.commands.init:init", _DIRECT, "Create a graph."),
+    Entry("graphs list", "omnigraph.cli.commands.profile:list_graphs", _SERVED, "List the graphs."),
+    Entry("init", "omnigraph.cli.commands.schema:init", _DIRECT, "Create a graph."),
     Entry(
         "schema plan",
         "omnigraph.cli.commands.schema:plan",
@@ -110,42 +232,42 @@ ENTRIES = (
     ),
     Entry(
         "lint",
-        "omnigraph.cli.commands.lint:lint",
+        "omnigraph.cli.commands.queries:lint",
         _DIRECT,
         "Check a file of queries against a schema.",
         takes_cluster=True,
     ),
     Entry(
         "optimize",
-        "omnigraph.cli.commands.optimize:optimize",
+        "omnigraph.cli.commands.maintenance:optimize",
         _DIRECT,
         "Compact files and build indexes.",
         takes_cluster=True,
     ),
     Entry(
         "cleanup",
-        "omnigraph.cli.commands.cleanup:cleanup",
+        "omnigraph.cli.commands.maintenance:cleanup",
         _DIRECT,
         "Delete what old commits need and nobody else.",
         takes_cluster=True,
     ),
     Entry(
         "doctor",
-        "omnigraph.cli.commands.doctor:doctor",
+        "omnigraph.cli.commands.maintenance:doctor",
         _DIRECT,
         "Check that what is stored keeps every rule.",
         takes_cluster=True,
     ),
     Entry(
         "repair",
-        "omnigraph.cli.commands.repair:repair",
+        "omnigraph.cli.commands.maintenance:repair",
         _DIRECT,
         "Settle what was written around OmniGraph.",
         takes_cluster=True,
     ),
     Entry(
         "storage check",
-        "omnigraph.cli.commands.storage:check",
+        "omnigraph.cli.commands.maintenance:check",
         _DIRECT,
         "Try whether a folder or a bucket does what a graph needs.",
     ),
@@ -244,11 +366,15 @@ ENTRIES = (
         "Take away a lock that nobody holds any more.",
     ),
     Entry(
-        "alias", "omnigraph.cli.commands.alias:alias", _LOCAL, "Run a stored query by its alias."
+        "alias", "omnigraph.cli.commands.query:alias", _LOCAL, "Run a stored query by its alias."
     ),
-    Entry("login", "omnigraph.cli.commands.login:login", _LOCAL, "Keep the token of a server."),
-    Entry("logout", "omnigraph.cli.commands.login:logout", _LOCAL, "Forget the token of a server."),
-    Entry("profile list", "omnigraph.cli.commands.profile:list_all", _LOCAL, "List the profiles."),
+    Entry("login", "omnigraph.cli.commands.profile:login", _LOCAL, "Keep the token of a server."),
+    Entry(
+        "logout", "omnigraph.cli.commands.profile:logout", _LOCAL, "Forget the token of a server."
+    ),
+    Entry(
+        "profile list", "omnigraph.cli.commands.profile:list_profiles", _LOCAL, "List the profiles."
+    ),
     Entry(
         "profile show",
         "omnigraph.cli.commands.profile:show",
@@ -258,11 +384,11 @@ ENTRIES = (
     Entry("embed", "omnigraph.cli.commands.embed:embed", _LOCAL, "Embed the rows of a file."),
     Entry(
         "completion",
-        "omnigraph.cli.commands.completion:completion",
+        "omnigraph.cli.commands.profile:completion",
         _LOCAL,
         "Print the completion script of a shell.",
     ),
-    Entry("version", "omnigraph.cli.commands.version:version", _LOCAL, "Print the version."),
+    Entry("version", "omnigraph.cli.commands.profile:version", _LOCAL, "Print the version."),
 )
 
 SUMMARY_BY_GROUP = MappingProxyType(
@@ -283,12 +409,12 @@ SUMMARY_BY_GROUP = MappingProxyType(
 
 @cache
 def find_entry(path: tuple[str, ...]) -> Entry | None:
-    """The command of these words."""
+    """The command of a path."""
     return next((entry for entry in ENTRIES if entry.path == path), None)
 
 
 def list_names(group: tuple[str, ...]) -> list[str]:
-    """The next words that may follow those of a group, hidden commands left out."""
+    """The names of commands and groups in a group, without hidden commands."""
     depth = len(group)
     words = (
         entry.path[depth]
@@ -299,6 +425,6 @@ def list_names(group: tuple[str, ...]) -> list[str]:
 
 
 def summary_of(path: tuple[str, ...]) -> str:
-    """What help says of a command or a group in a line."""
+    """The one-line summary of a command or group."""
     entry = find_entry(path)
     return SUMMARY_BY_GROUP[" ".join(path)] if entry is None else entry.summary

@@ -1,7 +1,8 @@
-"""The calls of a served graph that retrieve what an agent should read, and retrieve it again.
+"""The retrieval calls of a remote graph: retrieve passages for a prompt, and replay a receipt.
 
-What is asked is checked here as it is where the graph is stored, so that it is refused alike. What
-checks and reads brings arrays with it and is found by its name, because most calls do without.
+Arguments are validated as for a graph in storage, so both raise the same errors. The modules that
+validate and decode need array libraries and are imported on first use, because most calls do not
+need them.
 """
 
 from __future__ import annotations
@@ -9,31 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from omnigraph.client.exchanges import Safety
-from omnigraph.client.params import plain_params, plain_row
-from omnigraph.client.reading_terms import tell_limits, tell_place
-from omnigraph.client.routes import Routes
+from omnigraph.client.requests import (
+    GraphEndpoint,
+    encode_place,
+    plain_params,
+    plain_row,
+    tell_limits,
+)
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.engine.retrieval.limits import BUDGET_TOKENS, FOUND, HOPS
-from omnigraph.model.arguments import require_text
-from omnigraph.model.deferred import defer
+from omnigraph.http.transport import RetrySafety
 from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
+from omnigraph.model.names import require_text
+from omnigraph.model.runtime import lazy_module
 
 if TYPE_CHECKING:
-    from omnigraph.engine.retrieval import packing, receipts, requests
-    from omnigraph.engine.retrieval.answers import Receipt, Retrieval
-    from omnigraph.wire import retrievals
+    from omnigraph.engine.retrieval import receipts, requests, results
+    from omnigraph.engine.retrieval.results import Receipt, Retrieval
+    from omnigraph.http import retrievals
 else:
-    packing = defer("omnigraph.engine.retrieval.packing")
-    receipts = defer("omnigraph.engine.retrieval.receipts")
-    requests = defer("omnigraph.engine.retrieval.requests")
-    retrievals = defer("omnigraph.wire.retrievals")
+    results = lazy_module("omnigraph.engine.retrieval.results")
+    receipts = lazy_module("omnigraph.engine.retrieval.receipts")
+    requests = lazy_module("omnigraph.engine.retrieval.requests")
+    retrievals = lazy_module("omnigraph.http.retrievals")
 
 
 class RemoteRetrieval:
-    """What a graph holds about a text, asked of a server."""
+    """The retrieval calls of a remote graph."""
 
-    _routes: Routes
+    _routes: GraphEndpoint
 
     def retrieve(  # noqa: PLR0913  # the published signature
         self,
@@ -52,11 +57,11 @@ class RemoteRetrieval:
         count_tokens: Callable[[str], int] | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """What a branch, `main` if none is named, or a commit holds about a text, for a prompt.
+        """Passages about a text from a branch (default `main`) or a commit, for a prompt.
 
-        The `k` best nodes of some types by words and vectors, then their neighbours, as far as
-        they fit into the budget. Texts are embedded by the server. Tokens are counted as a quarter
-        of the bytes: a function that counts them cannot be sent.
+        The result holds the `k` best nodes of the given types by words and vectors, then their
+        neighbours, as far as they fit the token budget. The server embeds the text. Tokens are
+        counted as a quarter of the bytes, because a `count_tokens` function cannot be sent.
         """
         _require_no_count(count_tokens)
         asked = requests.parse_request(
@@ -69,7 +74,7 @@ class RemoteRetrieval:
                 "budget_tokens": budget_tokens,
                 "word_weight": word_weight,
                 "vector_weight": vector_weight,
-                "counted_by": packing.BYTES_RULE,
+                "counted_by": results.BYTES_RULE,
             }
         )
         body: dict[str, object] = {
@@ -82,7 +87,7 @@ class RemoteRetrieval:
             "vector": None if vector is None else requests.parse_vector(vector),
             "word_weight": asked.word_weight,
             "vector_weight": asked.vector_weight,
-            **tell_place(branch, commit),
+            **encode_place(branch, commit),
             **tell_limits(limits),
         }
         return self._retrieve("retrieve", body=body, text=None)
@@ -101,10 +106,11 @@ class RemoteRetrieval:
         count_tokens: Callable[[str], int] | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """What the nodes that the read of a `.gq` text finds, and those near them, hold.
+        """Passages of the nodes that the read of a `.gq` text finds, and of their neighbours.
 
-        They are those of the variable whose property it returns first, in the order of its rows,
-        each once; `CompileError` if it returns none. The rest is as for `retrieve`.
+        The nodes are those of the variable whose property the read returns first, in the order of
+        its rows, each once; raises `CompileError` if the read returns no property. Everything else
+        is as for `retrieve`.
         """
         _require_no_count(count_tokens)
         require_text(source, subject="source")
@@ -115,7 +121,7 @@ class RemoteRetrieval:
             "name": name,
             "params": plain_params(params),
             **_terms(hops, edges, budget_tokens),
-            **tell_place(branch, commit),
+            **encode_place(branch, commit),
             **tell_limits(limits),
         }
         return self._retrieve("retrieve-by", body=body, text=source)
@@ -132,16 +138,16 @@ class RemoteRetrieval:
         commit: str | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """What the nodes that a stored query of the server finds, and those near them, hold.
+        """Passages of the nodes that a stored query of the server finds, and of their neighbours.
 
-        The receipt says which query that was and not what it looks for: it is replayed by the
-        server, while that still has the query.
+        The receipt names the query but does not contain its text, so only the server can replay it,
+        as long as it has the query.
         """
         require_text(name, subject="name")
         body = {
             "params": plain_params(params),
             **_terms(hops, edges, budget_tokens),
-            **tell_place(branch, commit),
+            **encode_place(branch, commit),
             **tell_limits(limits),
         }
         return self._retrieve("queries", name, "retrieve", body=body, text=None)
@@ -153,10 +159,11 @@ class RemoteRetrieval:
         count_tokens: Callable[[str], int] | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """The answer that a receipt, or one as JSON, was given out with; no text is embedded.
+        """Repeat the retrieval that a receipt, or its JSON form, describes; no text is embedded.
 
-        `NotFoundError` if its commit was cleaned up, and `InvalidValueError` if the commit does
-        not answer so: the receipt was changed, or another part of the graph is seen.
+        Raises `NotFoundError` if its commit was cleaned up, and `InvalidValueError` if the commit
+        gives another result: the receipt was modified, or the caller can read another part of the
+        graph.
         """
         _require_no_count(count_tokens)
         told = receipts.tell_receipt(receipt)
@@ -169,7 +176,7 @@ class RemoteRetrieval:
             *parts,
             make=retrievals.retrieval_of,
             body=body,
-            safety=Safety.READ,
+            safety=RetrySafety.READ,
             text=text,
         )
 
@@ -178,7 +185,7 @@ def _terms(
     hops: int, edges: str | Sequence[str] | None, budget_tokens: int
 ) -> Mapping[str, object]:
     asked = {"hops": hops, "edges": edges, "budget_tokens": budget_tokens}
-    terms = requests.parse_terms({**asked, "counted_by": packing.BYTES_RULE})
+    terms = requests.parse_terms({**asked, "counted_by": results.BYTES_RULE})
     return {"hops": terms.hops, "edges": terms.edges, "budget_tokens": terms.budget_tokens}
 
 

@@ -1,47 +1,229 @@
-"""`apply`: make a cluster what its folder asks for.
+"""`cluster apply`: create, migrate and delete graphs, and publish queries and policies.
 
-The story in order: settle what stopped on its way, plan, create graphs, migrate schemas, publish
-contents, delete what somebody agreed to delete, and write the ledger once. Only that write makes
-any of it count; before it each graph that moved has a sidecar, so whatever stops in between is
-settled by the next apply.
+The steps run in a fixed order: recover, plan, create, migrate, publish, delete, replace the state.
+A change counts once the state is replaced, which happens at most once per apply. Each changed graph
+has a sidecar until then, so the next apply recovers an interrupted one. After a failed graph change
+the remaining graphs are left unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from omnigraph.cluster.addresses import Kind, graph_id_of, kind_of, name_of
-from omnigraph.cluster.approvals import list_approvals, mark_consumed
-from omnigraph.cluster.catalog_blobs import publish_blob
-from omnigraph.cluster.config import encode_profile
-from omnigraph.cluster.desired import Desired, Resource
-from omnigraph.cluster.findings import Findings, StoppedError
-from omnigraph.cluster.ledger import (
-    APPLIED,
-    AppliedResource,
-    Ledger,
-    ResourceStatus,
-    Status,
-    StoredLedger,
-    get_ledger,
-    replace_ledger,
+from omnigraph.cluster.approvals import (
+    Approval,
+    list_approvals,
+    mark_consumed,
+    require_valid_approval,
 )
-from omnigraph.cluster.moves import Moves
+from omnigraph.cluster.catalog import publish_blob
+from omnigraph.cluster.commands import Session, plan_changes
+from omnigraph.cluster.config import encode_profile
+from omnigraph.cluster.context import Absent, Cluster, ClusterContext, Live
+from omnigraph.cluster.desired import Desired, Resource
 from omnigraph.cluster.plan import (
     Change,
     Disposition,
+    Gate,
     Operation,
     Plan,
     block_dependents,
     with_disposition,
 )
-from omnigraph.cluster.planning import plan_changes
+from omnigraph.cluster.recovery import (
+    MoveKind,
+    Sidecar,
+    Swept,
+    arm,
+    bury,
+    retire,
+    roll_forward,
+    sweep,
+)
 from omnigraph.cluster.reports import ApplyReport
-from omnigraph.cluster.session import Session
-from omnigraph.cluster.sweep import Swept, retire, sweep
-from omnigraph.cluster.world import Cluster, World
+from omnigraph.cluster.resources import (
+    Findings,
+    Kind,
+    StoppedError,
+    graph_address,
+    graph_id_of,
+    kind_of,
+    name_of,
+    schema_address,
+)
+from omnigraph.cluster.state import (
+    APPLIED,
+    AppliedResource,
+    ClusterState,
+    ResourceStatus,
+    Status,
+    StoredState,
+    get_ledger,
+    replace_ledger,
+)
+from omnigraph.model.errors import AlreadyExistsError, GraphError, MovedError, RequestError
+
+_FAILED = {
+    MoveKind.GRAPH_CREATE: "graph_create_failed",
+    MoveKind.SCHEMA_APPLY: "schema_apply_failed",
+    MoveKind.GRAPH_DELETE: "graph_delete_failed",
+}
+_SKIPPED = {
+    MoveKind.GRAPH_CREATE: "graph_create_skipped",
+    MoveKind.SCHEMA_APPLY: "schema_apply_skipped",
+    MoveKind.GRAPH_DELETE: "graph_delete_skipped",
+}
+
+
+@dataclass(slots=True)
+class GraphChanges:
+    """The graph changes of one apply, and their results so far."""
+
+    cluster: Cluster
+    desired: Desired
+    ledger: ClusterState
+    cas: str
+    actor: str | None
+    approvals: tuple[Approval, ...]
+    findings: Findings
+    moved: list[Sidecar] = field(default_factory=list)
+    reason_by_stuck: dict[str, str] = field(default_factory=dict)
+    has_failed: bool = False
+
+    def create(self, id: str) -> None:
+        """Create a graph."""
+        schema = self.desired.schemas[id]
+        sidecar = self._sidecar(MoveKind.GRAPH_CREATE, id, observed=None, approval_id=None)
+        if not self._may_go(sidecar):
+            return
+        try:
+            self._require_room(id)
+            arm(sidecar, self.cluster.objects)
+            # A crash from here on is recovered by the next sweep.
+            live = self.cluster.graphs.create(id, schema.source)
+        except (GraphError, StoppedError) as error:
+            self._fail(sidecar, error)
+            return
+        self._keep(sidecar, live)
+
+    def apply_schema(self, id: str) -> None:
+        """Apply the desired schema to a graph; an equivalent schema is only recorded."""
+        schema = self.desired.schemas[id]
+        sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, observed=None, approval_id=None)
+        if not self._may_go(sidecar):
+            return
+        try:
+            before = self.cluster.graphs.observe(id)
+            if isinstance(before, Live) and before.meaning == schema.meaning:
+                self.ledger = roll_forward(self.ledger, id, before, digest=schema.digest)
+                return
+            observed = before.manifest_version if isinstance(before, Live) else None
+            sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, observed=observed, approval_id=None)
+            arm(sidecar, self.cluster.objects)
+            live = self.cluster.graphs.apply_schema(id, schema.source, actor=self.actor)
+        except (GraphError, StoppedError) as error:
+            self._fail(sidecar, error)
+            return
+        self._keep(sidecar, live)
+
+    def delete(self, gate: Gate, id: str) -> None:
+        """Delete a graph whose deletion was approved."""
+        assert gate.approval is not None, "only approved deletions get here"
+        sidecar = self._sidecar(
+            MoveKind.GRAPH_DELETE, id, observed=None, approval_id=gate.approval.id
+        )
+        if not self._may_go(sidecar):
+            return
+        try:
+            require_valid_approval(gate.approval, self.cluster.objects)
+            arm(sidecar, self.cluster.objects)
+            self.cluster.graphs.delete(id)
+        except (GraphError, StoppedError) as error:
+            self._fail(sidecar, error)
+            return
+        self.moved.append(sidecar)
+        self.ledger = bury(
+            self.cluster,
+            self.ledger,
+            id,
+            approval_id=gate.approval.id,
+            approvals=self.approvals,
+            actor=self.actor,
+        )
+
+    def _keep(self, sidecar: Sidecar, live: Live) -> None:
+        self.moved.append(sidecar)
+        digest = self.desired.schemas[sidecar.graph_id].digest
+        self.ledger = roll_forward(self.ledger, sidecar.graph_id, live, digest=digest)
+
+    def _require_room(self, id: str) -> None:
+        """Raise if the location of a new graph is not empty.
+
+        The owner of the existing data is not known.
+        """
+        if isinstance(self.cluster.graphs.observe(id), Absent):
+            return
+        raise AlreadyExistsError(
+            kind="graph",
+            name=id,
+            advice="`omnigraph cluster refresh` takes a graph that is there into the state",
+        )
+
+    def _may_go(self, sidecar: Sidecar) -> bool:
+        if not self.has_failed:
+            return True
+        code = _SKIPPED[sidecar.kind]
+        self.findings.warn(
+            code,
+            graph_address(sidecar.graph_id),
+            "it was left as it is, because a change of another graph failed",
+        )
+        self.reason_by_stuck[sidecar.graph_id] = code
+        return False
+
+    def _fail(self, sidecar: Sidecar, error: GraphError | StoppedError) -> None:
+        id, code = sidecar.graph_id, _FAILED[sidecar.kind]
+        self.has_failed = True
+        self.reason_by_stuck[id] = code
+        reason = str(error)
+        if isinstance(error, StoppedError):
+            # The cause has a separate code.
+            self.findings.add(error.findings)
+        self.findings.error(code, graph_address(id), f"{sidecar.graph_uri}: {reason}")
+        is_create = sidecar.kind is MoveKind.GRAPH_CREATE
+        address = graph_address(id) if is_create else schema_address(id)
+        if sidecar.kind is not MoveKind.GRAPH_DELETE:
+            self.ledger = self.ledger.telling(
+                address, ResourceStatus(Status.ERROR, (code,), reason)
+            )
+        # Only after a rejection is it certain that nothing was changed.
+        is_refusal = isinstance(error, RequestError | MovedError)
+        if is_refusal and sidecar.kind is MoveKind.SCHEMA_APPLY:
+            retire(self.cluster, (sidecar,), self.findings)
+
+    def _sidecar(
+        self, kind: MoveKind, id: str, *, observed: int | None, approval_id: str | None
+    ) -> Sidecar:
+        schema = self.desired.schemas.get(id)
+        expected = 1 if kind is MoveKind.GRAPH_CREATE else None
+        if observed is not None:
+            expected = observed + 1
+        return Sidecar(
+            id=self.cluster.world.runtime.new_id(),
+            started_at=self.cluster.now(),
+            actor=self.actor,
+            kind=kind,
+            graph_id=id,
+            graph_uri=self.cluster.graphs.uri_of(id),
+            observed_version=observed,
+            expected_version=expected,
+            desired_digest=None if schema is None else schema.digest,
+            desired_meaning=None if schema is None else schema.meaning,
+            cas_base=self.cas,
+            approval_id=approval_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +233,8 @@ class _Outcome:
     is_written: bool
 
 
-def apply(folder: Path, world: World, *, actor: str | None) -> ApplyReport:
-    """Make a cluster what its folder asks for, as far as that can be done now."""
+def apply(folder: Path, world: ClusterContext, *, actor: str | None) -> ApplyReport:
+    """Apply the desired configuration of a folder to its cluster, as far as possible now."""
     session = Session(folder, world, Findings())
     outcome = _Outcome((), is_converged=False, is_written=False)
     with session.findings.stopping():
@@ -77,7 +259,7 @@ def _apply(cluster: Cluster, desired: Desired, actor: str | None, findings: Find
     swept = sweep(cluster, stored.ledger, approvals, findings)
     _require_unchanged(desired, findings)
     plan = plan_changes(cluster, desired, swept.ledger, swept.pending, findings)
-    moves = Moves(cluster, desired, swept.ledger, stored.cas, actor, approvals, findings)
+    moves = GraphChanges(cluster, desired, swept.ledger, stored.cas, actor, approvals, findings)
     _move_graphs(plan, moves)
     changes = _publish(cluster, desired, _demote(plan.changes, moves), findings)
     _delete_graphs(plan, moves)
@@ -103,13 +285,13 @@ def _apply(cluster: Cluster, desired: Desired, actor: str | None, findings: Find
 
 def _finish(
     cluster: Cluster,
-    stored: StoredLedger,
+    stored: StoredState,
     swept: Swept,
-    ledger: Ledger,
-    moves: Moves,
+    ledger: ClusterState,
+    moves: GraphChanges,
     outcome: _Outcome,
 ) -> _Outcome:
-    """Write the ledger if it says something new, and only then clear up."""
+    """Write the state if it has changed, and only then clean up."""
     is_new = ledger != stored.ledger
     if is_new:
         try:
@@ -117,7 +299,7 @@ def _finish(
         except StoppedError as error:
             moves.findings.add(error.findings)
             return replace(outcome, is_converged=False)
-    # Everything counts from here on; what is left behind is cleared up by the next apply.
+    # The changes are in effect from here on; the next apply cleans up any leftovers.
     retire(cluster, (*swept.retired, *moves.moved), moves.findings)
     try:
         approvals = list_approvals(cluster.objects, moves.findings)
@@ -138,8 +320,8 @@ def _require_unchanged(desired: Desired, findings: Findings) -> None:
     findings.require_no_errors()
 
 
-def _move_graphs(plan: Plan, moves: Moves) -> None:
-    """Create graphs, then migrate the others."""
+def _move_graphs(plan: Plan, moves: GraphChanges) -> None:
+    """Create new graphs, then migrate the others."""
     going = [each for each in plan.changes if each.disposition is Disposition.APPLIED]
     created = {
         name_of(each.resource)
@@ -156,21 +338,21 @@ def _move_graphs(plan: Plan, moves: Moves) -> None:
             moves.apply_schema(name_of(each.resource))
 
 
-def _delete_graphs(plan: Plan, moves: Moves) -> None:
+def _delete_graphs(plan: Plan, moves: GraphChanges) -> None:
     for gate in plan.gates:
         change = next(each for each in plan.changes if each.resource == gate.resource)
         if gate.approval is not None and change.disposition is Disposition.APPLIED:
             moves.delete(gate, name_of(gate.resource))
 
 
-def _demote(changes: Iterable[Change], moves: Moves) -> tuple[Change, ...]:
-    """The changes, blocked where a graph that they need did not become what they need."""
+def _demote(changes: Iterable[Change], moves: GraphChanges) -> tuple[Change, ...]:
+    """The changes, blocked where a graph that they depend on was not changed as needed."""
     stuck = (_demote_stuck(each, moves) for each in changes)
     return block_dependents(stuck, moves.desired, moves.ledger)
 
 
-def _demote_stuck(change: Change, moves: Moves) -> Change:
-    """A change of a graph that is stuck: its own reason, or that it depends on one that is."""
+def _demote_stuck(change: Change, moves: GraphChanges) -> Change:
+    """A change, blocked if its graph is stuck, for the graph's reason or as a dependent."""
     reason = moves.reason_by_stuck.get(change.graph_id or "")
     if reason is None or change.disposition is Disposition.BLOCKED:
         return change
@@ -183,14 +365,14 @@ def _demote_stuck(change: Change, moves: Moves) -> Change:
 def _publish(
     cluster: Cluster, desired: Desired, changes: tuple[Change, ...], findings: Findings
 ) -> tuple[Change, ...]:
-    """Store the contents that the ledger is going to name."""
+    """Store the contents that the new state references."""
     done = []
     for change in changes:
         resource = desired.resources.get(change.resource)
         is_going = change.disposition is Disposition.APPLIED
         if resource is not None and resource.content is not None and is_going:
             try:
-                # A crash here leaves contents that nobody refers to.
+                # A crash here leaves unreferenced contents.
                 publish_blob(change.resource, resource.content, cluster.objects)
             except StoppedError as error:
                 findings.add(error.findings)
@@ -202,9 +384,9 @@ def _publish(
 
 
 def _write_down(
-    ledger: Ledger, desired: Desired, changes: tuple[Change, ...], pending: frozenset[str]
-) -> Ledger:
-    """The ledger with everything that was done and how all of it stands."""
+    ledger: ClusterState, desired: Desired, changes: tuple[Change, ...], pending: frozenset[str]
+) -> ClusterState:
+    """The state with all applied changes and the status of every resource."""
     for change in changes:
         resource = desired.resources.get(change.resource)
         if change.disposition is Disposition.APPLIED and kind_of(change.resource) not in (
@@ -221,7 +403,9 @@ def _write_down(
     return _with_statuses(ledger, desired, blocked, pending)
 
 
-def _with_derived(ledger: Ledger, id: str, desired: Desired, blocked: dict[str, Change]) -> Ledger:
+def _with_derived(
+    ledger: ClusterState, id: str, desired: Desired, blocked: dict[str, Change]
+) -> ClusterState:
     address = f"graph.{id}"
     applied = ledger.resources.get(address)
     if applied is None:
@@ -234,14 +418,14 @@ def _with_derived(ledger: Ledger, id: str, desired: Desired, blocked: dict[str, 
 
 
 def _with_statuses(
-    ledger: Ledger, desired: Desired, blocked: dict[str, Change], pending: frozenset[str]
-) -> Ledger:
+    ledger: ClusterState, desired: Desired, blocked: dict[str, Change], pending: frozenset[str]
+) -> ClusterState:
     statuses: dict[str, ResourceStatus] = {}
     for address in sorted({*ledger.resources, *blocked}):
         known = ledger.statuses.get(address)
         change = blocked.get(address)
         if known is not None and known.status is Status.ERROR and change is not None:
-            # Why it failed says more than that it is blocked.
+            # The reason of the failure is more specific than the blocked status.
             statuses[address] = known
         elif (
             graph_id_of(address) in pending and known is not None and kind_of(address) is Kind.GRAPH

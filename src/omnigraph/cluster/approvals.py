@@ -1,7 +1,7 @@
-"""Approvals: somebody's word that a graph may be deleted, bound to exactly what they saw.
+"""Approvals of graph deletions, each bound to one configuration and one state of the graph.
 
-An approval names the configuration and the digest of what goes. When either changes it is stale
-and counts for nothing. One that was made use of is marked, and kept.
+An approval names the digest of the configuration and of the graph. When either changes, the
+approval is stale and has no effect. A used approval is marked and retained.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.cluster.findings import Findings, StoppedError, error_finding, telling
-from omnigraph.cluster.stored_fields import ShapeError, VersionError, decode_fields, encode_tree
+from omnigraph.cluster.resources import Findings, StoppedError, error_finding, stop_on_storage_error
+from omnigraph.cluster.state import ShapeError, VersionError, decode_fields, encode_tree
 
 if TYPE_CHECKING:
-    # Lance comes with it, and who only checks a folder does without.
+    # The import brings in Lance, which a command that only checks a folder does not need.
     from omnigraph.storage.ports import ObjectStore
 
 APPROVALS_PREFIX = "__cluster/approvals"
@@ -36,7 +36,7 @@ _KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A word given; `after_digest` is None because nothing is left of what is deleted."""
+    """An approval; `after_digest` is None because a deletion leaves no content."""
 
     id: str
     resource: str
@@ -50,30 +50,30 @@ class Approval:
 
     @property
     def path(self) -> str:
-        """Where it is stored."""
+        """The path of the approval."""
         return path_of(self.id)
 
 
 def path_of(id: str) -> str:
-    """Where an approval is stored."""
+    """The path of an approval with an id."""
     return f"{APPROVALS_PREFIX}/{id}.json"
 
 
 def write_approval(approval: Approval, objects: ObjectStore) -> None:
-    """Durable effect: keep an approval, or the mark that it was made use of."""
-    with telling("approval_write_error", approval.path):
+    """Durable effect: store an approval, or the mark that it was used."""
+    with stop_on_storage_error("approval_write_error", approval.path):
         objects.put(approval.path, _encode(approval))
 
 
 def list_approvals(objects: ObjectStore, findings: Findings) -> tuple[Approval, ...]:
-    """All approvals in order of time; one that cannot be read is told and counts for nothing."""
-    with telling("approval_read_error", APPROVALS_PREFIX):
+    """All approvals, in order of time; unreadable ones are reported and have no effect."""
+    with stop_on_storage_error("approval_read_error", APPROVALS_PREFIX):
         names = sorted(objects.tokens(APPROVALS_PREFIX))
     found = []
     for name in names:
         path = f"{APPROVALS_PREFIX}/{name}"
         try:
-            with telling("approval_read_error", path):
+            with stop_on_storage_error("approval_read_error", path):
                 stored = objects.find(path)
             if stored is not None:
                 found.append(_decode(stored.content, path))
@@ -87,9 +87,9 @@ def list_approvals(objects: ObjectStore, findings: Findings) -> tuple[Approval, 
     return tuple(found)
 
 
-def require_standing(approval: Approval, objects: ObjectStore) -> None:
-    """Stop unless an approval is still what it was: somebody may have taken their word back."""
-    with telling("approval_read_error", approval.path):
+def require_valid_approval(approval: Approval, objects: ObjectStore) -> None:
+    """Raise `StoppedError` if an approval has changed since planning, for example if revoked."""
+    with stop_on_storage_error("approval_read_error", approval.path):
         stored = objects.find(approval.path)
     try:
         is_standing = stored is not None and _decode(stored.content, approval.path) == approval
@@ -111,16 +111,16 @@ def mark_consumed(
     records: Mapping[str, Mapping[str, object]],
     objects: ObjectStore,
 ) -> None:
-    """Durable effect: mark the approvals that the ledger says were made use of."""
+    """Durable effect: mark the approvals that were used according to the state."""
     for each in approvals:
         consumed_at = records.get(each.id, {}).get("consumed_at")
         if consumed_at is not None and each.consumed_at is None:
-            # A crash here is mended by the next apply: the ledger knows already.
+            # A crash here is recovered by the next apply, because the state already has the record.
             write_approval(replace(each, consumed_at=str(consumed_at)), objects)
 
 
 def encode_record(approval: Approval, *, consumed_at: str) -> dict[str, object]:
-    """What the ledger keeps of an approval that was made use of."""
+    """The fields of a used approval that the state stores."""
     return {
         "resource": approval.resource,
         "operation": approval.operation,
@@ -150,7 +150,7 @@ def _encode(approval: Approval) -> bytes:
 def _decode(content: bytes, path: str) -> Approval:
     fields = decode_fields(content, version_key="version", known=_KNOWN)
     if path_of(fields.text("approval_id")) != path:
-        # It could be used up under one name and count again under the other.
+        # Otherwise it could be used under one name and count again under the other.
         raise ShapeError("its approval_id is not its name")
     return Approval(
         id=fields.text("approval_id"),

@@ -1,7 +1,8 @@
-"""`cluster.yaml`: from text to frozen values, or everything that is wrong with it at once.
+"""`cluster.yaml`: parsed into frozen values, with all errors reported at once.
 
-Strict: a field that nobody knows is an error at every level, because one that is ignored is one
-that somebody relies on. Reads no file; whether what is named exists is looked at elsewhere.
+Parsing is strict: an unknown field is an error at every level. The module parses text and reads no
+file; whether a referenced file exists is checked in `sources`. API keys are held as names of
+environment variables, never as values.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.cluster.addresses import (
+from omnigraph.cluster.resources import (
     CLUSTER,
     ID,
+    Findings,
     Kind,
     graph_address,
     is_address,
@@ -20,11 +22,83 @@ from omnigraph.cluster.addresses import (
     name_of,
     provider_address,
 )
-from omnigraph.cluster.config_fields import Section
-from omnigraph.cluster.findings import Findings
-from omnigraph.cluster.yaml_tree import YamlTextError, read_yaml_tree
 from omnigraph.embed.profiles import ProviderKind, is_plain_address
 from omnigraph.model.names import find_near_name
+from omnigraph.policy.yaml_reader import YamlTextError, read_yaml_tree
+
+CODE = "invalid_cluster_yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The fields at a path of a file."""
+
+    path: str
+    fields: Mapping[str, object]
+    findings: Findings
+
+    @staticmethod
+    def parse(tree: object, path: str, findings: Findings) -> Section | None:
+        """The fields of a tree; None, and a finding, if it is not a mapping."""
+        if not isinstance(tree, Mapping):
+            findings.error(CODE, path or "the file", "fields are needed here, as `name: value`")
+            return None
+        for key in tree:
+            if not isinstance(key, str):
+                findings.error(
+                    CODE, path or "the file", f"the name {key!r} is no text; put it in quotes"
+                )
+        named = {key: value for key, value in tree.items() if isinstance(key, str)}
+        return Section(path, named, findings)
+
+    def keys(self) -> set[str]:
+        """The names of the fields."""
+        return set(self.fields)
+
+    def path_of(self, key: str) -> str:
+        """The path of a field."""
+        return f"{self.path}.{key}" if self.path else key
+
+    def allow_only(self, *known: str) -> None:
+        """Report every other field as an error."""
+        for key in self.fields:
+            if key not in known:
+                near = find_near_name(key, known)
+                advice = f"did you mean `{near}`?" if near else f"known are {', '.join(known)}"
+                self.findings.error(CODE, self.path_of(key), f"unknown field `{key}`; {advice}")
+
+    def refuse(self, key: str, rule: str) -> None:
+        """Report that a field is invalid."""
+        self.findings.error(CODE, self.path_of(key), rule)
+
+    def find(self, key: str) -> object:
+        """The value of a field; None if it is missing or empty."""
+        return self.fields.get(key)
+
+    def find_section(self, key: str) -> Section | None:
+        """The fields of a nested mapping; None if it is missing."""
+        found = self.fields.get(key)
+        if found is None:
+            return None
+        return Section.parse(found, self.path_of(key), self.findings)
+
+    def find_text(self, key: str) -> str | None:
+        """The text of a field; None if it is missing, and a finding if it is not a text."""
+        found = self.fields.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, str) or not found.strip():
+            self.refuse(key, "a text is needed here; if it looks like a number, put it in quotes")
+            return None
+        return found
+
+    def get_text(self, key: str) -> str:
+        """The text of a required field; empty, and a finding, if it is missing."""
+        if self.fields.get(key) is None:
+            self.refuse(key, f"`{key}` is missing")
+            return ""
+        return self.find_text(key) or ""
+
 
 CONFIG_FILE = "cluster.yaml"
 
@@ -35,7 +109,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingProfile:
-    """An embedding provider; `api_key` is the name of the variable that holds the key."""
+    """An embedding provider; `api_key` is the name of the environment variable with the key."""
 
     kind: ProviderKind
     base_url: str | None
@@ -45,7 +119,7 @@ class EmbeddingProfile:
 
 @dataclass(frozen=True, slots=True)
 class GraphDeclaration:
-    """A graph: its queries are those of some paths, or of files by their names, never both."""
+    """A graph; its queries are given by paths or by files with query names, never by both."""
 
     id: str
     schema: str
@@ -65,7 +139,7 @@ class PolicyDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """A whole configuration; `storage` is None where the folder itself holds the cluster."""
+    """A whole configuration; `storage` is None if the folder itself contains the cluster."""
 
     name: str | None
     storage: str | None
@@ -76,7 +150,7 @@ class ClusterConfig:
 
 
 def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
-    """The configuration of a text; None where it is too broken to say more about it."""
+    """Parse the text of a configuration; None if it is too broken to report more about it."""
     try:
         tree = read_yaml_tree(content)
     except YamlTextError as error:
@@ -113,7 +187,7 @@ def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
 
 
 def encode_config(config: ClusterConfig) -> dict[str, object]:
-    """A configuration as a tree: what is in the file, and neither comments nor order."""
+    """A configuration as a tree: the content of the file without comments and order."""
     return {
         "version": 1,
         "name": config.name,
@@ -137,7 +211,7 @@ def encode_config(config: ClusterConfig) -> dict[str, object]:
 
 
 def encode_profile(profile: EmbeddingProfile) -> dict[str, object]:
-    """A profile as it is stored: with the name of a variable, never with a key."""
+    """A profile as it is stored, with the name of a variable and never with a key."""
     return {
         "kind": str(profile.kind),
         "base_url": profile.base_url,
@@ -147,7 +221,7 @@ def encode_profile(profile: EmbeddingProfile) -> dict[str, object]:
 
 
 def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | None:
-    """The profile that some fields declare; None, and findings, if they declare none."""
+    """Parse an embedding profile; None, and findings, if it is invalid."""
     section.allow_only("kind", "provider", "base_url", "model", "api_key")
     if {"kind", "provider"} <= section.keys():
         findings.error(
@@ -166,7 +240,7 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
         return None
     base_url = section.find_text("base_url")
     if base_url is not None and not is_plain_address(base_url):
-        # Without the value: it may hold a secret, and would be stored.
+        # The message omits the value, which may contain a secret and would otherwise be stored.
         findings.error(
             "invalid_embedding_provider",
             section.path_of("base_url"),
@@ -262,7 +336,7 @@ def _parse_key(section: Section, kind: ProviderKind, findings: Findings) -> str 
         return None
     found = _VARIABLE.fullmatch(key.strip())
     if found is None:
-        # Without the value: it may be a secret.
+        # Without the value, because it may be a secret.
         findings.error(
             "embedding_api_key_inline",
             path,
@@ -400,10 +474,10 @@ def _advise(name: str, known: Iterable[str], section: str) -> str:
 
 
 def _named(section: Section | None, findings: Findings) -> list[tuple[str, Section]]:
-    """The entries of a section with the fields of each, those with proper ids only."""
+    """The entries of a section with the fields of each; entries with invalid ids are reported."""
     found: list[tuple[str, Section]] = []
     for key in () if section is None else sorted(section.keys()):
-        # Within a section that is there.
+        # The loop runs only if the section exists.
         assert section is not None
         entry = section.find_section(key)
         if ID.fullmatch(key) is None:

@@ -1,7 +1,6 @@
-"""What a configuration asks for: every resource with its digest, and what depends on what.
+"""The desired configuration: every resource with its digest, and the dependencies between them.
 
-Read from a folder in one go, and never again while a command runs. Knows nothing of what is
-applied.
+It is read from a folder once per command. The applied state is not known here.
 """
 
 from __future__ import annotations
@@ -10,18 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.cluster.addresses import (
-    CLUSTER,
-    Kind,
-    graph_address,
-    graph_id_of,
-    kind_of,
-    policy_address,
-    provider_address,
-    query_address,
-    schema_address,
-)
-from omnigraph.cluster.checks import CheckedGraph, check_sources
 from omnigraph.cluster.config import (
     CONFIG_FILE,
     ClusterConfig,
@@ -30,17 +17,39 @@ from omnigraph.cluster.config import (
     encode_profile,
     parse_config,
 )
-from omnigraph.cluster.digests import digest_bytes, digest_config, digest_graph, digest_profile
-from omnigraph.cluster.findings import Findings, StoppedError
-from omnigraph.cluster.sources import SourceFile, Sources, read_config_file, read_sources
+from omnigraph.cluster.resources import (
+    CLUSTER,
+    Findings,
+    Kind,
+    StoppedError,
+    digest_bytes,
+    digest_config,
+    digest_graph,
+    digest_profile,
+    graph_address,
+    graph_id_of,
+    kind_of,
+    policy_address,
+    provider_address,
+    query_address,
+    schema_address,
+)
+from omnigraph.cluster.sources import (
+    CheckedGraph,
+    SourceFile,
+    Sources,
+    check_sources,
+    read_config_file,
+    read_sources,
+)
 from omnigraph.model.source import Source
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One thing that is asked for; `path` is its file, `content` what is published of it.
+    """One desired resource; `path` is its file and `content` is what is published of it.
 
-    Which of the last fields are there follows from the kind.
+    The kind determines which of the last fields are set.
     """
 
     address: str
@@ -55,7 +64,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A resource that needs another."""
+    """A resource that depends on another."""
 
     dependent: str
     needed: str
@@ -63,7 +72,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class DesiredSchema:
-    """The schema of a graph: its text, its digest, and the hash of what it means."""
+    """The schema of a graph: its text, its digest, and the hash of its compiled form."""
 
     source: Source
     digest: str
@@ -72,7 +81,7 @@ class DesiredSchema:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """All that a folder asks for, by address; it is right, as far as that can be seen."""
+    """The whole desired configuration of a folder, by address, after all checks."""
 
     config: ClusterConfig
     sources: Sources
@@ -88,12 +97,12 @@ class Desired:
 
 
 def read_config(folder: Path, findings: Findings) -> ClusterConfig:
-    """The configuration of a folder, without its files; stops if it cannot be used."""
+    """The configuration of a folder, without its files; raises `StoppedError` if it is invalid."""
     return _read_config(folder, findings)[1]
 
 
 def read_desired(folder: Path, findings: Findings) -> Desired:
-    """What a folder asks for; stops, and tells everything, if something is wrong with it."""
+    """The desired configuration of a folder; raises `StoppedError` after reporting all errors."""
     file, config = _read_config(folder, findings)
     sources = read_sources(config, file, folder, findings)
     checked = check_sources(config, sources, findings)
@@ -125,7 +134,7 @@ def read_desired(folder: Path, findings: Findings) -> Desired:
 def find_dependencies(
     bindings: Mapping[str, tuple[str, ...] | None], providers: Mapping[str, str | None]
 ) -> tuple[Dependency, ...]:
-    """What depends on what, of the resources that `bindings` lists."""
+    """The dependencies between the resources in `bindings`."""
     found: list[Dependency] = []
     for address, applies_to in bindings.items():
         id = graph_id_of(address) or ""
@@ -179,7 +188,7 @@ def _list_parts(config: ClusterConfig, checked: Mapping[str, CheckedGraph]) -> d
     """The schemas and queries."""
     found: dict[str, Resource] = {}
     for id, graph in checked.items():
-        # As it will be stored, so without the byte order mark that some editors write.
+        # The digest is of the stored form, without the byte order mark that some editors write.
         digest = digest_bytes(graph.schema.text.encode())
         address = schema_address(id)
         found[address] = _plain(address, Kind.SCHEMA, digest, config.graphs[id].schema, None)

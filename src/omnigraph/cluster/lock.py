@@ -1,7 +1,7 @@
-"""The lock, `__cluster/lock.json`: who is at work on a cluster.
+"""The cluster lock, `__cluster/lock.json`.
 
-Made only where there is none, taken away by whoever made it. It does not expire and nobody looks
-whether its holder lives: a person who knows does away with it, by its id.
+A command creates the lock only if none exists, and deletes its own lock. The lock does not expire,
+and no process checks whether its holder is alive: an operator deletes a stale lock by its id.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.cluster.findings import Findings, StoppedError, error_finding, telling
-from omnigraph.cluster.stored_fields import ShapeError, VersionError, decode_fields, encode_tree
+from omnigraph.cluster.resources import Findings, StoppedError, error_finding, stop_on_storage_error
+from omnigraph.cluster.state import ShapeError, VersionError, decode_fields, encode_tree
 from omnigraph.model.errors import GraphError
 
 if TYPE_CHECKING:
-    # Lance comes with it, and who only checks a folder does without.
+    # The import brings in Lance, which a command that only checks a folder does not need.
     from omnigraph.storage.ports import ObjectStore
 
 LOCK_PATH = "__cluster/lock.json"
@@ -26,7 +26,7 @@ _KNOWN = frozenset({"lock_id", "operation", "created_at", "pid", "host", "actor"
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """Who holds a cluster: doing what, since when, and as which process of which machine."""
+    """The holder of a cluster: its operation, start time, process, machine and actor."""
 
     id: str
     operation: str
@@ -36,7 +36,7 @@ class Lock:
     actor: str | None
 
     def describe(self) -> str:
-        """The holder in words."""
+        """A description of the holder for messages."""
         by = "" if self.actor is None else f" by {self.actor}"
         on = "" if self.host is None else f" on {self.host}"
         since = f"since {self.created_at} (process {self.process_id}{on})"
@@ -44,10 +44,10 @@ class Lock:
 
 
 @contextmanager
-def holding(lock: Lock | None, objects: ObjectStore, findings: Findings) -> Iterator[None]:
-    """A block that nobody else is at work during; without a lock, a block and a warning.
+def hold_lock(lock: Lock | None, objects: ObjectStore, findings: Findings) -> Iterator[None]:
+    """Hold the lock for the block; without a lock, only add a warning.
 
-    Stops at once if somebody else is at work.
+    Raises `StoppedError` if another command holds the lock.
     """
     if lock is None:
         findings.warn(
@@ -62,37 +62,37 @@ def holding(lock: Lock | None, objects: ObjectStore, findings: Findings) -> Iter
     try:
         yield
     finally:
-        # A crash before this leaves a lock that `force-unlock` takes away.
+        # A crash before this leaves a lock that `force-unlock` deletes.
         _release(lock, objects, findings)
 
 
 def take_lock(lock: Lock, objects: ObjectStore) -> None:
-    """Durable effect: take the lock, or stop and tell who has it."""
+    """Durable effect: take the lock; raises `StoppedError` with the holder if it is taken."""
     try:
         is_taken = objects.put_if_absent(LOCK_PATH, _encode(lock))
     except GraphError as error:
-        # It may have been written all the same, and then nobody else would know whose it is.
+        # The lock may have been written all the same, and would then have no known owner.
         found = Findings()
         _release(lock, objects, found)
         raise StoppedError(
             error_finding("state_lock_error", LOCK_PATH, str(error)), *found
         ) from error
     held = None if is_taken else find_lock(objects)
-    # A request whose answer got lost is sent again, and then it is our own lock that is in the way.
+    # A request whose response was lost is sent again, and then finds our own lock.
     if not is_taken and (held is None or held.id != lock.id):
         raise _stopped("state_lock_held", _tell_holder(held))
 
 
 def find_lock(objects: ObjectStore) -> Lock | None:
-    """The lock that is held, or None; stops if it cannot be read."""
+    """The current lock, or None; raises `StoppedError` if it cannot be read."""
     return _find(objects)[0]
 
 
 def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
-    """Durable effects: take away the lock of somebody else, by its exact id, or stop.
+    """Durable effects: delete the lock of another command, by its exact id.
 
-    Our own takes its place first, so that what is deleted cannot be that of a third, who came when
-    the holder had gone by itself.
+    Raises `StoppedError` if the id does not match. Our own lock replaces it first, so that the
+    deleted lock cannot be that of a third command, which took it after the holder had released it.
     """
     found, token = _find(objects)
     if found is None:
@@ -103,24 +103,24 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
             f"the lock is {found.id}, held for {found.describe()}; it was left as it is; to "
             f"unlock that one: `omnigraph cluster force-unlock {found.id}`",
         )
-    with telling("state_lock_error", LOCK_PATH):
+    with stop_on_storage_error("state_lock_error", LOCK_PATH):
         is_ours = objects.put_if_match(LOCK_PATH, _encode(own), token=token) is not None
     held = own if is_ours else find_lock(objects)
-    # A request whose answer got lost is sent again, and finds what it has written.
+    # A request whose response was lost is sent again, and finds what it has written.
     if held is None or held.id != own.id:
         raise _stopped(
             "state_lock_id_mismatch",
             f"the lock {id} was let go meanwhile; whoever has it now keeps it",
         )
-    with telling("state_lock_error", LOCK_PATH):
-        # A crash here leaves our lock, which tells that it is one of a `force-unlock`.
+    with stop_on_storage_error("state_lock_error", LOCK_PATH):
+        # A crash here leaves our lock, which names `force-unlock` as its operation.
         objects.delete(LOCK_PATH)
     return found
 
 
 def _find(objects: ObjectStore) -> tuple[Lock | None, str]:
-    """The lock that is held, if any, with the token of what is stored."""
-    with telling("state_lock_read_error", LOCK_PATH):
+    """The current lock, if any, with its storage token."""
+    with stop_on_storage_error("state_lock_read_error", LOCK_PATH):
         stored = objects.find(LOCK_PATH)
     if stored is None:
         return None, ""
@@ -135,7 +135,7 @@ def _find(objects: ObjectStore) -> tuple[Lock | None, str]:
 def _release(lock: Lock, objects: ObjectStore, findings: Findings) -> None:
     try:
         stored = objects.find(LOCK_PATH)
-        # Somebody may have broken the lock, and another have taken it since.
+        # The lock may have been broken, and another command may have taken it since.
         if stored is not None and _decode(stored.content).id == lock.id:
             objects.delete(LOCK_PATH)
     except (GraphError, ShapeError, VersionError) as error:

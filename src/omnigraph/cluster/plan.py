@@ -1,7 +1,7 @@
-"""Plans: what has to change so that what is applied becomes what is desired.
+"""Plans: the changes from the applied state to the desired configuration.
 
-Pure. Says of each change whether an apply would make it, what it would touch beside it, and whose
-word it needs. Does not know how a change is made.
+Pure. For each change the plan records whether an apply would make it, which other resources it
+affects, and whether it needs an approval. How a change is made is not known here.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from omnigraph.cluster.addresses import Kind, graph_address, graph_id_of, kind_of, name_of
 from omnigraph.cluster.approvals import Approval
 from omnigraph.cluster.config import encode_profile
 from omnigraph.cluster.desired import Desired, Resource, find_dependencies
-from omnigraph.cluster.ledger import AppliedResource, Ledger
+from omnigraph.cluster.resources import Kind, graph_address, graph_id_of, kind_of, name_of
+from omnigraph.cluster.state import AppliedResource, ClusterState
 
 
 class Operation(StrEnum):
-    """What happens to a resource."""
+    """The operation on a resource."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -26,7 +26,7 @@ class Operation(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What an apply makes of a change."""
+    """What an apply does with a change."""
 
     APPLIED = "applied"
     DERIVED = "derived"
@@ -35,7 +35,7 @@ class Disposition(StrEnum):
 
 
 class MetadataChange(StrEnum):
-    """What changes of a resource whose content stays the same."""
+    """The kind of change of a resource whose content stays the same."""
 
     POLICY_BINDINGS = "policy_bindings"
     EMBEDDING_PROFILE = "embedding_profile"
@@ -43,7 +43,7 @@ class MetadataChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The steps from a graph's schema to the desired one, for programs and in words."""
+    """The steps from a graph's schema to the desired one, for programs and as text."""
 
     is_supported: bool
     steps: tuple[Mapping[str, object], ...]
@@ -52,7 +52,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change; `reason` says why it is blocked or deferred."""
+    """One change; `reason` is why it is blocked or deferred."""
 
     resource: str
     operation: Operation
@@ -66,13 +66,13 @@ class Change:
 
     @property
     def graph_id(self) -> str | None:
-        """The graph that the changed resource is a part of."""
+        """The graph that the changed resource belongs to."""
         return graph_id_of(self.resource)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What else a change touches: everything that needs the changed resource."""
+    """The other resources that a change affects: all that depend on the changed resource."""
 
     resource: str
     affected: tuple[str, ...]
@@ -80,7 +80,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A deletion that somebody has to agree to; `approval` is None until somebody has."""
+    """A deletion that needs an approval; `approval` is None until one is given."""
 
     resource: str
     reason: str
@@ -89,7 +89,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All changes, by resource, with their reach and the gates among them."""
+    """All changes, by resource, with their reach and gates."""
 
     changes: tuple[Change, ...]
     reaches: tuple[Reach, ...]
@@ -97,22 +97,22 @@ class Plan:
     stale: tuple[Approval, ...]
 
     def find_gate(self, graph_id: str) -> Gate | None:
-        """The gate before the deletion of a graph."""
+        """The gate of the deletion of a graph."""
         address = graph_address(graph_id)
         return next((each for each in self.gates if each.resource == address), None)
 
 
 def make_plan(
     desired: Desired,
-    ledger: Ledger,
+    ledger: ClusterState,
     *,
     pending: frozenset[str],
     approvals: Iterable[Approval],
     migrations: Mapping[str, Migration],
 ) -> Plan:
-    """What has to change; `pending` are graphs with a change that stopped on its way.
+    """The necessary changes; `pending` are graphs with an interrupted change.
 
-    `migrations` lead from graphs whose schema changes to their steps, where those are known.
+    `migrations` maps graphs whose schema changes to their steps, where those are known.
     """
     deleted = sorted(set(ledger.graph_ids()) - set(desired.config.graphs))
     gates, stale = _find_gates(deleted, desired, ledger, approvals)
@@ -139,12 +139,12 @@ def with_disposition(change: Change, disposition: Disposition, reason: str | Non
 
 
 def block_dependents(
-    changes: Iterable[Change], desired: Desired, ledger: Ledger
+    changes: Iterable[Change], desired: Desired, ledger: ClusterState
 ) -> tuple[Change, ...]:
-    """The changes, those of policies and providers blocked that a graph which stays needs.
+    """The changes, with those of policies and providers blocked that a stuck graph depends on.
 
-    A policy waits for a graph that it is to guard, and keeps guarding one that was to go and has
-    not gone yet.
+    A policy waits for a graph that it will apply to, and still applies to a graph that has not been
+    deleted yet.
     """
     listed = tuple(changes)
     blocked = [each for each in listed if each.disposition is Disposition.BLOCKED]
@@ -162,7 +162,7 @@ def block_dependents(
 
 
 def _needs_stuck(
-    change: Change, is_going_by_stuck: Mapping[str, bool], desired: Desired, ledger: Ledger
+    change: Change, is_going_by_stuck: Mapping[str, bool], desired: Desired, ledger: ClusterState
 ) -> bool:
     wanted, applied = desired.resources.get(change.resource), ledger.resources.get(change.resource)
     if kind_of(change.resource) is Kind.PROVIDER:
@@ -259,9 +259,9 @@ def _with_migration(change: Change, migrations: Mapping[str, Migration]) -> Chan
 
 
 def _find_gates(
-    deleted: Iterable[str], desired: Desired, ledger: Ledger, approvals: Iterable[Approval]
+    deleted: Iterable[str], desired: Desired, ledger: ClusterState, approvals: Iterable[Approval]
 ) -> tuple[tuple[Gate, ...], tuple[Approval, ...]]:
-    """One gate a graph that goes, and the approvals of one that no longer count."""
+    """One gate per graph to delete, and the stale approvals."""
     given = [
         each
         for each in approvals
@@ -278,7 +278,7 @@ def _find_gates(
     return tuple(gates), tuple(stale)
 
 
-def _is_bound(approval: Approval, desired: Desired, ledger: Ledger) -> bool:
+def _is_bound(approval: Approval, desired: Desired, ledger: ClusterState) -> bool:
     return (
         approval.operation == Operation.DELETE
         and approval.config_digest == desired.config_digest
@@ -287,8 +287,10 @@ def _is_bound(approval: Approval, desired: Desired, ledger: Ledger) -> bool:
     )
 
 
-def _find_reaches(changes: Iterable[Change], desired: Desired, ledger: Ledger) -> tuple[Reach, ...]:
-    """What needs the changed resources, directly or by others."""
+def _find_reaches(
+    changes: Iterable[Change], desired: Desired, ledger: ClusterState
+) -> tuple[Reach, ...]:
+    """The resources that depend on the changed ones, directly or indirectly."""
     needed_by: dict[str, set[str]] = {}
     applied = find_dependencies(
         {address: each.applies_to for address, each in ledger.resources.items()},
@@ -299,7 +301,7 @@ def _find_reaches(changes: Iterable[Change], desired: Desired, ledger: Ledger) -
     found = []
     for change in changes:
         if change.disposition is Disposition.DERIVED and not change.is_binding_change:
-            # Its parts are what changes, and what they touch is told of them.
+            # Its parts change instead, and their reach is listed with them.
             continue
         affected: set[str] = set()
         waiting = [change.resource]

@@ -1,7 +1,7 @@
-"""What the commands of a cluster answer: one report each, and its JSON.
+"""The reports of cluster commands, and their JSON.
 
-A report is complete on failure too: what could not be found out is empty. The only module that
-knows the names of the fields that programs read.
+A report is complete on failure too: unknown parts are empty. This is the only module that knows the
+names of the fields that programs read.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from dataclasses import dataclass
 
 from omnigraph.cluster.approvals import Approval
 from omnigraph.cluster.desired import Desired
-from omnigraph.cluster.findings import Finding
-from omnigraph.cluster.ledger import Ledger, encode_statuses
 from omnigraph.cluster.lock import Lock
 from omnigraph.cluster.plan import Change, Gate, Plan, Reach
+from omnigraph.cluster.resources import Finding
+from omnigraph.cluster.state import ClusterState, encode_statuses
 from omnigraph.model.source import Severity
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What every report begins with: the folder, and what there is to tell."""
+    """The beginning of every report: the folder and the findings."""
 
     folder: str
     findings: tuple[Finding, ...]
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no errors."""
         return not any(each.severity is Severity.ERROR for each in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """How the state and the lock were found; `acquired` is the lock that the command itself had."""
+    """The state and the lock as found; `acquired` is the lock that the command itself held."""
 
     state_path: str
     lock_path: str
-    ledger: Ledger | None
+    ledger: ClusterState | None
     cas: str | None
     held: Lock | None
     held_s: int | None
@@ -46,7 +46,7 @@ class StateFacts:
 
 @dataclass(frozen=True, slots=True)
 class ValidateReport:
-    """What a folder asks for, if that is right."""
+    """The desired configuration of a folder, if it is valid."""
 
     heading: Heading
     config_file: str
@@ -65,7 +65,7 @@ class PlanReport:
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """What an apply has done."""
+    """What an apply did."""
 
     heading: Heading
     actor: str | None
@@ -77,18 +77,18 @@ class ApplyReport:
 
     @property
     def applied_count(self) -> int:
-        """How many changes were made."""
+        """The number of changes made."""
         return sum(each.disposition == "applied" for each in self.changes)
 
     @property
     def deferred_count(self) -> int:
-        """How many changes are left."""
+        """The number of changes not made."""
         return sum(each.disposition in ("deferred", "blocked") for each in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class ApproveReport:
-    """An approval that was given."""
+    """The approval that was recorded."""
 
     heading: Heading
     facts: StateFacts | None
@@ -97,7 +97,7 @@ class ApproveReport:
 
 @dataclass(frozen=True, slots=True)
 class StateReport:
-    """The state as it is; `operation` is what was done to it, None if it was only read."""
+    """The current state; `operation` is the command that changed it, None if it was only read."""
 
     heading: Heading
     operation: str | None
@@ -106,7 +106,7 @@ class StateReport:
 
 @dataclass(frozen=True, slots=True)
 class UnlockReport:
-    """Whether a lock was taken away."""
+    """The lock that was deleted, if any."""
 
     heading: Heading
     facts: StateFacts | None
@@ -188,7 +188,7 @@ def _encode_body(report: Report) -> dict[str, object]:
 
 
 def encode_change(change: Change) -> dict[str, object]:
-    """One change as programs read it."""
+    """One change as a JSON object."""
     encoded = _without_none(
         {
             "resource": change.resource,

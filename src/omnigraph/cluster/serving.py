@@ -1,8 +1,8 @@
-"""The serving snapshot: what was applied, as a server boots from it.
+"""The serving snapshot: the applied state from which a server starts.
 
-Read from the ledger and the catalog only, without the lock and without settling anything: what is
-in the folder's files does not count until it is applied. A graph that somebody is changing, or
-whose change stopped on its way, is left out; what makes the cluster itself doubtful stops.
+It is read from the state and the catalog only, without the lock and without recovery; files in the
+folder do not count until they are applied. A graph with a change in progress or an interrupted
+change is left out. An error in the cluster itself raises `StoppedError`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omnigraph.cluster.addresses import (
+from omnigraph.cluster.catalog import AppliedPolicy, AppliedQuery, read_blob
+from omnigraph.cluster.config import EmbeddingProfile, Section, encode_profile, parse_profile
+from omnigraph.cluster.context import Cluster
+from omnigraph.cluster.recovery import list_sidecars
+from omnigraph.cluster.resources import (
     CLUSTER,
+    Finding,
+    Findings,
     Kind,
+    StoppedError,
+    digest_profile,
+    error_finding,
     graph_address,
     graph_id_of,
     kind_of,
     name_of,
     schema_address,
 )
-from omnigraph.cluster.applied import AppliedPolicy, AppliedQuery, read_blob
-from omnigraph.cluster.config import EmbeddingProfile, encode_profile, parse_profile
-from omnigraph.cluster.config_fields import Section
-from omnigraph.cluster.digests import digest_profile
-from omnigraph.cluster.findings import Finding, Findings, StoppedError, error_finding
-from omnigraph.cluster.ledger import STATE_PATH, Ledger, Status, StoredLedger, find_ledger
-from omnigraph.cluster.recoveries import list_sidecars
-from omnigraph.cluster.world import Cluster
+from omnigraph.cluster.state import STATE_PATH, ClusterState, Status, StoredState, find_ledger
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedGraph:
-    """A graph to serve; no profile means that the environment says who makes vectors."""
+    """A graph to serve; without a profile, the environment determines the embedding provider."""
 
     id: str
     uri: str
@@ -43,7 +45,7 @@ class AppliedGraph:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A graph that is not to be served now, and why."""
+    """A graph that is not served now, and the reason."""
 
     id: str
     finding: Finding
@@ -51,10 +53,10 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ServingSnapshot:
-    """Everything that was applied; `cas` changes with every revision, for who looks for a new one.
+    """The whole applied state; `cas` changes with every revision, so a new one can be detected.
 
-    `has_policy` tells whether any policy was applied, to a graph that is left out too.
-    `storage_options` are those under which the graphs are opened.
+    `has_policy` reports whether any policy was applied, including those of graphs that are left
+    out. `storage_options` are used to open the graphs.
     """
 
     root: str
@@ -69,7 +71,10 @@ class ServingSnapshot:
 
 
 def read_serving_snapshot(cluster: Cluster) -> ServingSnapshot:
-    """What a server serves; stops, with every reason, if the cluster is doubtful or empty."""
+    """The state to serve.
+
+    Raises `StoppedError`, with every reason, if the cluster has errors or is empty.
+    """
     stored = find_ledger(cluster.objects)
     if stored is None:
         raise StoppedError(
@@ -89,7 +94,7 @@ def read_serving_snapshot(cluster: Cluster) -> ServingSnapshot:
 
 
 def _find_waiting(cluster: Cluster, findings: Findings) -> dict[str, Finding]:
-    """The graphs with a change under way; one that nobody can attribute to a graph is fatal."""
+    """The graphs with a change in progress; a sidecar without a known graph is an error."""
     listed = list_sidecars(cluster.objects)
     for each in listed.faults:
         findings.error("cluster_recovery_unattributed", each.path, each.message)
@@ -105,7 +110,7 @@ def _find_waiting(cluster: Cluster, findings: Findings) -> dict[str, Finding]:
 
 
 def _read(
-    cluster: Cluster, stored: StoredLedger, waiting: Mapping[str, Finding], findings: Findings
+    cluster: Cluster, stored: StoredState, waiting: Mapping[str, Finding], findings: Findings
 ) -> ServingSnapshot:
     ledger = stored.ledger
     ids = sorted(ledger.graph_ids())
@@ -144,7 +149,7 @@ def _read(
 
 
 def _read_queries(
-    cluster: Cluster, ledger: Ledger, healthy: frozenset[str], findings: Findings
+    cluster: Cluster, ledger: ClusterState, healthy: frozenset[str], findings: Findings
 ) -> dict[str, list[AppliedQuery]]:
     found: dict[str, list[AppliedQuery]] = {}
     for address, resource in sorted(ledger.resources.items()):
@@ -158,13 +163,13 @@ def _read_queries(
 
 
 def _read_policies(
-    cluster: Cluster, ledger: Ledger, healthy: frozenset[str], findings: Findings
+    cluster: Cluster, ledger: ClusterState, healthy: frozenset[str], findings: Findings
 ) -> dict[str, AppliedPolicy]:
     """The policy of each scope."""
     for address, status in sorted(ledger.statuses.items()):
         is_lost = status.status is Status.DRIFTED and address not in ledger.resources
         if is_lost and kind_of(address) is Kind.POLICY:
-            # A graph without its policy would be open to everybody with a token.
+            # A graph without its policy would be open to every caller with a token.
             findings.error(
                 "catalog_payload_missing",
                 address,
@@ -197,7 +202,7 @@ def _read_policies(
     return found
 
 
-def _find_profile(ledger: Ledger, id: str, findings: Findings) -> EmbeddingProfile | None:
+def _find_profile(ledger: ClusterState, id: str, findings: Findings) -> EmbeddingProfile | None:
     provider = ledger.resources[graph_address(id)].embedding_provider
     if provider is None:
         return None

@@ -1,28 +1,39 @@
-"""The files that a configuration names: schemas, queries and policies, read once and kept.
+"""The schema, query and policy files that a configuration names, read and checked.
 
-What was read is what is checked, planned and applied; `find_changed` tells whether somebody has
-edited a file since. Does not know what the files mean, but for which queries one declares.
+Each file is read once; the bytes that are checked are the bytes that are planned and applied.
+Schemas must compile, queries must compile against them, and policies must contain valid rules. All
+errors of all files are reported at once. No graph is opened: only declarations are checked.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig, GraphDeclaration
-from omnigraph.cluster.digests import digest_bytes
-from omnigraph.cluster.findings import Findings
-from omnigraph.cluster.limits import CONFIG_BYTES_MAX, SOURCE_BYTES_MAX
+from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig, GraphDeclaration, PolicyDeclaration
+from omnigraph.cluster.resources import CLUSTER, Findings, digest_bytes, name_of
+from omnigraph.compiler.compile import compile_queries, compile_schema
+from omnigraph.compiler.parser import decode_source
+from omnigraph.compiler.query.parser import parse_queries
+from omnigraph.compiler.schema.canonical import hash_schema
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import CompileError, GraphError, InvalidValueError
+from omnigraph.model.limits import CONFIG_BYTES_MAX, SOURCE_BYTES_MAX
 from omnigraph.model.names import find_near_name
+from omnigraph.model.source import Source, summarize_diagnostic
+from omnigraph.policy.bundle import Bundle, BundleKind, parse_bundle
+from omnigraph.policy.cedar import CEDAR_SUFFIX
+from omnigraph.policy.gate import open_gate
 
 _QUERY_SUFFIX = ".gq"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as it was read; `path` is relative to the configuration, if it lies below it."""
+    """A file as it was read; `path` is relative to the configuration, if the file is below it."""
 
     path: str
     content: bytes
@@ -35,7 +46,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class QueryFile:
-    """A file of queries; `name` is the one query that it is there for, None if all of them are."""
+    """A file of queries; `name` is the only query that is used, or None for all of them."""
 
     file: SourceFile
     name: str | None
@@ -51,7 +62,7 @@ class GraphSources:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All files of a configuration, those that could be read."""
+    """All readable files of a configuration."""
 
     folder: Path
     config: SourceFile
@@ -59,7 +70,7 @@ class Sources:
     policies: Mapping[str, SourceFile]
 
     def files(self) -> Iterable[SourceFile]:
-        """Every file, some perhaps twice."""
+        """Every file, possibly with duplicates."""
         yield self.config
         for each in self.graphs.values():
             yield from [] if each.schema is None else [each.schema]
@@ -67,7 +78,7 @@ class Sources:
         yield from self.policies.values()
 
     def find_changed(self) -> list[str]:
-        """The paths of files that no longer are what was read."""
+        """The paths of files that have changed since they were read."""
         changed = []
         for file in {each.path: each for each in self.files()}.values():
             try:
@@ -80,8 +91,8 @@ class Sources:
 
 
 def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
-    """The text of the configuration in a folder; None, and a finding, if there is none."""
-    # Unlike a path's own method it has an answer for names that no system takes.
+    """The configuration file of a folder; None, and a finding, if it cannot be read."""
+    # Unlike the method of `Path`, it also accepts names that no file system allows.
     if not os.path.isdir(folder):  # noqa: PTH112
         problem = "it is a file" if os.path.isfile(folder) else "there is no such folder"  # noqa: PTH113
         findings.error(
@@ -102,7 +113,7 @@ def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
 def read_sources(
     config: ClusterConfig, file: SourceFile, folder: Path, findings: Findings
 ) -> Sources:
-    """Read every file that a configuration names; what cannot be read is told."""
+    """Read every file that a configuration names; unreadable files are reported."""
     return Sources(
         folder=folder,
         config=file,
@@ -122,7 +133,7 @@ def read_sources(
 def read_policy_files(
     config: ClusterConfig, folder: Path, findings: Findings
 ) -> dict[str, SourceFile]:
-    """Read the policies that a configuration names; what cannot be read is told."""
+    """Read the policies that a configuration names; unreadable files are reported."""
     found: dict[str, SourceFile] = {}
     for name, each in config.policies.items():
         place = f"policies.{name}.file"
@@ -149,7 +160,7 @@ def _read_queries(folder: Path, graph: GraphDeclaration, findings: Findings) -> 
 
 
 def _discover(folder: Path, path: str, place: str, findings: Findings) -> list[str]:
-    """The files of a path: those of a folder's top level by name, or the file itself."""
+    """The files of a path: the top level of a folder in name order, or the file itself."""
     try:
         with os.scandir(folder / path) as listed:
             names = sorted(
@@ -158,7 +169,7 @@ def _discover(folder: Path, path: str, place: str, findings: Findings) -> list[s
                 if Path(each.name).suffix == _QUERY_SUFFIX and each.is_file()
             )
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        # Whether it can be read as a file turns out when it is.
+        # Reading the path as a file reports whether it is readable.
         return [path]
     except OSError as error:
         findings.error("query_dir_unreadable", place, f"{path}: {error.strerror or error}")
@@ -177,7 +188,7 @@ def _read_file(
 
 def _read(folder: Path, path: str, code: str, place: str, findings: Findings) -> bytes | None:
     if not path:
-        # That it is missing has been told.
+        # The missing field has already been reported.
         return None
     try:
         with (folder / path).open("rb") as file:
@@ -194,7 +205,7 @@ def _read(folder: Path, path: str, code: str, place: str, findings: Findings) ->
 
 
 def _advise(folder: Path, path: str) -> str:
-    """What to do about a file that is not there."""
+    """Advice about a missing file."""
     if path == CONFIG_FILE:
         return f"; write it, or name the folder that holds {CONFIG_FILE}"
     try:
@@ -202,3 +213,211 @@ def _advise(folder: Path, path: str) -> str:
     except OSError:
         return ""
     return "" if near is None else f"; did you mean `{Path(path).parent / near}`?"
+
+
+_SERVABLE_ID = re.compile(r"[a-zA-Z0-9-]{1,64}")
+_RESERVED_IDS = frozenset({"policies", "healthz", "openapi", "graphs"})
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedGraph:
+    """A valid graph declaration; queries by name, each with its file."""
+
+    schema: Source
+    schema_hash: str
+    catalog: Catalog
+    queries: Mapping[str, SourceFile]
+
+
+def check_sources(
+    config: ClusterConfig, sources: Sources, findings: Findings
+) -> dict[str, CheckedGraph]:
+    """Check every file, and return the graphs with a valid schema."""
+    checked = {}
+    for id in config.graphs:
+        _warn_unservable(id, findings)
+        graph = _check_graph(id, sources.graphs[id], findings)
+        if graph is not None:
+            checked[id] = graph
+    for name, policy in config.policies.items():
+        file = sources.policies.get(name)
+        if file is not None:
+            _check_policy(policy, file, checked, findings)
+    _warn_shared_scopes(config, findings)
+    return checked
+
+
+def _warn_unservable(id: str, findings: Findings) -> None:
+    if _SERVABLE_ID.fullmatch(id) is None or id in _RESERVED_IDS:
+        findings.warn(
+            "graph_id_not_servable",
+            f"graphs.{id}",
+            "a server would leave this graph out: there an id is 1 to 64 letters, digits and "
+            f"hyphens, and none of {', '.join(sorted(_RESERVED_IDS))}",
+        )
+
+
+def _check_graph(id: str, sources: GraphSources, findings: Findings) -> CheckedGraph | None:
+    schema, catalog = None, None
+    if sources.schema is not None:
+        schema, catalog = _check_schema(sources.schema, findings)
+    queries = _check_queries(id, sources.queries, catalog, findings)
+    if schema is None or catalog is None:
+        return None
+    return CheckedGraph(schema, hash_schema(catalog), catalog, queries)
+
+
+def _check_schema(file: SourceFile, findings: Findings) -> tuple[Source | None, Catalog | None]:
+    try:
+        source = decode_source(file.content, name=file.path)
+        return source, compile_schema(source)
+    except CompileError as error:
+        is_syntax = all(each.code[:1] in ("P", "S") for each in error.diagnostics)
+        code = "schema_parse_error" if is_syntax else "schema_catalog_error"
+        _tell(error, code, findings)
+        return None, None
+
+
+def _check_queries(
+    id: str, files: Iterable[QueryFile], catalog: Catalog | None, findings: Findings
+) -> dict[str, SourceFile]:
+    found: dict[str, SourceFile] = {}
+    for each in files:
+        for name in _declared(each, catalog, findings):
+            if name in found and found[name].path != each.file.path:
+                findings.error(
+                    "duplicate_query_name",
+                    f"graphs.{id}.queries",
+                    f"`{name}` is declared in {found[name].path} and in {each.file.path}; "
+                    "rename one of them",
+                )
+            found.setdefault(name, each.file)
+    return found
+
+
+def _declared(query: QueryFile, catalog: Catalog | None, findings: Findings) -> list[str]:
+    """The query names that a file declares."""
+    try:
+        source = decode_source(query.file.content, name=query.file.path)
+        names = [each.name.text for each in parse_queries(source)]
+    except CompileError as error:
+        _tell(error, "query_parse_error", findings)
+        return []
+    for name in sorted({each for each in names if names.count(each) > 1}):
+        findings.error(
+            "duplicate_query_name", query.file.path, f"`{name}` is declared twice; rename one"
+        )
+    if query.name is not None and query.name not in names:
+        said = f"it declares {', '.join(names)}" if names else "it declares none"
+        findings.error(
+            "query_key_mismatch",
+            query.file.path,
+            f"no query here is called `{query.name}`; {said}; use the query's own name as the key",
+        )
+        return []
+    _check_types(query.file, source, catalog, findings)
+    return [query.name] if query.name is not None else names
+
+
+def _check_types(
+    file: SourceFile, source: Source, catalog: Catalog | None, findings: Findings
+) -> None:
+    if catalog is None:
+        findings.warn(
+            "query_typecheck_skipped",
+            file.path,
+            "the queries were not checked, because the schema cannot be used",
+        )
+        return
+    try:
+        compile_queries(source, catalog)
+    except CompileError as error:
+        _tell(error, "query_typecheck_error", findings)
+
+
+def _tell(error: CompileError, code: str, findings: Findings) -> None:
+    for each in error.diagnostics:
+        path = error.source.name
+        if each.span is not None:
+            line, column = error.source.line_and_column(each.span.start)
+            path = f"{path}:{line}:{column}"
+        advice = f"; {each.suggestion}" if each.suggestion else ""
+        findings.error(code, path, f"{summarize_diagnostic(each)}{advice}")
+
+
+def _check_policy(
+    policy: PolicyDeclaration,
+    file: SourceFile,
+    graphs: Mapping[str, CheckedGraph],
+    findings: Findings,
+) -> None:
+    """Check a policy for the server, for graphs, or for both if it has no rules."""
+    if file.path.endswith(CEDAR_SUFFIX):
+        findings.error(
+            "policy_content_invalid",
+            file.path,
+            "a cluster's policies are bundles in YAML; write the rules as one",
+        )
+        return
+    kinds = {
+        BundleKind.SERVER if each == CLUSTER else BundleKind.GRAPH for each in policy.applies_to
+    }
+    for kind in sorted(kinds):
+        try:
+            bundle = parse_bundle(file.content, kind=kind, name=file.path)
+            # Cedar decides last whether it can evaluate the rules.
+            open_gate(bundle, kind=kind, graph_id=None if kind is BundleKind.SERVER else "graph")
+        except InvalidValueError as error:
+            problems = error.value if isinstance(error.value, tuple) else (str(error),)
+            for problem in problems:
+                findings.error("policy_content_invalid", file.path, str(problem))
+        except GraphError as error:
+            findings.error("policy_content_invalid", file.path, str(error))
+        else:
+            for warning in bundle.warnings:
+                findings.warn("policy_content_warning", file.path, warning)
+            for scope in policy.applies_to:
+                graph = None if scope == CLUSTER else graphs.get(name_of(scope))
+                if kind is BundleKind.GRAPH and graph is not None:
+                    _warn_unknown_types(bundle, graph, scope, file.path, findings)
+
+
+def _warn_unknown_types(
+    bundle: Bundle, graph: CheckedGraph, scope: str, path: str, findings: Findings
+) -> None:
+    """Warn about limits on unknown types or properties.
+
+    Such a limit rejects every read, unless the name existed in the past.
+    """
+    declared = {each.name: each for each in graph.catalog.stored_types()}
+    for rule in bundle.rules:
+        for name, limit in ({} if rule.limits is None else rule.limits).items():
+            found = declared.get(name)
+            unknown = () if found is None else sorted(limit.hidden - set(found.properties))
+            if found is None:
+                problem = f"type `{name}`"
+            elif unknown:
+                problem = f"property `{name}.{unknown[0]}`"
+            else:
+                continue
+            findings.warn(
+                "policy_limit_unknown",
+                path,
+                f"rule '{rule.id}' limits {problem}, which the schema of {scope} does not have; "
+                "unless it had it once, every read under this rule is refused",
+            )
+
+
+def _warn_shared_scopes(config: ClusterConfig, findings: Findings) -> None:
+    policies_by_scope: dict[str, list[str]] = {}
+    for name, policy in config.policies.items():
+        for scope in policy.applies_to:
+            policies_by_scope.setdefault(scope, []).append(name)
+    for scope, names in sorted(policies_by_scope.items()):
+        if len(names) > 1:
+            findings.warn(
+                "policy_scope_shared",
+                "policies",
+                f"{', '.join(names)} all apply to `{scope}`; a server serves only one policy "
+                "there and would not start",
+            )

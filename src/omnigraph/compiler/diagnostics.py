@@ -1,6 +1,6 @@
-"""The collector that checkers report to, so that one run finds every fault of a text.
+"""The collector that checkers report to, so that one run finds every error of a text.
 
-Knows no language: it counts, bounds and finds near names.
+It is independent of the language: it counts and bounds diagnostics, and suggests similar names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from omnigraph.model.source import Diagnostic, Severity, Source, Span
 
 
 class Diagnostics:
-    """What has been found in one source so far."""
+    """The diagnostics of one source so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -24,7 +24,7 @@ class Diagnostics:
         self._seen: set[tuple[str, str, Span]] = set()
 
     def error(self, code: str, message: str, span: Span, advice: str | None = None) -> None:
-        """Report a fault that refuses the text; the same fault at the same place counts once."""
+        """Report an error; the same error at the same position counts once."""
         if (code, message, span) in self._seen:
             return
         self._seen.add((code, message, span))
@@ -35,23 +35,23 @@ class Diagnostics:
     def unknown(
         self, code: str, message: str, span: Span, name: str, candidates: Iterable[str]
     ) -> None:
-        """Report a name that means nothing, with the near one or the names there are."""
+        """Report an unknown name, with a similar name or the available names as advice."""
         advice = None if self.is_full else advise_name(name, candidates)
         self.error(code, message, span, advice)
 
     def warn(self, code: str, message: str, span: Span, advice: str) -> None:
-        """Report something legal that is probably not what the writer meant."""
+        """Report something that is valid but probably not intended."""
         if len(self._warnings) < DIAGNOSTICS_MAX:
             self._warnings.append(Diagnostic(code, message, Severity.WARNING, span, advice))
 
     @property
     def is_full(self) -> bool:
-        """Whether a further error would not be shown, so that no advice need be searched for it."""
+        """Whether further errors would not be shown and need no advice."""
         return self.error_count >= DIAGNOSTICS_MAX
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The errors found, in the order of the text."""
+        """The errors found, in source order."""
         return tuple(sorted(self._errors, key=lambda each: each.span.start if each.span else 0))
 
     @property
@@ -65,7 +65,7 @@ class Diagnostics:
 
 
 def advise_name(name: str, candidates: Iterable[str]) -> str | None:
-    """What to suggest for an unknown name: the near one, else the few that exist."""
+    """Advice for an unknown name: a similar name, or else the available names if they are few."""
     known = sorted(candidates)
     near = find_near_name(name, known)
     if near is not None:

@@ -1,8 +1,8 @@
-"""The intermediate form of a query: typed, resolved, and the same for every executor.
+"""The intermediate representation of a query: typed, resolved, and the same for every executor.
 
-A read is a pipeline of operators over rows of variables, then columns, ranking, order and limits.
-A mutation is a list of operations. Everything is a frozen value; text is in `ir_text`, execution
-in the engine. A condition that involves null is not a match, whatever the operator.
+A read is a pipeline of operators over rows of variables, then columns, ranking, order and limits. A
+mutation is a list of operations. All nodes are frozen values. Text output is in `ir_text` and
+execution in the engine. A condition that involves null does not match, whatever the operator.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from omnigraph.model.types import PropertyType
 Value = None | bool | int | float | str | date | datetime | tuple["Value", ...]
 
 ANONYMOUS = "_"
-"""The variable that binds nothing; several of them are never the same thing."""
+"""The variable that binds nothing; two anonymous variables are never equal."""
 
 
 class Direction(StrEnum):
-    """How an expansion follows an edge type: from its source, from its target, or either way."""
+    """How an expansion follows an edge type: from its source, from its target, or both."""
 
     OUT = "out"
     IN = "in"
@@ -33,7 +33,7 @@ class Direction(StrEnum):
 
 
 class Comparator(StrEnum):
-    """How two operands are compared."""
+    """The comparison operators."""
 
     EQ = "="
     NE = "!="
@@ -48,7 +48,7 @@ class Comparator(StrEnum):
 
 
 class AggregateFunction(StrEnum):
-    """What becomes of the values of a group."""
+    """The aggregate functions."""
 
     COUNT = "count"
     SUM = "sum"
@@ -58,7 +58,7 @@ class AggregateFunction(StrEnum):
 
 
 class TextFunction(StrEnum):
-    """How a text is searched: by tokens (two spellings), or by tokens within an edit distance."""
+    """How text is searched: by tokens (two spellings), or by tokens within an edit distance."""
 
     SEARCH = "search"
     MATCH_TEXT = "match_text"
@@ -72,7 +72,7 @@ class TextFunction(StrEnum):
 class PropertyValue:
     """A property of the entity that a variable is bound to.
 
-    In a mutation's condition the variable is empty: the entity is the row that is looked at. There
+    In the condition of a mutation the variable is empty, and the entity is the current row. There
     the endpoints of an edge are the properties `from` and `to`.
     """
 
@@ -93,7 +93,7 @@ class EntityId:
 
 @dataclass(frozen=True, slots=True)
 class ParameterValue:
-    """The value that the caller gives for a parameter."""
+    """The value of a parameter from the caller."""
 
     name: str
     type: PropertyType
@@ -109,7 +109,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The instant at which the query runs, the same wherever it is used."""
+    """The time at which the query runs, the same wherever it is used."""
 
 
 Given = ParameterValue | Constant | Now
@@ -123,7 +123,7 @@ Operand = PropertyValue | EntityId | Given
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two operands compared; numbers compare exactly, whatever their widths."""
+    """A comparison of two operands; numbers compare exactly, whatever their widths."""
 
     left: Operand
     comparator: Comparator
@@ -132,7 +132,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class NullTest:
-    """Whether an operand is null, or is not."""
+    """Whether an operand is null or not null."""
 
     operand: Operand
     is_negated: bool
@@ -140,7 +140,7 @@ class NullTest:
 
 @dataclass(frozen=True, slots=True)
 class SameEntity:
-    """Two variables bound to one entity: how a traversal closes a cycle."""
+    """Two variables are bound to one entity, which is how a traversal closes a cycle."""
 
     left: str
     right: str
@@ -148,7 +148,7 @@ class SameEntity:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """Whether a text property matches a search text, or does not."""
+    """Whether a text property matches a search text or does not."""
 
     function: TextFunction
     field: PropertyValue
@@ -179,7 +179,7 @@ Condition = Comparison | NullTest | SameEntity | TextMatch | AllOf | AnyOf
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Ascending L2 distance to a vector, or to the vector that a text is embedded as."""
+    """Ascending L2 distance to a vector, or to the embedding of a text."""
 
     field: PropertyValue
     query: Given
@@ -187,7 +187,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Bm25:
-    """Descending relevance; only entities that hold a searched word are ranked."""
+    """Descending relevance; only entities that contain a searched word are ranked."""
 
     field: PropertyValue
     query: Given
@@ -210,8 +210,10 @@ Ranking = Nearest | Bm25 | Rrf
 
 @dataclass(frozen=True, slots=True)
 class NodeScan:
-    """Bind a variable to every node of a type that passes the filters; a cross product with the
-    rows so far."""
+    """Bind a variable to every node of a type that passes the filters.
+
+    The result is the cross product with the rows so far.
+    """
 
     variable: str
     type_name: str
@@ -222,8 +224,8 @@ class NodeScan:
 class Expand:
     """Bind the target to the nodes reached from the source over edges of one type.
 
-    Each reached node once for a row, at its shortest distance; with an edge binding (perhaps
-    anonymous) once for each edge. An anonymous target multiplies rows and binds nothing.
+    Each reached node appears once per row, at its shortest distance; with an edge binding (even an
+    anonymous one), once per edge. An anonymous target multiplies rows and binds nothing.
     """
 
     source: str
@@ -254,8 +256,10 @@ class AntiJoin:
 
 @dataclass(frozen=True, slots=True)
 class OptionalJoin:
-    """The rows that the inner pipeline yields for each row; where it yields none, the row itself
-    with the new variables unbound."""
+    """The rows that the inner pipeline yields for each row.
+
+    Where it yields none, the row itself, with the new variables unbound.
+    """
 
     outer: tuple[str, ...]
     inner: tuple[Operator, ...]
@@ -269,7 +273,7 @@ Operator = NodeScan | Expand | Filter | AntiJoin | OptionalJoin
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function over the rows of a group; no argument counts rows."""
+    """A function over the rows of a group; without an argument it counts rows."""
 
     function: AggregateFunction
     argument: PropertyValue | EntityId | None
@@ -278,7 +282,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the result; without an alias its name comes from what it shows."""
+    """One column of the result; without an alias its name is derived from its expression."""
 
     name: str
     expression: Operand | Aggregate | Ranking
@@ -295,7 +299,7 @@ class ColumnReference:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """What rows are ordered by; null counts as the smallest value."""
+    """A sort key of rows; null sorts as the smallest value."""
 
     expression: PropertyValue | ColumnReference
     is_descending: bool
@@ -325,7 +329,7 @@ class ReadIR:
 
     @property
     def is_aggregate(self) -> bool:
-        """Whether rows are grouped: the columns that are no aggregates are the keys."""
+        """Whether rows are grouped: the columns that are not aggregates are the keys."""
         return any(isinstance(column.expression, Aggregate) for column in self.columns)
 
 
@@ -334,7 +338,7 @@ class ReadIR:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A property, or `from` and `to` of an edge, and the value it gets."""
+    """A property, or `from` or `to` of an edge, and its new value."""
 
     property: str
     value: Given
@@ -342,7 +346,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Insert a node or edge; a node with a key replaces the one that has it."""
+    """Insert a node or edge; a node with an existing key replaces that node."""
 
     kind: TypeKind
     type_name: str
@@ -351,7 +355,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Assign to every node of a type that the condition holds for."""
+    """Assign values to every node of a type that matches the condition."""
 
     type_name: str
     assignments: tuple[Assignment, ...]
@@ -360,7 +364,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the nodes, with their edges, or the edges that the condition holds for."""
+    """Delete the nodes, with their edges, or the edges that match the condition."""
 
     kind: TypeKind
     type_name: str

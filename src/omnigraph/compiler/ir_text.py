@@ -1,4 +1,4 @@
-"""The IR as text that people read: for `explain`, and for tests that compare plans by eye."""
+"""The IR as readable text, for `explain` and for tests that compare plans."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from omnigraph.compiler.ir import (
     Update,
     Value,
 )
-from omnigraph.model.temporal import format_datetime
+from omnigraph.model.types import format_datetime
 
 _STEP = "  "
 
 
 def render_ir(ir: QueryIR) -> str:
-    """A query as an indented list of what is done, in order."""
+    """A query as an indented list of its operations, in order."""
     lines = _mutation_lines(ir) if isinstance(ir, MutationIR) else _read_lines(ir)
     return "\n".join(lines)
 
@@ -76,7 +76,7 @@ def render_condition(condition: Condition) -> str:
 
 
 def render_operand(operand: Operand) -> str:
-    """An operand as a query writes it."""
+    """An operand in query syntax."""
     match operand:
         case PropertyValue(variable="", property=name):
             return name
@@ -104,13 +104,13 @@ def render_value(value: Value) -> str:
 
 
 def render_signature(ir: QueryIR) -> str:
-    """A query's kind, name and parameters."""
+    """The kind, name and parameters of a query."""
     word = "mutation" if isinstance(ir, MutationIR) else "read"
     return f"{word} {ir.name}({', '.join(f'${each.name}: {each.type}' for each in ir.parameters)})"
 
 
 def render_output(ir: ReadIR) -> Iterator[str]:
-    """What becomes of the rows that a read has matched, a line a step."""
+    """The steps after the pipeline of a read, one per line."""
     if ir.ranking is not None:
         yield f"rank by {_render_ranking(ir.ranking)}"
     word = "aggregate" if ir.is_aggregate else "project"

@@ -1,7 +1,7 @@
-"""Lint: what is wrong with a file of queries, and what its writer probably forgot.
+"""Lint: the errors of a file of queries, and probable omissions.
 
-Codes: `Q000` the file does not parse, `L201` a property that no update sets. Faults of one query
-do not hide those of another. Pure: the caller reads the files.
+Codes: `Q000` the file does not parse, `L201` a property that no update sets. Errors of one query do
+not hide those of another. The module is pure: the caller reads the files.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from omnigraph.compiler.descriptor import QueryDescriptor, describe_operation, encode_operation
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.ir import MutationIR, QueryIR, Update
-from omnigraph.compiler.operation import (
-    OperationDescriptor,
-    describe_operation,
-    encode_operation,
-)
+from omnigraph.compiler.query.ast import Mutation, QuerySyntax
 from omnigraph.compiler.query.check import CompiledQuery, check_query
-from omnigraph.compiler.query.parse import parse_queries
-from omnigraph.compiler.query.syntax import Mutation, QuerySyntax
+from omnigraph.compiler.query.parser import parse_queries
 from omnigraph.model.catalog import Catalog, NodeType
 from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Diagnostic, Severity, Source, render_diagnostic
@@ -28,18 +24,18 @@ _HARDCODED = "mutation declares no params; its values are fixed in the text"
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What lint says of one query: either an error or a descriptor."""
+    """The result for one query: an error or a descriptor."""
 
     name: str
     is_mutation: bool
     error: str | None
     warnings: tuple[str, ...]
-    operation: OperationDescriptor | None
+    operation: QueryDescriptor | None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that concerns the whole file."""
+    """A finding about the whole file."""
 
     severity: Severity
     code: str
@@ -88,7 +84,7 @@ def lint_queries(source: Source, catalog: Catalog) -> LintReport:
     valid: list[CompiledQuery] = []
     for query in queries:
         diagnostics = Diagnostics(source)
-        compiled = check_query(query, catalog, diagnostics, allow_mixed=True)
+        compiled = check_query(query, catalog, diagnostics)
         if diagnostics.errors:
             results.append(_failed(query, diagnostics))
         else:
@@ -100,7 +96,7 @@ def lint_queries(source: Source, catalog: Catalog) -> LintReport:
 def encode_report(
     report: LintReport, *, schema_source: Mapping[str, str], query_path: str
 ) -> dict[str, object]:
-    """The report as the JSON of `omnigraph lint --json`."""
+    """Encode a report as the JSON of `omnigraph lint --json`."""
     return {
         "status": report.status,
         "schema_source": dict(schema_source),
@@ -115,7 +111,7 @@ def encode_report(
 
 
 def kind_of(result: QueryResult) -> str:
-    """The word for what a query is."""
+    """The kind of a query as a word."""
     return "mutation" if result.is_mutation else "read"
 
 
@@ -136,14 +132,14 @@ def _passed(
 
 
 def _describe_warning(warning: Diagnostic, source: Source) -> str:
-    """A warning on one line, because a report lists them as texts."""
+    """A warning on one line, because a report lists warnings as texts."""
     assert warning.span is not None
     line, _ = source.line_and_column(warning.span.start)
     return f"line {line}: {warning.message}; {warning.suggestion} [{warning.code}]"
 
 
 def _find_unset(queries: Sequence[CompiledQuery], catalog: Catalog) -> Iterable[Finding]:
-    """Nullable properties of updated types that no update ever sets."""
+    """Nullable properties of updated types that no update sets."""
     updates: dict[str, list[tuple[str, Update]]] = {}
     for query in queries:
         for update in _updates_of(query.ir):

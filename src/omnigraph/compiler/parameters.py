@@ -1,31 +1,43 @@
 """Parameters of a call: JSON or Python values in, values of the declared types out.
 
-Every declared parameter ends up with a value, used by the query or not; every given one must be
-declared. Anything else is an `InvalidValueError` that names the parameter.
+Every declared parameter gets a value, whether the query uses it or not, and every given parameter
+must be declared. Otherwise an `InvalidValueError` names the parameter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from numbers import Integral, Real
+from typing import TypeVar
 
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Parameter, Value
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.temporal import parse_datetime
-from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector, fits_f32
+from omnigraph.model.types import (
+    INTEGER_RANGE,
+    IS_TOO_FINE,
+    PropertyType,
+    Scalar,
+    Vector,
+    explain,
+    fits_f32,
+    parse_date,
+    parse_datetime,
+)
+
+T = TypeVar("T")
 
 _INTEGER_DIGITS_MAX = 20
 _SAFE_INTEGER_MAX = 2**53 - 1
 
 
 class NumberReading(StrEnum):
-    """How whole numbers arrive: exactly, or through a runtime that has floats only.
+    """How integers arrive: exactly, or through a runtime that has only floats.
 
-    With `JAVASCRIPT` an integral float is a whole number, and one that a float cannot hold exactly
-    must come as text.
+    With `JAVASCRIPT` an integral float is read as an integer, and an integer that a float cannot
+    represent exactly must be given as text.
     """
 
     EXACT = "exact"
@@ -35,7 +47,7 @@ class NumberReading(StrEnum):
 def convert_parameters(
     declared: Sequence[Parameter], given: object, *, numbers: NumberReading
 ) -> dict[str, Value]:
-    """The value of every declared parameter, by name."""
+    """Convert the parameters of a call to values of their declared types, by name."""
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
@@ -82,7 +94,7 @@ def _convert_one(
 
 
 def _convert(value: object, type: PropertyType, numbers: NumberReading) -> Value:
-    """A value of a type; `ValueError` says why it is none."""
+    """Convert a value to a type; raises `ValueError` with the reason if it is not valid."""
     if value is None:
         raise ValueError("null is not accepted")
     if isinstance(type.element, Vector):
@@ -112,11 +124,11 @@ def _convert_scalar(value: object, scalar: Scalar, numbers: NumberReading) -> Va
         case Scalar.DATE:
             if isinstance(value, date) and not isinstance(value, datetime):
                 return value
-            return _parse_temporal(value, "Date").date()
+            return _parse_temporal(value, "Date", parse_date)
         case Scalar.DATETIME:
             if isinstance(value, datetime):
                 return _to_utc(value)
-            return _parse_temporal(value, "DateTime")
+            return _parse_temporal(value, "DateTime", parse_datetime)
 
 
 def _read_elements(value: object) -> Iterable[object]:
@@ -171,21 +183,23 @@ def _read_float(value: object, scalar: Scalar) -> float:
     return number
 
 
-def _parse_temporal(value: object, word: str) -> datetime:
+def _parse_temporal(value: object, word: str, parse: Callable[[str], T]) -> T:
     text = _read_text(value, f"a {word} is given as text")
     try:
-        return parse_datetime(text)
+        return parse(text)
     except ValueError as error:
-        raise ValueError(f"invalid {word} literal {text[:40]!r}") from error
+        raise ValueError(f"invalid {word} literal {text[:40]!r}{explain(error)}") from error
 
 
 def _to_utc(moment: datetime) -> datetime:
-    in_utc = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return in_utc.replace(microsecond=in_utc.microsecond // 1000 * 1000)
+    # Timestamps of pandas are datetimes with an additional nanosecond field.
+    if moment.microsecond % 1000 or getattr(moment, "nanosecond", 0):
+        raise ValueError(IS_TOO_FINE)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _name_of(value: object) -> str:
-    """What a value is called in JSON."""
+    """The JSON name of the type of a value."""
     match value:
         case None:
             return "null"

@@ -1,7 +1,7 @@
-"""Progress as one line of a terminal that is drawn again and again: stage, share, rate.
+"""A progress bar: one terminal line that is redrawn with the stage, percentage and rate.
 
-Promises to say nothing where nobody looks: in a file, in a pipe, in a log. Does not know what is
-counted, nor whose work it is; it can be given to whatever takes a `progress`.
+`show_progress` writes nothing if standard error is not a terminal, such as a file, a pipe or a log.
+The module does not know what is counted; a bar can be passed to any call that takes a `progress`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BAR_WIDTH = 24
 
 
 class ProgressBar:
-    """A `progress` that draws; as a context it leaves the cursor on a line of its own."""
+    """A `progress` that draws; as a context manager, it ends the line on exit."""
 
     def __init__(self, terminal: TextIO, *, width: int, clock: Callable[[], float]) -> None:
         self._terminal, self._width, self._clock = terminal, width, clock
@@ -27,7 +27,7 @@ class ProgressBar:
         self._began = self._drawn = clock()
 
     def __call__(self, stage: str, done: int, total: int | None) -> None:
-        """Draw how far the stage is, unless that was drawn a moment ago."""
+        """Draw the progress of a stage, at a limited rate."""
         now = self._clock()
         if stage != self._stage:
             self._end_line()
@@ -36,7 +36,8 @@ class ProgressBar:
             return
         self._drawn = now
         line = _line(stage, done, total, seconds=now - self._began)[: self._width - 1]
-        # Blanks over what is left of a longer line: some terminals know no codes, or want none.
+        # Blanks overwrite the rest of a longer line, because some terminals do not support escape
+        # codes or have them disabled.
         self._terminal.write(f"\r{line:<{self._shown}}")
         self._terminal.flush()
         self._shown = len(line)
@@ -55,10 +56,10 @@ class ProgressBar:
 
 
 class SilentProgress:
-    """A `progress` that says nothing."""
+    """A `progress` that writes nothing."""
 
     def __call__(self, stage: str, done: int, total: int | None) -> None:
-        """Say nothing."""
+        """Write nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,11 +69,11 @@ class SilentProgress:
 
 
 def show_progress() -> ProgressBar | SilentProgress:
-    """A `progress` that draws on the standard error if that is a terminal; close it by `with`."""
+    """A `progress` that draws on standard error if that is a terminal; close it with `with`."""
     if not sys.stderr.isatty():
         return SilentProgress()
     width = os.get_terminal_size(sys.stderr.fileno()).columns
-    # A terminal that does not know its width says that it has none.
+    # A terminal of unknown width reports zero columns.
     return ProgressBar(sys.stderr, width=width or 80, clock=time.monotonic)
 
 

@@ -1,8 +1,7 @@
-"""What providers are sent and what they answer: the two ways in which vectors are asked for.
+"""The request and response formats of embedding providers.
 
-Pure: texts to a request, the bytes of an answer to vectors, one for each text, in their order. What
-an answer lacks or has too much of is a `MalformedAnswerError`. Knows no network and no key but the
-header that it goes into.
+Pure functions: texts to a request, the bytes of a response to one vector per text, in order. A
+response with missing or extra vectors is a `MalformedResponseError`. Opens no connection.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ Vectors = npt.NDArray[np.float32]
 
 
 class Purpose(StrEnum):
-    """What a text is embedded for."""
+    """The purpose of an embedding."""
 
     QUERY = "query"
     DOCUMENT = "document"
 
 
-class MalformedAnswerError(Exception):
-    """An answer that vectors cannot be made of; the text says what is wrong with it."""
+class MalformedResponseError(Exception):
+    """A response that does not contain valid vectors; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProviderRequest:
     """One request: the path below the provider's address, and the body."""
 
     path: str
@@ -43,20 +42,20 @@ class Question:
 
 
 class Format(Protocol):
-    """How one kind of provider is asked."""
+    """The request and response format of one kind of provider."""
 
     def headers(self, api_key: str) -> dict[str, str]:
-        """The headers that a key is shown in."""
+        """The headers that carry a key."""
 
-    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> Question:
-        """The request for the vectors of texts, at least one."""
+    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
+        """Build the request for the vectors of one or more texts."""
 
     def read(self, content: bytes, *, count: int) -> list[object]:
-        """What an answer holds for each text."""
+        """The raw vector of each text in a response, in the order of the texts."""
 
 
 def format_of(profile: EmbeddingProfile) -> Format:
-    """The way in which a provider over a network is asked."""
+    """The format of a remote provider."""
     assert profile.kind is not ProviderKind.MOCK, "it asks nobody"
     if profile.kind is ProviderKind.GEMINI:
         return GeminiFormat(profile.model.removeprefix("models/"))
@@ -65,43 +64,43 @@ def format_of(profile: EmbeddingProfile) -> Format:
 
 @dataclass(frozen=True, slots=True)
 class OpenAiFormat:
-    """As OpenAI is asked, and many others."""
+    """The format of OpenAI, which many other providers share."""
 
     model: str
 
     def headers(self, api_key: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {api_key}"}
 
-    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> Question:  # noqa: ARG002
+    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:  # noqa: ARG002
         asked = {"model": self.model, "input": list(texts), "dimensions": dimension}
-        return Question("/embeddings", orjson.dumps(asked), len(texts))
+        return ProviderRequest("/embeddings", orjson.dumps(asked), len(texts))
 
     def read(self, content: bytes, *, count: int) -> list[object]:
         answers = _list_in(content, "data", count=count)
-        # Vectors may come in any order, and say which text they are for.
+        # Vectors may arrive in any order; each has the index of its text.
         places = [each.get("index", place) for place, each in enumerate(answers)]
         if not all(type(each) is int for each in places) or set(places) != set(range(count)):
-            raise MalformedAnswerError("its vectors are not for the texts that were sent")
+            raise MalformedResponseError("its vectors are not for the texts that were sent")
         found = dict(zip(places, answers, strict=True))
         return [found[place].get("embedding") for place in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
 class GeminiFormat:
-    """As Gemini is asked: one text by itself, several in one request."""
+    """The format of Gemini, with separate endpoints for one text and for several."""
 
     model: str
 
     def headers(self, api_key: str) -> dict[str, str]:
         return {"x-goog-api-key": api_key}
 
-    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> Question:
+    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
         asked = [self._ask_one(each, dimension, purpose) for each in texts]
         path = f"/models/{quote(self.model, safe='')}"
         if len(asked) == 1:
-            return Question(f"{path}:embedContent", orjson.dumps(asked[0]), 1)
+            return ProviderRequest(f"{path}:embedContent", orjson.dumps(asked[0]), 1)
         body = orjson.dumps({"requests": asked})
-        return Question(f"{path}:batchEmbedContents", body, len(asked))
+        return ProviderRequest(f"{path}:batchEmbedContents", body, len(asked))
 
     def read(self, content: bytes, *, count: int) -> list[object]:
         if count == 1:
@@ -120,20 +119,24 @@ class GeminiFormat:
 
 
 def make_vectors(answers: Sequence[object], dimension: int) -> Vectors:
-    """The vectors of an answer, each of length 1."""
+    """Build vectors from a response, normalized to length 1.
+
+    Raises `MalformedResponseError` for a wrong dimension, a value that is not a number, or a vector
+    without direction.
+    """
     made = np.empty((len(answers), dimension), np.float64)
     for row, answer in enumerate(answers):
         if not isinstance(answer, list):
-            raise MalformedAnswerError("it holds no vector for a text")
+            raise MalformedResponseError("it holds no vector for a text")
         if len(answer) != dimension:
-            raise MalformedAnswerError(
+            raise MalformedResponseError(
                 f"it gave a vector of {len(answer):,} numbers where {dimension:,} are needed"
             )
         made[row] = _numbers(answer)
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(made, axis=1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise MalformedAnswerError("a vector of it has no direction")
+        raise MalformedResponseError("a vector of it has no direction")
     vectors: Vectors = (made / lengths).astype(np.float32)
     return vectors
 
@@ -142,18 +145,18 @@ def _numbers(answer: list[object]) -> npt.NDArray[np.generic]:
     try:
         numbers = np.asarray(answer)
     except ValueError as error:
-        raise MalformedAnswerError("a vector of it holds lists") from error
-    # Texts, nothing and true could be read as numbers too, and are none.
+        raise MalformedResponseError("a vector of it holds lists") from error
+    # Text, null and booleans are rejected although NumPy could convert them.
     if numbers.ndim != 1 or numbers.dtype.kind not in "if":
-        raise MalformedAnswerError("a vector of it holds something else than numbers")
+        raise MalformedResponseError("a vector of it holds something else than numbers")
     return numbers
 
 
 def find_reason(content: bytes) -> str | None:
-    """What a provider says in the body of a refusal; None if it says nothing that is understood."""
+    """The message in the body of an error response; None if it is not recognised."""
     try:
         told = _parse(content)
-    except MalformedAnswerError:
+    except MalformedResponseError:
         return None
     error = told.get("error", told)
     said = error.get("message") if isinstance(error, Mapping) else error
@@ -164,9 +167,9 @@ def _parse(content: bytes) -> Mapping[str, object]:
     try:
         told = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise MalformedAnswerError("it is no JSON") from error
+        raise MalformedResponseError("it is no JSON") from error
     if not isinstance(told, Mapping):
-        raise MalformedAnswerError("it is no JSON object")
+        raise MalformedResponseError("it is no JSON object")
     return told
 
 
@@ -175,7 +178,7 @@ def _list_in(content: bytes, name: str, *, count: int) -> list[Mapping[str, obje
     listed = told.get(name)
     if not isinstance(listed, list):
         said = find_reason(content)
-        raise MalformedAnswerError(said or f"it has no `{name}`")
+        raise MalformedResponseError(said or f"it has no `{name}`")
     if len(listed) != count or not all(isinstance(each, Mapping) for each in listed):
-        raise MalformedAnswerError(f"it has {len(listed):,} vectors for {count:,} texts")
+        raise MalformedResponseError(f"it has {len(listed):,} vectors for {count:,} texts")
     return listed

@@ -1,7 +1,7 @@
-"""Which provider makes vectors, by which model, with whose key, and how long one waits for it.
+"""Embedding profiles: provider, model, key and timeouts, from an environment mapping.
 
-The environment is given, not read. What exists can be asked, but for the key, which may be missing
-until a text is to be embedded. A key is in no message and in nothing that is printed.
+The environment is an argument. A profile is valid except that its key may be missing until a text
+is embedded. The key appears in no message and in no printed form.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from enum import StrEnum
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from omnigraph.embed.limits import (
+from omnigraph.model.errors import EmbeddingError
+from omnigraph.model.limits import (
     ATTEMPTS,
-    ATTEMPTS_MAX,
     BACKOFF_MS,
     DEADLINE_MS,
+    EMBED_ATTEMPTS_MAX,
     PATIENCE_MS_MAX,
     TIMEOUT_MS,
 )
-from omnigraph.model.errors import EmbeddingError
 
 MOCK_VARIABLE = "OMNIGRAPH_EMBEDDINGS_MOCK"
 PROVIDER_VARIABLE = "OMNIGRAPH_EMBED_PROVIDER"
@@ -32,13 +32,13 @@ BACKOFF_VARIABLE = "OMNIGRAPH_EMBED_RETRY_BACKOFF_MS"
 DEADLINE_VARIABLE = "OMNIGRAPH_EMBED_DEADLINE_MS"
 
 CONFIGURING = "embed texts"
-"""What cannot be done, as errors say, when a provider is not configured as it should be."""
+"""The action that errors name when a provider is not configured correctly."""
 
 _YES = frozenset({"1", "true", "yes", "on"})
 
 
 class ProviderKind(StrEnum):
-    """A way to ask for vectors."""
+    """The kinds of embedding providers."""
 
     OPENAI_COMPATIBLE = "openai-compatible"
     OPENAI = "openai"
@@ -48,7 +48,7 @@ class ProviderKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Usual:
-    """What a kind is asked by unless somebody says otherwise."""
+    """The defaults of a kind."""
 
     base_url: str
     model: str
@@ -76,10 +76,10 @@ _USUAL: Mapping[ProviderKind, _Usual] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long an attempt may take, how many there are, how far apart, and all of them together.
+class Timeouts:
+    """The timeout of an attempt, the number of attempts, their backoff and the overall deadline.
 
-    Without a deadline only their number ends them.
+    Without a deadline only the number of attempts is bounded.
     """
 
     timeout_s: float
@@ -90,15 +90,18 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingProfile:
-    """A provider as it is asked; `key_variables` is where its key was looked for."""
+    """The configuration of a provider.
+
+    `key_variables` are the environment variables that were checked for its key.
+    """
 
     kind: ProviderKind
     base_url: str
     model: str
-    # Pickled with the rest for executors, and no part of what is printed.
+    # The key is pickled with the profile for executors, but never printed.
     api_key: str | None = field(repr=False)
     key_variables: tuple[str, ...]
-    patience: Patience
+    patience: Timeouts
 
 
 def make_profile(
@@ -107,9 +110,13 @@ def make_profile(
     base_url: str | None,
     model: str | None,
     api_key: str | None,
-    patience: Patience,
+    patience: Timeouts,
 ) -> EmbeddingProfile:
-    """The profile of a kind by its name; what is None is as usual for it, and a key is missing."""
+    """Build the profile of a kind.
+
+    Arguments that are None take the defaults of the kind, except that there is no default key.
+    Raises `EmbeddingError` for an invalid value.
+    """
     known = parse_kind(kind)
     usual = _USUAL[known]
     address = (base_url or usual.base_url).rstrip("/")
@@ -124,7 +131,7 @@ def make_profile(
 
 
 def parse_profile(environment: Mapping[str, str]) -> EmbeddingProfile:
-    """The profile that the environment of a program describes."""
+    """Parse the profile that an environment configures."""
     named = _find(environment, PROVIDER_VARIABLE) or ProviderKind.OPENAI_COMPATIBLE
     kind = ProviderKind.MOCK if is_mocked(environment) else parse_kind(named)
     keys = (_find(environment, name) for name in _USUAL[kind].key_variables)
@@ -138,30 +145,41 @@ def parse_profile(environment: Mapping[str, str]) -> EmbeddingProfile:
 
 
 def is_mocked(environment: Mapping[str, str]) -> bool:
-    """Whether the environment wants the built-in provider, whatever else is configured."""
+    """Whether the environment selects the mock provider, whatever else it configures."""
     return environment.get(MOCK_VARIABLE, "").strip().lower() in _YES
 
 
+def is_configured(environment: Mapping[str, str]) -> bool:
+    """Whether the environment configures a provider: by its kind, its address or a key.
+
+    A provider that is configured incorrectly counts as well, so that a write that needs it is
+    rejected.
+    """
+    naming = (PROVIDER_VARIABLE, BASE_URL_VARIABLE)
+    keys = _USUAL[ProviderKind.OPENAI_COMPATIBLE].key_variables
+    return is_mocked(environment) or any(_find(environment, name) for name in (*naming, *keys))
+
+
 def parse_kind(name: str) -> ProviderKind:
-    """The kind of a name."""
+    """Parse a provider kind; raises `EmbeddingError` if it is unknown."""
     if name not in tuple(ProviderKind):
         known = ", ".join(ProviderKind)
         raise _refuse(f"unknown embedding provider {name!r}; it is one of {known}")
     return ProviderKind(name)
 
 
-def parse_patience(environment: Mapping[str, str]) -> Patience:
-    """How long to wait for a provider, as the environment says."""
+def parse_patience(environment: Mapping[str, str]) -> Timeouts:
+    """Parse the timeouts that an environment configures."""
     deadline_ms = _parse_count(
         environment, DEADLINE_VARIABLE, DEADLINE_MS, least=0, most=PATIENCE_MS_MAX
     )
-    return Patience(
+    return Timeouts(
         timeout_s=_parse_count(
             environment, TIMEOUT_VARIABLE, TIMEOUT_MS, least=1, most=PATIENCE_MS_MAX
         )
         / 1000,
         attempts_max=_parse_count(
-            environment, ATTEMPTS_VARIABLE, ATTEMPTS, least=1, most=ATTEMPTS_MAX
+            environment, ATTEMPTS_VARIABLE, ATTEMPTS, least=1, most=EMBED_ATTEMPTS_MAX
         ),
         backoff_s=_parse_count(
             environment, BACKOFF_VARIABLE, BACKOFF_MS, least=0, most=PATIENCE_MS_MAX
@@ -172,7 +190,7 @@ def parse_patience(environment: Mapping[str, str]) -> Patience:
 
 
 def _find(environment: Mapping[str, str], name: str) -> str | None:
-    """The value of a variable; one that is set to nothing is not set."""
+    """The value of a variable; None if it is unset or blank."""
     return environment.get(name, "").strip() or None
 
 
@@ -188,7 +206,7 @@ def _parse_count(
 
 
 def is_plain_address(address: str) -> bool:
-    """Whether requests can be sent there, and nothing in it can be a key."""
+    """Whether an address can be used for requests, and no part of it can be a key."""
     try:
         parts = urlsplit(address)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -198,7 +216,7 @@ def is_plain_address(address: str) -> bool:
 
 
 def _require_address(address: str) -> None:
-    """Raise unless requests can be sent there; the message does not repeat what may hold a key."""
+    """Raise unless an address is usable; the message leaves it out, since it may contain a key."""
     if not is_plain_address(address):
         raise _refuse(
             "the address of the embedding provider is no plain http:// or https:// one; "

@@ -1,56 +1,280 @@
-"""Who makes vectors, as the environment of a program or a profile says.
+"""Embedders: deterministic mock, remote provider with a vector cache, and their selection.
 
-The environment is given, not read. Nothing is asked of anybody yet: a provider that cannot be asked
-as it is configured says so when a text is to be embedded, because most calls embed none.
+No connection is opened before the first text is embedded, and a configuration error is raised on
+first use. Embedders are safe to share between threads, and an unpickled one opens new connections.
+The cache holds vectors of query texts and is bounded in bytes. The environment is an argument, and
+the HTTP client is imported on first use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
 
-from omnigraph.embed.formats import Vectors
-from omnigraph.embed.mock import MockEmbedder
-from omnigraph.embed.profiles import CONFIGURING, EmbeddingProfile, ProviderKind, parse_profile
-from omnigraph.embed.remote import RemoteEmbedder
-from omnigraph.model.embedding import Embedder
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.embed.formats import (
+    MalformedResponseError,
+    Purpose,
+    Vectors,
+    format_of,
+    make_vectors,
+)
+from omnigraph.embed.profiles import (
+    CONFIGURING,
+    MOCK_VARIABLE,
+    EmbeddingProfile,
+    ProviderKind,
+    parse_profile,
+)
 from omnigraph.model.errors import EmbeddingError
-from omnigraph.model.runtime import SystemClock
+from omnigraph.model.limits import (
+    KEPT_BYTES_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_TEXTS_MAX,
+    REQUESTS_AT_ONCE_MAX,
+)
+from omnigraph.model.names import fnv1a_64
+from omnigraph.model.ports import Embedder
+from omnigraph.model.runtime import Clock, SystemClock, lazy_module
+
+if TYPE_CHECKING:
+    from omnigraph.embed import client as asking
+    from omnigraph.embed.client import ProviderClient
+else:
+    # Most calls embed nothing, and the HTTP client is slow to import.
+    asking = lazy_module("omnigraph.embed.client")
+
+_BITS = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class MockEmbedder:
+    """An embedder that needs no provider and accepts any model name."""
+
+    model: str
+
+    def embed(self, text: str, dimension: int) -> tuple[float, ...]:
+        """A unit vector that depends only on the bytes of the text."""
+        state = fnv1a_64(text)
+        shares = np.empty(dimension, np.float64)
+        for place in range(dimension):
+            state = _shifted(state)
+            shares[place] = float(state) / float(_BITS)
+        numbers = shares.astype(np.float32) * np.float32(2) - np.float32(1)
+        # Only the norm is computed in double precision, by sequential summation.
+        squares = np.add.accumulate(np.square(numbers.astype(np.float64)))
+        return tuple((numbers / np.sqrt(squares[-1:]).astype(np.float32)).tolist())
+
+    def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:
+        """The vectors of several texts, one row each."""
+        made = np.empty((len(texts), dimension), np.float32)
+        for row, text in enumerate(texts):
+            made[row] = self.embed(text, dimension)
+        return made
+
+
+def _shifted(state: int) -> int:
+    """The next state of a 64-bit xorshift generator."""
+    state ^= state << 13 & _BITS
+    state ^= state >> 7
+    return state ^ (state << 17 & _BITS)
+
+
+_ENTRY_BYTES = 300
+"""The size of a cache entry in bytes, without its text and its vector."""
+
+Vector = npt.NDArray[np.float32]
+
+
+class VectorCache:
+    """A cache of vectors by text and dimension, bounded in bytes; safe to share between threads."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max, self._bytes = bytes_max, 0
+        self._vectors: OrderedDict[tuple[str, int], Vector] = OrderedDict()
+        self._lock = Lock()
+
+    def find(self, text: str, dimension: int) -> Vector | None:
+        """The cached vector of a text, or None."""
+        with self._lock:
+            found = self._vectors.get((text, dimension))
+            if found is not None:
+                self._vectors.move_to_end((text, dimension))
+            return found
+
+    def keep(self, text: str, vector: Vector) -> None:
+        """Cache the vector of a text, and evict the least recently used ones beyond the limit."""
+        with self._lock:
+            key = (text, len(vector))
+            if key not in self._vectors:
+                self._bytes += _size(text, vector)
+            self._vectors[key] = vector
+            while self._bytes > self._bytes_max:
+                (old, _), gone = self._vectors.popitem(last=False)
+                self._bytes -= _size(old, gone)
+
+
+def _size(text: str, vector: Vector) -> int:
+    # Four bytes per character is the maximum for text in any language.
+    return _ENTRY_BYTES + 4 * len(text) + vector.nbytes
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class RemoteEmbedder:
+    """An embedder that uses the provider of a profile."""
+
+    def __init__(self, profile: EmbeddingProfile, clock: Clock) -> None:
+        self._profile, self._clock = profile, clock
+        self._format = format_of(profile)
+        self._kept = VectorCache(KEPT_BYTES_MAX)
+        self._lock = Lock()
+        self._asking: ProviderClient | None = None
+
+    def __repr__(self) -> str:
+        return f"RemoteEmbedder({self._profile!r})"
+
+    def __reduce__(self) -> tuple[type[RemoteEmbedder], tuple[EmbeddingProfile, Clock]]:
+        # Connections are not pickled.
+        return RemoteEmbedder, (self._profile, self._clock)
+
+    @property
+    def model(self) -> str:
+        """The model name at the provider; raises `EmbeddingError` if the key is missing."""
+        self._get_key()
+        return self._profile.model
+
+    @property
+    def connection_count(self) -> int:
+        """The number of connections opened so far."""
+        return 0 if self._asking is None else self._asking.connection_count
+
+    def embed(self, text: str, dimension: int) -> tuple[float, ...]:
+        """The vector of a query text, from the cache or the provider."""
+        vector = self._kept.find(text, dimension)
+        if vector is None:
+            (vector,) = self._ask([text], dimension, Purpose.QUERY)
+            self._kept.keep(text, vector)
+        return tuple(vector.tolist())
+
+    def embed_many(self, texts: Sequence[str], dimension: int) -> Vectors:
+        """The vectors of document texts, one row each, requested in concurrent batches."""
+        batches = list(split_texts(texts))
+        if not batches:
+            return np.empty((0, dimension), np.float32)
+        if len(batches) == 1:
+            return self._ask(batches[0], dimension, Purpose.DOCUMENT)
+        workers = min(REQUESTS_AT_ONCE_MAX, len(batches))
+        with ThreadPoolExecutor(workers, thread_name_prefix="omnigraph-embed") as pool:
+            asked = [pool.submit(self._ask, each, dimension, Purpose.DOCUMENT) for each in batches]
+            try:
+                return np.concatenate([each.result() for each in asked])
+            finally:
+                # After an error no further batches are sent; cancelling finished ones has no
+                # effect.
+                for each in asked:
+                    each.cancel()
+
+    def _ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> Vectors:
+        asking = self._connect()
+        question = self._format.ask(texts, dimension, purpose)
+        content = asking.ask(question)
+        try:
+            vectors = make_vectors(self._format.read(content, count=len(texts)), dimension)
+        except MalformedResponseError as error:
+            profile = self._profile
+            raise EmbeddingError(
+                action="embed texts",
+                reason=f"the answer of the embedding provider ({profile.kind}, model "
+                f"'{profile.model}') is of no use: {asking.hide(str(error))}",
+            ) from error
+        fields = {"provider": self._profile.kind.value, "text_count": len(texts)}
+        _LOG.info("texts were embedded", extra=fields)
+        return vectors
+
+    def _connect(self) -> ProviderClient:
+        """The client of the provider, created on first use."""
+        with self._lock:
+            if self._asking is None:
+                headers = self._format.headers(self._get_key())
+                self._asking = asking.ProviderClient(self._profile, headers, clock=self._clock)
+            return self._asking
+
+    def _get_key(self) -> str:
+        key = self._profile.api_key
+        if key is None:
+            raise _refuse_keyless(self._profile)
+        return key
+
+
+def split_texts(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Split texts into batches that fit a request; a text that is too long is a batch by itself."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        length = len(text.encode())
+        if batch and (len(batch) == REQUEST_TEXTS_MAX or size + length > REQUEST_BYTES_MAX):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += length
+    if batch:
+        yield batch
+
+
+def _refuse_keyless(profile: EmbeddingProfile) -> EmbeddingError:
+    names = " or ".join(profile.key_variables)
+    return EmbeddingError(
+        action="embed texts",
+        reason=f"the embedding provider ({profile.kind}) needs a key; set {names}, or "
+        f"{MOCK_VARIABLE}=1 for the built-in one, or give vectors",
+    )
 
 
 def find_embedder(environment: Mapping[str, str]) -> Embedder:
-    """The embedder that an environment describes; a mistake in it is told at its first use."""
+    """The embedder that an environment configures.
+
+    A configuration error is raised when the embedder is first used.
+    """
     try:
         profile = parse_profile(environment)
     except EmbeddingError as error:
-        return Misconfigured(error.reason)
+        return MisconfiguredEmbedder(error.reason)
     return open_embedder(profile)
 
 
 def open_embedder(profile: EmbeddingProfile) -> Embedder:
-    """The embedder of a profile."""
+    """Open the embedder of a profile."""
     if profile.kind is ProviderKind.MOCK:
         return MockEmbedder(profile.model)
     return RemoteEmbedder(profile, SystemClock())
 
 
 @dataclass(frozen=True, slots=True)
-class Misconfigured:
-    """An embedder that cannot embed, and says why whatever it is asked."""
+class MisconfiguredEmbedder:
+    """An embedder whose every use raises the configuration error."""
 
     reason: str
 
     @property
     def model(self) -> str:
-        """None can be told."""
+        """Raises `EmbeddingError`."""
         raise self._error()
 
     def embed(self, text: str, dimension: int) -> tuple[float, ...]:  # noqa: ARG002
-        """No vector."""
+        """Raises `EmbeddingError`."""
         raise self._error()
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> Vectors:  # noqa: ARG002
-        """No vectors."""
+        """Raises `EmbeddingError`."""
         raise self._error()
 
     def _error(self) -> EmbeddingError:

@@ -1,7 +1,7 @@
-"""What a diff and a change feed return: changes of nodes and edges with both their images.
+"""The results of diffs and change feeds: changes of nodes and edges with both row versions.
 
-A `ChangeSet` never changes and has one order: nodes before edges, then the names of types, then
-ids. It holds Arrow columns; `Change` values with JSON rows are made of them when asked for.
+A `ChangeSet` is immutable and ordered: nodes before edges, then by type name, then by id. It holds
+Arrow columns; `Change` values with JSON rows are created from them on demand.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.html import make_note, make_table
-from omnigraph.engine.read.json_rows import column_as_json
-from omnigraph.engine.state.history import Commit
-from omnigraph.model.arguments import require_text
+from omnigraph.engine.rows.json_rows import encode_column
+from omnigraph.engine.state.history import Commit, make_note, make_table
 from omnigraph.model.catalog import EdgeType, NodeType, TypeKind
-from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError
+from omnigraph.model.errors import InvalidValueError, LimitExceededError, NotFoundError, plural
 from omnigraph.model.limits import CHANGES_PER_PAGE, CHANGES_PER_PAGE_MAX, CHANGES_SHOWN_MAX
+from omnigraph.model.names import require_text
 from omnigraph.model.types import STRING
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _STREAM = pa.schema(
 
 
 class ChangeOp(StrEnum):
-    """What became of a node or an edge between two states."""
+    """The kind of change of a node or an edge between two states."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -48,10 +47,10 @@ class ChangeOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One node or edge that two states differ in.
+    """One node or edge that differs between two states.
 
-    `before` and `after` hold its id, the ids of an edge's ends as `src` and `dst`, and all
-    properties; None where it is not there.
+    `before` and `after` contain its id, the ids of an edge's endpoints as `src` and `dst`, and all
+    properties. They are None in a state in which it does not exist.
     """
 
     kind: str
@@ -64,7 +63,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeStats:
-    """How many changes there are, and the names of the types that have some."""
+    """The number of changes, and the names of the types that have changes."""
 
     inserts: int
     updates: int
@@ -74,7 +73,7 @@ class ChangeStats:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """The changes of one type by id; an image that is not there is a row of nulls."""
+    """The changes of one type by id; a row version that does not exist is a row of nulls."""
 
     declared: NodeType | EdgeType
     ops: pa.Array
@@ -88,53 +87,53 @@ class ChangedRows:
 
     @property
     def place(self) -> tuple[bool, str]:
-        """What orders types: nodes before edges, then by name."""
+        """The sort key of the type: nodes before edges, then by name."""
         return self.declared.kind is TypeKind.EDGE, self.declared.name
 
     def slice(self, start: int, length: int) -> ChangedRows:
-        """Some changes that follow each other."""
+        """A contiguous range of changes."""
         parts = (each.slice(start, length) for each in (self.ops, self.before, self.after))
         return ChangedRows(self.declared, *parts)
 
     def count_up_to(self, id: str) -> int:
-        """How many changes there are up to an id."""
+        """The number of changes with ids up to and including an id."""
         return int(pc.sum(pc.less_equal(self.ids, id)).as_py() or 0)
 
     def count(self, op: ChangeOp) -> int:
-        """How many changes are of one sort."""
+        """The number of changes of one kind."""
         return int(pc.sum(pc.equal(self.ops, op.value)).as_py() or 0)
 
     def images(self) -> Iterator[tuple[dict[str, object] | None, dict[str, object] | None]]:
-        """The two images of each change as JSON rows."""
+        """The row versions before and after each change, as JSON rows."""
         return zip(
             _as_json(self.declared, self.before), _as_json(self.declared, self.after), strict=True
         )
 
 
-class ChangesElsewhere(Protocol):
-    """Changes that are worked out elsewhere when somebody asks for them."""
+class DeferredChanges(Protocol):
+    """Changes that are computed elsewhere when they are first used."""
 
     def count(self) -> ChangeStats:
-        """The changes, counted where they are."""
+        """The number of changes, counted where they are computed."""
 
     def collect(self) -> Sequence[ChangedRows]:
-        """All of them, by type in the order of a change set."""
+        """All changes by type, in the order of a change set."""
 
     def to_frame(self, type: str | None, session: object) -> DataFrame:
-        """The same as a frame, which is worked out when it is used."""
+        """The changes as a DataFrame, which is computed when it is used."""
 
 
 class ChangeSet:
-    """What changed from one commit to another, net: what was undone in between is not there.
+    """The net changes from one commit to another; changes that were undone in between are omitted.
 
-    Iterating gives `Change` values; as an Arrow stream it has the same columns, with the images
-    written as JSON. Changes that Spark finds are brought here when they are asked for, but for
-    their `stats` and `to_spark`.
+    Iteration yields `Change` values. As an Arrow stream it has the same columns, with the row
+    versions encoded as JSON. Changes that Spark finds are transferred to this process when they are
+    first used, except for `stats` and `to_spark`.
     """
 
     def __init__(
         self,
-        parts: Sequence[ChangedRows] | ChangesElsewhere,
+        parts: Sequence[ChangedRows] | DeferredChanges,
         *,
         old_commit_id: str | None,
         new_commit_id: str,
@@ -156,22 +155,22 @@ class ChangeSet:
 
     @property
     def parts(self) -> tuple[ChangedRows, ...]:
-        """The changes of each type that was compared, in their order."""
+        """The changes of each compared type, in order."""
         return self._parts
 
     @property
     def old_commit_id(self) -> str | None:
-        """The commit that was compared with; None before the first."""
+        """The older commit of the comparison; None before the first commit."""
         return self._old_commit_id
 
     @property
     def new_commit_id(self) -> str:
-        """The commit whose rows are the `after` images."""
+        """The newer commit of the comparison, whose rows are the `after` versions."""
         return self._new_commit_id
 
     @property
     def stats(self) -> ChangeStats:
-        """The changes, counted."""
+        """The number of changes of each kind, and the types affected."""
         return self._counts
 
     def __len__(self) -> int:
@@ -185,10 +184,10 @@ class ChangeSet:
                 yield Change(kind, type, id, op, before, after)
 
     def to_arrow(self, type: str | None = None) -> pa.Table:
-        """All changes with their images as JSON texts, or those of one type with typed images.
+        """All changes with row versions as JSON texts, or the changes of one type with typed rows.
 
-        The latter are structs of the type's columns. A name that is both a node and an edge type
-        is written `node:Name` or `edge:Name`.
+        Typed rows are structs of the type's columns. A name that is both a node and an edge type is
+        written `node:Name` or `edge:Name`.
         """
         if type is None:
             return pa.concat_tables([_STREAM.empty_table(), *map(as_stream, self._parts)])
@@ -203,10 +202,10 @@ class ChangeSet:
         )
 
     def to_spark(self, type: str | None = None, session: object = None) -> DataFrame:
-        """The changes as a frame of a Spark session: the given, the running, or a new one.
+        """The changes as a DataFrame of the given Spark session, the active session, or a new one.
 
-        It has the columns of `to_arrow`, of all changes or of those of one type. Where Spark finds
-        the changes, none of them comes here.
+        It has the columns of `to_arrow`, for all changes or for those of one type. Changes that
+        Spark finds are not transferred to this process.
         """
         if not isinstance(self._found, Sequence):
             return self._found.to_frame(type, session)
@@ -217,10 +216,10 @@ class ChangeSet:
         return frame
 
     def page(self, token: str | None = None, *, limit: int = CHANGES_PER_PAGE) -> ChangePage:
-        """The first changes, or those behind the page that a token came with.
+        """The first page of changes, or the page that follows the one that returned a token.
 
-        A token is good for every diff between the same two commits, whatever types and sorts it
-        was asked for.
+        A token is valid for every diff between the same two commits, regardless of the types and
+        kinds of changes that it selects.
         """
         if not isinstance(limit, int) or limit < 1:
             raise InvalidValueError(
@@ -247,12 +246,12 @@ class ChangeSet:
         return ChangePage(page, None if is_last else self._token_behind(taken))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The changes for any library that reads Arrow streams."""
+        """The changes, for any library that reads Arrow streams."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         commits = f"<ChangeSet from {self._old_commit_id} to {self._new_commit_id}"
-        # To show changes is no reason to work them out.
+        # Printing changes must not compute them.
         if not isinstance(self._found, Sequence) and not {"_parts", "_counts"} & vars(self).keys():
             return f"{commits}>"
         stats = self._counts
@@ -262,13 +261,13 @@ class ChangeSet:
 
     def _repr_html_(self) -> str:
         title = make_note(repr(self).strip("<>"))
-        # To show changes is no reason to have Spark find them.
+        # Displaying changes must not make Spark compute them.
         if not isinstance(self._found, Sequence) and "_parts" not in vars(self):
             return title
         shown = self.page(limit=CHANGES_SHOWN_MAX).changes
         rows = ([each.op, each.kind, each.type, each.id, *_tell_change(each)] for each in shown)
         hidden = len(self) - len(shown)
-        more = make_note(f"and {hidden:,} more changes") if hidden else ""
+        more = make_note(f"and {hidden:,} more {plural(hidden, 'change')}") if hidden else ""
         return title + make_table(("op", "kind", "type", "id", "before", "after"), rows) + more
 
     def _token_behind(self, parts: Sequence[ChangedRows]) -> str:
@@ -301,11 +300,14 @@ class ChangeSet:
 
     def _get_part(self, name: str) -> ChangedRows:
         declared = [part.declared for part in self._parts]
-        return self._parts[find_compared(name, declared)]
+        return self._parts[find_type_index(name, declared)]
 
 
-def find_compared(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
-    """Which of the types that were compared a name means."""
+def find_type_index(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
+    """The index of the compared type that a name refers to.
+
+    Raises `NotFoundError` if there is none, and `InvalidValueError` if the name is ambiguous.
+    """
     found = [place for place, each in enumerate(declared) if name in _names_of(each)]
     if not found:
         raise NotFoundError(kind="type", name=name, advice="it was not compared")
@@ -320,7 +322,7 @@ def find_compared(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
 
 
 def count_changes(parts: Sequence[ChangedRows]) -> ChangeStats:
-    """The changes of some types, counted."""
+    """The number of changes of some types."""
     return ChangeStats(
         inserts=sum(part.count(ChangeOp.INSERT) for part in parts),
         updates=sum(part.count(ChangeOp.UPDATE) for part in parts),
@@ -331,7 +333,7 @@ def count_changes(parts: Sequence[ChangedRows]) -> ChangeStats:
 
 @dataclass(frozen=True, slots=True)
 class ChangePage:
-    """Some changes of a diff, and the token for those behind them; None if these are the last."""
+    """A page of the changes of a diff, and the token of the next page; None on the last page."""
 
     changes: ChangeSet
     next_token: str | None
@@ -339,19 +341,19 @@ class ChangePage:
 
 @dataclass(frozen=True, slots=True)
 class CommitChanges:
-    """One commit of a change feed, and what it changed in its first parent."""
+    """One commit of a change feed, and its changes relative to its first parent."""
 
     commit: Commit
     changes: ChangeSet
 
     @property
     def cursor(self) -> str:
-        """Where a feed goes on after this commit."""
+        """The cursor from which a feed continues after this commit."""
         return f"after:{self.commit.id}"
 
 
 def _tell_change(change: Change) -> tuple[object, object]:
-    """Both images of a change, of an update only where they differ."""
+    """Both row versions of a change; for an update, only the properties that differ."""
     before, after = change.before, change.after
     if before is None or after is None:
         return before or "", after or ""
@@ -361,7 +363,7 @@ def _tell_change(change: Change) -> tuple[object, object]:
 
 def _import_frames() -> ModuleType:
     try:
-        return import_module("omnigraph.spark.upkeep.change_frames")
+        return import_module("omnigraph.spark.ops.diff")
     except ModuleNotFoundError as error:
         raise NotFoundError(
             kind="package", name=str(error.name), advice="install it, or use `to_arrow`"
@@ -375,7 +377,7 @@ def _names_of(declared: NodeType | EdgeType) -> tuple[str, str]:
 def _as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, object] | None]:
     types = {name: each.type for name, each in declared.properties.items()}
     names = rows.schema.names
-    columns = [column_as_json(rows[name], types.get(name, STRING)) for name in names]
+    columns = [encode_column(rows[name], types.get(name, STRING)) for name in names]
     return [
         None if cells[0] is None else dict(zip(names, cells, strict=True))
         for cells in zip(*columns, strict=True)
@@ -383,7 +385,7 @@ def _as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, ob
 
 
 def as_stream(part: ChangedRows) -> pa.Table:
-    """The changes of a type with their images as JSON texts."""
+    """The changes of a type with their row versions as JSON texts."""
     texts = [
         [None if image is None else orjson.dumps(image).decode() for image in images]
         for images in part.images()

@@ -1,13 +1,14 @@
-"""The graph: what callers hold.
+"""The public `Graph` handle, and the functions that create or open a graph.
 
-Every method is one story told in order; the chapters are in `ops`, `commit` and `state`. Safe to
-share between threads. A handle is never stale by itself: each call looks at what is true now.
+A handle is safe to share between threads. It is never stale: each call reads the current state of
+its branch. Methods validate arguments, check permissions and delegate; the operations are
+implemented in the packages below.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
@@ -17,62 +18,70 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.engines import Engine, choose_engine, find_part, parse_engine
-from omnigraph.engine.graph_analysis import GraphAnalysis
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.executors import Engine, choose_engine, get_spark_module, parse_engine
 from omnigraph.engine.graph_history import GraphHistory
-from omnigraph.engine.graph_retrieval import GraphRetrieval
-from omnigraph.engine.graph_upkeep import GraphUpkeep
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import write_once
+from omnigraph.engine.graph_maintenance import GraphMaintenance
+from omnigraph.engine.maintenance.repair import RelocationReport, relocate
+from omnigraph.engine.ops import query
+from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
-from omnigraph.engine.ops.requests import make_request, parse_key
-from omnigraph.engine.ops.told import mutation_result
+from omnigraph.engine.ops.recorded_responses import make_request, mutation_result
+from omnigraph.engine.ops.retry import run_recorded_write
 from omnigraph.engine.ops.transaction import Transaction, transact
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.engine.read.snapshot_rows import SnapshotRows
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
-from omnigraph.engine.settings import Settings, require_text
-from omnigraph.engine.state.authority import Basis
-from omnigraph.model.deferred import defer
-from omnigraph.model.names import MAIN, parse_branch_name
-from omnigraph.model.observer import Phase
-from omnigraph.model.policy import Action
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.settings import Settings, open_stores
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.schema_files import SOURCE_FILE
+from omnigraph.model.errors import CorruptError
+from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
+from omnigraph.model.names import MAIN, parse_branch_name, parse_key, require_text
+from omnigraph.model.ports import Action, Phase
+from omnigraph.model.runtime import lazy_module
+from omnigraph.model.source import Source
+from omnigraph.storage import row_files
 from omnigraph.storage.ports import Stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from omnigraph.engine import loads
-    from omnigraph.engine.loads import BulkJob, Progress
-    from omnigraph.engine.ops import blobs, export_files, limited_callers
-    from omnigraph.engine.ops import entity as entities
-    from omnigraph.engine.ops import export as exporting
-    from omnigraph.engine.ops import mutate as mutating
+    from omnigraph.engine import graph_load
+    from omnigraph.engine.analysis import algorithms
+    from omnigraph.engine.analysis import requests as selections
+    from omnigraph.engine.analysis.algorithms import Algorithms
+    from omnigraph.engine.graph_load import BulkJob, Progress
+    from omnigraph.engine.ops import embeddings, export, mutate
     from omnigraph.engine.ops.mutate import PreparedMutation
-    from omnigraph.storage import row_files
+    from omnigraph.engine.retrieval import receipts, requests, results, retrieve
+    from omnigraph.engine.retrieval.reads import Reads
+    from omnigraph.engine.retrieval.results import Receipt, Retrieval
+    from omnigraph.engine.row_security import writes
 else:
-    loads = defer("omnigraph.engine.loads")
-    blobs = defer("omnigraph.engine.ops.blobs")
-    export_files = defer("omnigraph.engine.ops.export_files")
-    limited_callers = defer("omnigraph.engine.ops.limited_callers")
-    entities = defer("omnigraph.engine.ops.entity")
-    exporting = defer("omnigraph.engine.ops.export")
-    mutating = defer("omnigraph.engine.ops.mutate")
-    row_files = defer("omnigraph.storage.row_files")
+    algorithms = lazy_module("omnigraph.engine.analysis.algorithms")
+    selections = lazy_module("omnigraph.engine.analysis.requests")
+    results = lazy_module("omnigraph.engine.retrieval.results")
+    retrieve = lazy_module("omnigraph.engine.retrieval.retrieve")
+    receipts = lazy_module("omnigraph.engine.retrieval.receipts")
+    requests = lazy_module("omnigraph.engine.retrieval.requests")
+    graph_load = lazy_module("omnigraph.engine.graph_load")
+    export = lazy_module("omnigraph.engine.ops.export")
+    writes = lazy_module("omnigraph.engine.row_security.writes")
+    mutate = lazy_module("omnigraph.engine.ops.mutate")
+    embeddings = lazy_module("omnigraph.engine.ops.embeddings")
 
 
-T = TypeVar("T")
-
-
-class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
-    """A graph on a disk or an object store, opened by `omnigraph.init` or `omnigraph.open`."""
+class Graph(GraphHistory, GraphMaintenance):
+    """A graph in a file system or object store, opened by `omnigraph.init` or `omnigraph.open`."""
 
     def __init__(
         self, settings: Settings, stores: Stores, *, actor: str | None, is_read_only: bool
     ) -> None:
-        self._open = OpenGraph(settings, stores, actor=actor, is_read_only=is_read_only)
+        self._open = GraphContext(settings, stores, actor=actor, is_read_only=is_read_only)
 
     def __enter__(self) -> Self:
         return self
@@ -89,13 +98,14 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         return f"Graph({self.uri!r})"
 
     def close(self) -> None:
-        """Let go of the graph; further calls are refused, closing again is fine."""
+        """Close the graph; further calls are rejected, and closing it again has no effect."""
         self._open.close()
 
     def for_actor(self, actor: str) -> Graph:
-        """The same open graph, for somebody else: what it remembers is shared.
+        """A handle on the same open graph for another actor, which shares its caches.
 
-        It takes no time to make. Closing it closes nothing else; it is closed with this one.
+        Creating the handle is cheap. Closing it does not close this graph; closing this graph also
+        closes the handle.
         """
         made: Graph = copy(self)
         made._open = self._open.for_actor(actor)
@@ -103,12 +113,12 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
 
     @property
     def uri(self) -> str:
-        """Where the graph is."""
+        """The location of the graph."""
         return self._open.settings.location.uri
 
     @property
     def schema_source(self) -> str:
-        """The text of the accepted schema; for whom a policy hides properties from, of the rest."""
+        """The text of the accepted schema, without properties that a policy hides."""
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         present = self._open.pin(MAIN)
         return self._open.seen(present, Action.READ, branch=MAIN, present=present).contract.source
@@ -127,10 +137,10 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         spark: object = None,
         limits: CallLimits | None = None,
     ) -> Result:
-        """Run the read of a `.gq` text on a branch, `main` if none is named, or at a commit.
+        """Run a read query of a `.gq` text on a branch (default `main`) or at a commit.
 
-        `limits` make what the query may cost less than the graph allows, and let it be stopped;
-        Spark has limits of its own.
+        `limits` lowers the resource limits of the graph for this query and allows it to be
+        cancelled. It does not apply to Spark, which has separate limits.
         """
         require_text(source, subject="source")
         chosen = parse_engine(engine, spark=spark)
@@ -146,7 +156,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
                 reads = self._open.reads
                 allowance = reads.allowance.within(limits)
                 return run_query(call, basis=basis, path=replace(reads, allowance=allowance))
-            part = find_part("query.run", settings=self._open.settings, action="run a query")
+            part = get_spark_module("query.run", settings=self._open.settings, action="run a query")
             answered: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
             return answered
 
@@ -160,9 +170,10 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         engine: str = "local",
         spark: object = None,
     ) -> str:
-        """How a read would be run on a branch now, step by step, as text; nothing is run.
+        """The plan of a read query on the current state of a branch, as text; nothing is run.
 
-        For Spark the plan that it makes of the steps follows; it needs values for parameters.
+        With `engine="spark"`, the plan that Spark derives from it follows, which requires values
+        for the parameters.
         """
         require_text(source, subject="source")
         chosen = parse_engine(engine, spark=spark)
@@ -176,7 +187,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
             return steps
         self._open.require_seen_whole(basis, "see how Spark runs a query")
         call = QueryCall(plan, values, self._open.settings.runtime.now())
-        part = find_part("query.run", settings=self._open.settings, action="explain a query")
+        part = get_spark_module("query.run", settings=self._open.settings, action="explain a query")
         return f"{steps}\n\n{part.explain_query(call, basis=basis, opened=self._open, spark=spark)}"
 
     def mutate(
@@ -189,45 +200,63 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         actor: str | None = None,
         if_commit: str | None = None,
         idempotency_key: str | None = None,
+        embed: str | None = None,
     ) -> MutationResult:
-        """Run the mutation of a `.gq` text as one commit, or change nothing.
+        """Run a mutation of a `.gq` text as one commit, or change nothing.
 
-        `if_commit` names the commit that the branch must be at. What is asked again with the same
-        `idempotency_key` is done once, and answered alike.
+        `if_commit` is the commit that the branch must be at. `idempotency_key` makes retries
+        idempotent: a request that is repeated with the same key is executed once and returns the
+        same result. If an embedding provider is configured, empty `@embed` properties are filled
+        first, and those whose text changes are computed again; `embed="later"` leaves them empty,
+        and `embed="now"` fills them or rejects the mutation.
         """
         self._open.require_writable("mutate")
         target = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         require_text(source, subject="source")
-        now = self._open.settings.runtime.now()
+        settings, mode = self._open.settings, embeddings.parse_embed(embed)
+        vectors = embeddings.WriteVectors(
+            embeddings.choose_policy(
+                mode, embedder=settings.embedder, embeds_on_write=settings.embeds_on_write
+            )
+        )
+        now = settings.runtime.now()
         to_the_millisecond = now.replace(microsecond=now.microsecond // 1000 * 1000)
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
             seen = self._open.seen_by_writer(basis, branch=target)
             ir = self._open.compiled.mutation(source, name=name, contract=seen.contract)
             if seen.limited is not None:
-                limited_callers.require_inserts(ir, actor=self._open.actor_of(None))
+                caller = self._open.actor_of(None)
+                writes.require_inserts(ir, actor=caller)
+                writes.require_insertable(
+                    ir, catalog=basis.catalog, seen=seen.catalog, actor=caller
+                )
                 ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
             values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
-            prepared = mutating.prepare_mutation(
-                mutating.MutationCall(
-                    ir, values, to_the_millisecond, self._open.settings.external_blobs
+            prepared = mutate.prepare_mutation(
+                mutate.MutationCall(
+                    ir, values, to_the_millisecond, settings.external_blobs, vectors
                 ),
                 catalog=basis.catalog,
                 committed=committed,
-                runtime=self._open.settings.runtime,
+                runtime=settings.runtime,
             )
             if seen.limited is not None:
-                limited_callers.require_new_rows(prepared.write.changes, committed=committed)
+                writes.require_new_rows(prepared.write.changes, committed=committed)
             return prepared
 
         author = self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit)
-        request = make_request(idempotency_key, "mutate", source, name, params or {})
+        # A request without `embed` is encoded as it was before the option existed, so that it
+        # matches responses that were recorded then.
+        asked = (source, name, params or {}, *(() if mode is None else (mode,)))
+        request = make_request(idempotency_key, "mutate", *asked)
         with self._open.telling_no_rows(target):
-            told = write_once(
+            told = run_recorded_write(
                 target,
                 prepare=prepare,
-                tell=mutating.tell_mutation,
+                tell=mutate.encode_mutation_response,
+                outstanding=vectors,
                 authorship=author.answering(request),
                 path=self._open.writes,
             )
@@ -248,18 +277,22 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         quarantine: str | os.PathLike[str] | None = None,
         if_commit: str | None = None,
         idempotency_key: str | None = None,
+        embed: str | None = None,
     ) -> LoadResult:
         """Load rows of any number of types as one commit, or change nothing.
 
-        With `base` a branch that does not exist is started from that one first. `engine` says where
-        the rows are read and checked: `inline`, here; `spark`; or `auto`, which takes Spark for
-        what this process should not hold. With `on_error="quarantine"` rows that cannot be loaded
-        are written to `quarantine` and left out, which Spark does. `if_commit` names the commit
-        that the branch, or the base of a new one, must be at. What is asked again with the same
-        `idempotency_key` is done once, and answered alike.
+        With `base`, a branch that does not exist is first created from that one. `engine` selects
+        where the rows are read and checked: `inline`, in this process; `spark`; or `auto`, which
+        selects Spark for inputs that are too large for this process. With `on_error="quarantine"`,
+        which requires Spark, rows that cannot be loaded are written to `quarantine` and skipped.
+        `if_commit` is the commit that the branch, or the base of a new branch, must be at.
+        `idempotency_key` makes retries idempotent: a request that is repeated with the same key is
+        executed once and returns the same result. If an embedding provider is configured, empty
+        `@embed` properties are filled first, on Spark by its executors; `embed="later"` leaves them
+        empty for `Graph.embed`, and `embed="now"` fills them or rejects the load.
         """
         self._open.require_writable("load")
-        call = loads.parse_call(
+        call = graph_load.parse_call(
             mode=mode,
             branch=branch,
             base=base,
@@ -268,11 +301,12 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
             spark=spark,
             on_error=on_error,
             quarantine=quarantine,
+            embed=embed,
         )
         self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
-        loads.require_appending(call, self._open)
+        graph_load.require_appending(call, self._open)
         call = replace(call, expected_head=if_commit, key=parse_key(idempotency_key))
-        return loads.load(data, call, engine=engine, opened=self._open)
+        return graph_load.load(data, call, engine=engine, opened=self._open)
 
     def bulk(
         self,
@@ -286,13 +320,14 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         on_error: str = "raise",
         quarantine: str | os.PathLike[str] | None = None,
         if_commit: str | None = None,
+        embed: str | None = None,
     ) -> BulkJob:
-        """A block that collects rows of any number of types and loads them on Spark at its end.
+        """A block that collects rows of any number of types and loads them on Spark when it ends.
 
-        They become one commit, or nothing; the arguments are those of `load`.
+        The rows become one commit, or nothing changes. The arguments are those of `load`.
         """
         self._open.require_writable("load")
-        call = loads.parse_call(
+        call = graph_load.parse_call(
             mode=mode,
             branch=branch,
             base=base,
@@ -301,10 +336,11 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
             spark=spark,
             on_error=on_error,
             quarantine=quarantine,
+            embed=embed,
         )
         self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
-        loads.require_appending(call, self._open)
-        return loads.BulkJob(replace(call, expected_head=if_commit), self._open)
+        graph_load.require_appending(call, self._open)
+        return graph_load.BulkJob(replace(call, expected_head=if_commit), self._open)
 
     def spark_views(
         self,
@@ -314,12 +350,14 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         commit: str | None = None,
         prefix: str = "",
     ) -> dict[str, DataFrame]:
-        """Make every type of a branch, `main` if none is named, or of a commit a temporary view.
+        """Create a temporary Spark view for each type of a branch (default `main`) or commit.
 
-        All views show that one commit, whatever is written later; `prefix` stands before their
+        All views show the same commit, regardless of later writes. `prefix` is prepended to their
         names.
         """
-        part = find_part("views", settings=self._open.settings, action="make views of types")
+        part = get_spark_module(
+            "connector.source", settings=self._open.settings, action="make views of types"
+        )
         views: dict[str, DataFrame] = part.make_views(
             self._open, spark=spark, branch=branch, commit=commit, prefix=prefix
         )
@@ -328,14 +366,13 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
     def entity(
         self, type: str, id: str, *, branch: str | None = None, commit: str | None = None
     ) -> dict[str, object] | None:
-        """One node or edge of a branch, `main` if none is named, or of a commit; None if it is
-        not there."""
+        """One node or edge of a branch (default `main`) or commit; None if it does not exist."""
         require_text(type, subject="type")
         require_text(id, subject="id")
         basis = self._open.at(branch, commit, action=Action.READ)
         tables = basis.reader(self._open.stores.tables)
         with self._open.telling_gone(basis):
-            return entities.find_entity(
+            return query.find_entity(
                 type, id, snapshot=basis.snapshot, catalog=basis.catalog, tables=tables
             )
 
@@ -350,14 +387,16 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         start: int = 0,
         length: int | None = None,
     ) -> Blob:
-        """A blob of a node or edge, or a part of it, of a branch, `main` if none is named, or of a
-        commit; no other bytes are read."""
+        """A blob of a node or edge, or a range of it, on a branch (default `main`) or at a commit.
+
+        Bytes outside the range are not read.
+        """
         for subject, given in (("type", type), ("id", id), ("property", property)):
             require_text(given, subject=subject)
-        asked = blobs.parse_range(start, length)
+        asked = query.parse_range(start, length)
         basis = self._open.at(branch, commit, action=Action.READ)
         with self._open.telling_gone(basis):
-            return blobs.read_blob(
+            return query.read_blob(
                 type,
                 id,
                 property,
@@ -374,10 +413,10 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         commit: str | None = None,
         types: Sequence[str] | None = None,
     ) -> Iterator[str]:
-        """The rows of a branch or commit as NDJSON lines that `load` reads back."""
+        """The rows of a branch or commit as NDJSON lines that `load` accepts."""
         basis = self._open.at(branch, commit, action=Action.EXPORT)
         tables = basis.reader(self._open.stores.tables)
-        lines = exporting.export(basis.snapshot, catalog=basis.catalog, tables=tables, types=types)
+        lines = export.export(basis.snapshot, catalog=basis.catalog, tables=tables, types=types)
         return self._while_reading(lines, basis, is_past=commit is not None)
 
     def export_files(
@@ -391,23 +430,24 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         engine: str = "auto",
         spark: object = None,
     ) -> ExportReport:
-        """Write the rows of a branch or commit into a new folder that `load` reads back.
+        """Write the rows of a branch or commit to a new folder that `load` accepts.
 
-        There is one file a type, as `ndjson`, `parquet` or `arrow`; on Spark, one folder of parts.
+        The folder contains one file per type, in the format `ndjson`, `parquet` or `arrow`; on
+        Spark, one folder of part files per type.
         """
         chosen, target = row_files.parse_format(format), row_files.parse_target(folder)
         basis = self._open.at(branch, commit, action=Action.EXPORT)
-        is_large = partial(export_files.is_large_export, basis, types)
+        is_large = partial(export.is_large_export, basis, types)
         runner = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.reading(basis, is_past=commit is not None):
             if runner is Engine.SPARK:
                 self._open.require_seen_whole(basis, "export on Spark")
-                part = find_part("upkeep.export", settings=self._open.settings, action="export")
+                part = get_spark_module("ops.export", settings=self._open.settings, action="export")
                 report: ExportReport = part.export_files(
                     target, basis=basis, opened=self._open, format=chosen, types=types, spark=spark
                 )
                 return report
-            return export_files.export_files(
+            return export.export_files(
                 target,
                 basis=basis,
                 tables=basis.reader(self._open.stores.tables),
@@ -421,7 +461,7 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         """The rows of one type of a branch or commit as a stream of Arrow batches."""
         require_text(type, subject="type")
         basis = self._open.at(branch, commit, action=Action.EXPORT)
-        rows = exporting.export_batches(
+        rows = export.export_batches(
             type,
             snapshot=basis.snapshot,
             catalog=basis.catalog,
@@ -430,19 +470,225 @@ class Graph(GraphHistory, GraphUpkeep, GraphAnalysis, GraphRetrieval):
         kept = self._while_reading(rows, basis, is_past=commit is not None)
         return pa.RecordBatchReader.from_batches(rows.schema, kept)
 
-    # Several calls as one
+    # Transactions
 
     def transaction(
         self, branch: str = "main", *, actor: str | None = None
     ) -> AbstractContextManager[Transaction]:
-        """A block whose calls become one commit on a branch at its end, or leave no trace."""
+        """A block whose calls become one commit on a branch when it ends, or have no effect."""
         self._open.require_writable("begin a transaction")
         base = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=base, target=None, actor=actor)
         return transact(self, base, actor=actor, path=self._open.writes)
 
-    # What the calls above share
+    # Analysis and retrieval
+
+    def algorithms(
+        self,
+        edges: str | Sequence[str],
+        *,
+        branch: str | None = None,
+        commit: str | None = None,
+        engine: str = "local",
+        spark: object = None,
+    ) -> Algorithms:
+        """The algorithms over one or more edge types and all nodes of the types that they connect.
+
+        They read the current state of a branch (default `main`), or a commit. `engine` selects
+        where they run: `local`, in the memory of this process, or `spark`.
+        """
+        chosen = parse_engine(engine, spark=spark)
+        basis = self._open.at(branch, commit, action=Action.READ)
+        return algorithms.Algorithms(
+            selections.parse_selection(edges, basis.catalog),
+            basis=basis,
+            is_past=commit is not None,
+            engine=chosen,
+            spark=spark,
+            opened=self._open,
+        )
+
+    def retrieve(
+        self,
+        text: str,
+        *,
+        types: str | Sequence[str] | None = None,
+        hops: int = HOPS,
+        edges: str | Sequence[str] | None = None,
+        k: int = FOUND,
+        budget_tokens: int = BUDGET_TOKENS,
+        branch: str | None = None,
+        commit: str | None = None,
+        vector: Sequence[float] | None = None,
+        word_weight: float = 1.0,
+        vector_weight: float = 1.0,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """The nodes of a branch (default `main`) or commit that match a text, for a prompt.
+
+        Returns the `k` best nodes of the given types, ranked by words and vectors, and then their
+        neighbours, as far as they fit into the token budget. `vector` replaces the embedding of the
+        text. Tokens are estimated as a quarter of the bytes unless `count_tokens` counts them.
+        `replay` reproduces the result from its receipt.
+        """
+        request = requests.parse_request(
+            {
+                "text": text,
+                "types": types,
+                "edges": edges,
+                "hops": hops,
+                "k": k,
+                "budget_tokens": budget_tokens,
+                "word_weight": word_weight,
+                "vector_weight": vector_weight,
+                "counted_by": results.BYTES_RULE if count_tokens is None else "caller",
+            }
+        )
+        given = None if vector is None else requests.parse_vector(vector)
+        with self._open.settings.observer.phase(Phase.PIN):
+            basis = self._open.at(branch, commit, action=Action.READ)
+        reads = self._start_reads(basis, limits)
+        with self._open.telling_gone(basis):
+            vectors = retrieve.find_vectors(request, reads, given=given)
+            return retrieve.retrieve(
+                request, vectors, reads=reads, count_tokens=count_tokens or results.count_bytes
+            )
+
+    def retrieve_by(
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        hops: int = HOPS,
+        edges: str | Sequence[str] | None = None,
+        budget_tokens: int = BUDGET_TOKENS,
+        branch: str | None = None,
+        commit: str | None = None,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """The nodes that a read query of a `.gq` text finds, and their neighbours, for a prompt.
+
+        The nodes are those of the variable whose property the query returns first, in the order of
+        its rows, without duplicates. Raises `CompileError` if the query returns no property of a
+        node. Everything else is as for `retrieve`.
+        """
+        require_text(source, subject="source")
+        terms = requests.parse_terms(
+            {
+                "edges": edges,
+                "hops": hops,
+                "budget_tokens": budget_tokens,
+                "counted_by": results.BYTES_RULE if count_tokens is None else "caller",
+            }
+        )
+        with self._open.settings.observer.phase(Phase.PIN):
+            basis = self._open.at(branch, commit, action=Action.READ)
+        with self._open.telling_gone(basis):
+            return retrieve.retrieve_by(
+                source,
+                params,
+                name=name,
+                terms=terms,
+                compiled=self._open.compiled,
+                reads=self._start_reads(basis, limits),
+                count_tokens=count_tokens or results.count_bytes,
+            )
+
+    def replay(
+        self,
+        receipt: Receipt | Mapping[str, object],
+        *,
+        count_tokens: Callable[[str], int] | None = None,
+        limits: CallLimits | None = None,
+    ) -> Retrieval:
+        """Reproduce the retrieval of a receipt, or of its JSON form, without embedding any text.
+
+        Raises `NotFoundError` if the commit of the receipt was cleaned up. Raises
+        `InvalidValueError` if the result differs, because the receipt was modified or the caller
+        sees a different part of the graph.
+        """
+        asked = receipts.parse_receipt(receipt, count_tokens=count_tokens)
+        with self._open.settings.observer.phase(Phase.PIN):
+            basis = self._open.at(None, asked.commit_id, action=Action.READ)
+        reads, count = self._start_reads(basis, limits), count_tokens or results.count_bytes
+        with self._open.telling_gone(basis):
+            if isinstance(asked.request, results.QueryRequest):
+                answer = retrieve.retrieve_again(
+                    asked.request,
+                    asked.vectors,
+                    compiled=self._open.compiled,
+                    reads=reads,
+                    count_tokens=count,
+                )
+            else:
+                answer = retrieve.retrieve(
+                    asked.request, asked.vectors, reads=reads, count_tokens=count
+                )
+        receipts.require_same(answer.receipt, asked)
+        return answer
 
     def _while_reading(self, parts: Iterable[T], basis: Basis, *, is_past: bool) -> Iterator[T]:
         with self._open.reading(basis, is_past=is_past):
             yield from parts
+
+    def _start_reads(self, basis: Basis, limits: CallLimits | None) -> Reads:
+        path, settings = self._open.reads, self._open.settings
+        path = replace(path, allowance=path.allowance.within(limits))
+        now = settings.runtime.now()
+        return retrieve.start_reads(basis, path=path, observer=settings.observer, now=now)
+
+
+T = TypeVar("T")
+
+
+def init_graph(settings: Settings, *, schema: str, is_forced: bool) -> Graph:
+    """Create a graph and open it for writing."""
+    require_text(schema, subject="schema")
+    catalog = compile_schema(Source("<schema>", schema))
+    stores = open_stores(settings)
+    is_replacing = is_forced and is_graph(stores)
+    if is_replacing:
+        delete_graph(stores)
+        stores = open_stores(settings)
+    create_graph(
+        uri=settings.location.uri,
+        source=schema,
+        catalog=catalog,
+        stores=stores,
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+        is_replacing=is_replacing,
+    )
+    return Graph(settings, stores, actor=None, is_read_only=False)
+
+
+def open_graph(settings: Settings, *, actor: str | None, is_read_only: bool) -> Graph:
+    """Open a graph.
+
+    Raises `NotFoundError` if it does not exist and `CorruptError` if it is damaged.
+    """
+    stores = open_stores(settings)
+    if stores.objects.find(SOURCE_FILE) is None and has_history(stores):
+        raise CorruptError(
+            subject=f"the graph at {settings.location.uri}",
+            problem=f"its {SOURCE_FILE} is missing; restore it from a copy",
+        )
+    graph = Graph(settings, stores, actor=actor, is_read_only=is_read_only)
+    if is_read_only:
+        # No call has been made yet, so no permission is checked either.
+        graph._open.pin(MAIN)  # noqa: SLF001
+    else:
+        graph.refresh()
+    return graph
+
+
+def relocate_graph(settings: Settings) -> list[RelocationReport]:
+    """Make the branches of a graph that was moved or copied refer to the graph's files.
+
+    Does not open the graph, because interrupted writes on such a branch cannot be recovered yet.
+    """
+    reports = relocate(settings.location, stores=open_stores(settings), locking=settings.locking)
+    return list(reports)

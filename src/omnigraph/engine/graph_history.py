@@ -1,4 +1,4 @@
-"""The calls of a graph about its history: branches, tags, merges, undoing, commits, differences."""
+"""The history methods of a graph: branches, tags, merges, reverts, commits and diffs."""
 
 from __future__ import annotations
 
@@ -7,56 +7,61 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from omnigraph.engine.commit.audit import mark_recovered
 from omnigraph.engine.commit.protocol import Authorship
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.engines import Engine, choose_engine, find_part
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.ops.attempts import find_told
-from omnigraph.engine.ops.branch import create_branch, delete_branch
-from omnigraph.engine.ops.requests import make_request
-from omnigraph.engine.ops.standing import standing
-from omnigraph.engine.ops.tags import create_tag, delete_tag, list_tags
-from omnigraph.engine.ops.told import merge_result
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.executors import Engine, choose_engine, get_spark_module
+from omnigraph.engine.ops.recorded_responses import make_request, merge_result
+from omnigraph.engine.ops.refs import (
+    create_branch,
+    create_tag,
+    delete_branch,
+    delete_tag,
+    list_tags,
+)
+from omnigraph.engine.ops.retry import branch_guard, find_told
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.results import MergeResult, SnapshotState, TableState
-from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.history import Commit, CommitLog
-from omnigraph.model.arguments import require_text
-from omnigraph.model.deferred import defer
-from omnigraph.model.names import BranchName, PrivateBranchName, parse_branch_name, parse_tag_name
-from omnigraph.model.policy import Action
+from omnigraph.model.names import (
+    BranchName,
+    PrivateBranchName,
+    parse_branch_name,
+    parse_tag_name,
+    require_text,
+)
+from omnigraph.model.ports import Action
+from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.ports import TableStore
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes import ChangeSet
-    from omnigraph.engine.ops import change_feed, type_pairs, undo
-    from omnigraph.engine.ops import diff as comparing
-    from omnigraph.engine.ops import merge as merging
-    from omnigraph.engine.ops import terms as merge_terms
+    from omnigraph.engine.merge import merge, options
+    from omnigraph.engine.merge.options import MergeOptions
+    from omnigraph.engine.ops import change_feed, diff
     from omnigraph.engine.ops.change_feed import ChangeFeed
     from omnigraph.engine.ops.diff import Selection
-    from omnigraph.engine.ops.terms import Terms
 else:
-    change_feed = defer("omnigraph.engine.ops.change_feed")
-    type_pairs = defer("omnigraph.engine.ops.type_pairs")
-    undo = defer("omnigraph.engine.ops.undo")
-    comparing = defer("omnigraph.engine.ops.diff")
-    merging = defer("omnigraph.engine.ops.merge")
-    merge_terms = defer("omnigraph.engine.ops.terms")
+    change_feed = lazy_module("omnigraph.engine.ops.change_feed")
+    diff = lazy_module("omnigraph.engine.ops.diff")
+    merge = lazy_module("omnigraph.engine.merge.merge")
+    options = lazy_module("omnigraph.engine.merge.options")
 
 
 class GraphHistory:
-    """Git for a whole graph."""
+    """Branches, tags, merges and commits, which apply to the whole graph."""
 
-    _open: OpenGraph
+    _open: GraphContext
 
     @property
     def actor(self) -> str | None:
-        """In whose name calls are made that name nobody; None for nobody's."""
+        """The actor of calls that do not name one; None if there is none."""
         return self._open.actor_of(None)
 
     def branches(self) -> list[str]:
-        """The branches, `main` first, then by name."""
+        """The names of the branches, `main` first, then in alphabetical order."""
         self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         return list(self._open.authority.branches())
@@ -69,9 +74,9 @@ class GraphHistory:
         actor: str | None = None,
         if_commit: str | None = None,
     ) -> None:
-        """Start a branch at the head of another; no rows are copied.
+        """Create a branch at the head of another branch; no rows are copied.
 
-        `if_commit` names the commit that the other must be at.
+        `if_commit` is the commit that the other branch must be at.
         """
         self._open.require_writable("create a branch")
         branch, start = parse_branch_name(name), parse_branch_name(base)
@@ -81,19 +86,20 @@ class GraphHistory:
     def delete_branch(
         self, name: str, *, actor: str | None = None, if_commit: str | None = None
     ) -> None:
-        """Delete a branch and the commits that only it had.
+        """Delete a branch and the commits that only it contains.
 
-        `if_commit` names the commit that it must be at.
+        `if_commit` is the commit that the branch must be at.
         """
         self._open.require_writable("delete a branch")
         branch, path = parse_branch_name(name), self._open.writes
         self._open.require_allowed(Action.BRANCH_DELETE, branch=None, target=branch, actor=actor)
-        # A transaction that died keeps the branch that it began on, until it is swept away.
+        # An abandoned transaction prevents the deletion of the branch that it began on, until it is
+        # swept.
         sweep_transactions(path.heal(), path=path)
         delete_branch(branch, if_head=if_commit, path=path)
 
     def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
-        """Name a commit, for good; it stays readable as long as the tag is there."""
+        """Give a commit a permanent name; the commit stays readable as long as the tag exists."""
         self._open.require_writable("tag a commit")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=actor)
         create_tag(
@@ -105,13 +111,13 @@ class GraphHistory:
         )
 
     def tags(self) -> dict[str, str]:
-        """The tags by name, each with the id of its commit."""
+        """The tags: a mapping from name to commit id."""
         self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         return {tag.name: tag.commit_id for tag in list_tags(self._open.stores.objects)}
 
     def delete_tag(self, name: str) -> None:
-        """Take a tag away; its commit stays."""
+        """Delete a tag; its commit is not deleted."""
         self._open.require_writable("delete a tag")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         delete_tag(parse_tag_name(name), path=self._open.writes)
@@ -132,14 +138,13 @@ class GraphHistory:
     ) -> MergeResult:
         """Merge a branch into another as one commit, or change nothing.
 
-        Conflicts are a `MergeConflictError`, or part of the result of a dry run; `resolve` decides
-        them: `"source"`, `"target"` or a row for each (type, id). `if_commit` names the commit that
-        the other branch must be at. What is asked again with the same `idempotency_key` is done
-        once, and answered alike.
+        Conflicts raise `MergeConflictError`; a dry run returns them in its result. `resolve` maps
+        `(type, id)` to the resolution of that conflict: `"source"`, `"target"` or a row.
+        `if_commit` is the commit that the target branch must be at. `idempotency_key` makes retries
+        idempotent: a request that is repeated with the same key is executed once and returns the
+        same result.
         """
-        terms = merge_terms.parse_terms(
-            granularity=granularity, resolve=resolve, is_dry_run=dry_run
-        )
+        terms = options.parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
         if not dry_run:
             self._open.require_writable("merge")
         self._open.require_open()
@@ -151,7 +156,7 @@ class GraphHistory:
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         asked = ("merge", branch, terms.granularity, terms.resolve)
         authorship = author.answering(make_request(idempotency_key, *asked))
-        # The source may have been deleted once it was merged.
+        # The source may have been deleted after it was merged.
         told = None if dry_run else find_told(target, authorship=authorship, path=self._open.writes)
         if told is not None:
             return merge_result(told)
@@ -168,28 +173,28 @@ class GraphHistory:
         spark: object,
         source: BranchName,
         target: BranchName,
-        terms: Terms,
+        terms: MergeOptions,
         authorship: Authorship,
     ) -> MergeResult:
         if engine is Engine.LOCAL:
-            return merging.merge_branch(
+            return merge.merge_branch(
                 source,
                 into=target,
                 terms=terms,
-                replayer=merging.replay_here(self._open.writes),
+                replayer=merge.replay_here(self._open.writes),
                 authorship=authorship,
                 path=self._open.writes,
             )
-        part = find_part("upkeep.merge", settings=self._open.settings, action="merge")
+        part = get_spark_module("ops.merge", settings=self._open.settings, action="merge")
         merged: MergeResult = part.merge(
             source, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
         )
         return merged
 
     def _is_large_merge(self, source: BranchName, target: BranchName) -> bool:
-        """Whether two branches differ in more rows than one process should put together."""
-        pairs = type_pairs.pair_types(self._open.pin(target), self._open.pin(source))
-        return comparing.is_large_diff(pairs, self._open.stores.tables)
+        """Whether two branches differ in more rows than one process should merge."""
+        pairs = diff.pair_types(self._open.pin(target), self._open.pin(source))
+        return diff.is_large_diff(pairs, self._open.stores.tables)
 
     def revert(
         self,
@@ -200,12 +205,12 @@ class GraphHistory:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Undo one commit of a branch's history by a new one; later commits stay.
+        """Undo one commit of a branch's history with a new commit; later commits stay.
 
-        `if_commit` and `idempotency_key` are those of `merge`.
+        `if_commit` and `idempotency_key` are as for `merge`.
         """
         self._open.require_writable("revert")
-        # Nobody's commit would be taken for the newest one.
+        # Without an id, the newest commit would be reverted.
         require_text(commit, subject="commit")
         target = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
@@ -218,7 +223,7 @@ class GraphHistory:
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "revert")
         with self._open.telling_conflicts(None, target=target):
-            return undo.revert_commit(
+            return merge.revert_commit(
                 found,
                 branch=target,
                 authorship=authorship,
@@ -234,9 +239,9 @@ class GraphHistory:
         if_commit: str | None = None,
         idempotency_key: str | None = None,
     ) -> MergeResult:
-        """Do on a branch what one commit did elsewhere.
+        """Apply the changes of one commit to a branch.
 
-        `if_commit` and `idempotency_key` are those of `merge`.
+        `if_commit` and `idempotency_key` are as for `merge`.
         """
         self._open.require_writable("cherry-pick")
         require_text(commit, subject="commit")
@@ -245,37 +250,44 @@ class GraphHistory:
         self._open.require_whole("cherry-pick", branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         authorship = author.answering(make_request(idempotency_key, "cherry_pick", commit))
-        # The branch that it is on may have been deleted since.
+        # The branch of the commit may have been deleted since.
         told = find_told(target, authorship=authorship, path=self._open.writes)
         if told is not None:
             return merge_result(told)
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "cherry-pick")
         with self._open.telling_conflicts(None, target=target):
-            return undo.cherry_pick_commit(
+            return merge.cherry_pick_commit(
                 found,
                 onto=target,
                 authorship=authorship,
                 path=self._open.writes,
             )
 
-    def commits(self, branch: str = "main") -> CommitLog:
-        """The commits of a branch, oldest first."""
+    def commits(self, branch: str = "main", *, actor: str | None = None) -> CommitLog:
+        """The commits of a branch, oldest first; `actor` selects the commits of one actor.
+
+        `omnigraph:recovery` selects every commit that a recovery published. A write that was rolled
+        forward keeps the actor of its writer and is selected too.
+        """
         self._open.require_open()
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
-        return CommitLog(self._open.tell(self._open.authority.commits(name), branch=name))
+        told = self._open.tell(self._open.authority.commits(name), branch=name)
+        marked = mark_recovered(told, tables=self._open.stores.tables)
+        return CommitLog(each for each in marked if actor is None or each.is_by(actor))
 
     def commit(self, id: str) -> Commit:
-        """The commit of an id, or the one that a tag names."""
+        """The commit with an id, or the commit that a tag names."""
         self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         state = self._open.state_of(id)
-        (told,) = self._open.tell([state.head], branch=state.branch)
-        return told
+        told = self._open.tell([state.head], branch=state.branch)
+        (marked,) = mark_recovered(told, tables=self._open.stores.tables)
+        return marked
 
     def head(self, branch: str = "main") -> str:
-        """The id of the commit that a branch is at."""
+        """The id of the head commit of a branch."""
         return self._open.at(parse_branch_name(branch), None, action=Action.READ).head.id
 
     def diff(
@@ -288,43 +300,48 @@ class GraphHistory:
         engine: str = "auto",
         spark: object = None,
     ) -> ChangeSet:
-        """What changed from one branch, commit or tag to another, net.
+        """The net changes from one branch, commit or tag to another.
 
-        On Spark the changes are found when they are asked for.
+        On Spark, the changes are computed when they are first used.
         """
         before, after = self._open.named(old), self._open.named(new)
         catalogs = [after.catalog, before.catalog]
-        selection = comparing.parse_selection(catalogs, types=types, ops=ops)
+        selection = diff.parse_selection(catalogs, types=types, ops=ops)
         tables = self._open.stores.tables
         again = "compare again, with what is there now"
-        with standing(authority=self._open.authority, otherwise=again) as noted:
+        with branch_guard(authority=self._open.authority, otherwise=again) as noted:
             noted += [before.state, after.state]
             is_large = partial(_is_large, before, after, selection, tables)
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
-                return comparing.diff(before, after, selection=selection, tables=tables)
+                return diff.diff(before, after, selection=selection, tables=tables)
             for each in (before, after):
                 self._open.require_seen_whole(each, "compare on Spark")
-            part = find_part("upkeep.diff", settings=self._open.settings, action="compare")
+            part = get_spark_module("ops.diff", settings=self._open.settings, action="compare")
             found: ChangeSet = part.diff(
                 before, after, selection=selection, opened=self._open, spark=spark
             )
             return found
 
     def changes(self, start: str, branch: str = "main") -> ChangeFeed:
-        """What each commit of a branch changed, from `now`, `beginning` or `after:<commit>` on."""
+        """The changes of each commit of a branch from `now`, `beginning` or `after:<commit>` on."""
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
         return change_feed.open_feed(start, branch=name, path=self._open.feeds)
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
-        """The snapshot of a branch, for those who read it with other Lance tools."""
+        """The tables in the snapshot of a branch, for readers that use other Lance tools."""
         return dict(self.snapshot(branch).tables)
 
     def snapshot(self, branch: str = "main") -> SnapshotState:
-        """The commit that a branch is at, and its types as they are there."""
+        """The head commit of a branch, and the state of each type at that commit.
+
+        A type of which the caller sees no row is left out, because its version counts the writes to
+        it.
+        """
         name = parse_branch_name(branch)
         basis = self._open.at(name, None, action=Action.READ)
         root = self._open.settings.location.root
+        unseen = frozenset[str]() if basis.limited is None else basis.limited.unseen_keys
         tables = {
             entry.table_key: TableState(
                 version=entry.version,
@@ -333,6 +350,7 @@ class GraphHistory:
                 path=f"{root}/{entry.path}" + (f"/tree/{entry.branch}" if entry.branch else ""),
             )
             for entry in basis.state.snapshot
+            if entry.table_key not in unseen
         }
         (head,) = self._open.tell([basis.head], branch=name)
         return SnapshotState(head, tables)
@@ -341,6 +359,6 @@ class GraphHistory:
 def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableStore) -> bool:
     """Whether two states differ in more rows than one process should compare."""
     if before.limited is not None or after.limited is not None:
-        # Spark would have to be told which rows are seen.
+        # Spark does not apply row-level security.
         return False
-    return comparing.is_large_diff(comparing.list_pairs(before, after, selection), tables)
+    return diff.is_large_diff(diff.list_pairs(before, after, selection), tables)

@@ -1,7 +1,7 @@
-"""What the calls of a graph return: plain values, the same embedded and remote.
+"""The results of the calls of a graph: plain values, the same for embedded and remote graphs.
 
-A `Result` never changes. It holds Arrow columns; rows of JSON values, pandas and polars frames are
-made of them when asked for. pandas and polars are looked for only then.
+A `Result` is immutable. It holds Arrow columns; rows of JSON values and pandas and polars frames
+are created from them on demand. pandas and polars are imported only then.
 """
 
 from __future__ import annotations
@@ -12,29 +12,41 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import orjson
 import pyarrow as pa
 
-from omnigraph.engine.html import make_facts, make_note, make_table
-from omnigraph.engine.read.json_rows import column_as_json
-from omnigraph.engine.state.history import Commit
-from omnigraph.model.errors import Conflict, InvalidValueError, NotFoundError
+from omnigraph.engine.rows.json_rows import encode_column
+from omnigraph.engine.rows.text_rows import (
+    Delimiter,
+    encode_csv,
+    encode_csv_names,
+    encode_lines,
+    encode_objects,
+)
+from omnigraph.engine.state.history import Commit, make_facts, make_note, make_table
+from omnigraph.model.errors import (
+    NOTHING_WRONG,
+    Conflict,
+    InvalidValueError,
+    LoadReport,
+    NotFoundError,
+    plural,
+)
 from omnigraph.model.limits import (
     CONFLICTS_SHOWN_MAX,
     RESULT_ROWS_SHOWN_MAX,
     RESULT_ROWS_WRITTEN,
 )
-from omnigraph.model.load_report import NOTHING_WRONG, LoadReport
 from omnigraph.model.types import PropertyType
 from omnigraph.storage.row_files import (
     FileFormat,
-    exchange_schema,
-    format_of,
+    ResultFormat,
+    find_result_format,
     new_file,
-    parse_format,
+    parse_result_format,
     parse_target,
     write_rows,
 )
@@ -57,7 +69,7 @@ _PANDAS_NULLABLE: Mapping[pa.DataType, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class MutationResult:
-    """How many nodes and edges the statements touched; no commit if nothing changed."""
+    """The number of nodes and edges that the statements affected; no commit if nothing changed."""
 
     affected_nodes: int
     affected_edges: int
@@ -66,9 +78,9 @@ class MutationResult:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """How many rows of each type came in, by what engine, as which commit.
+    """The number of loaded rows of each type, the engine that was used, and the commit.
 
-    `rejected` is how many rows were left out, and `report` says why.
+    `rejected` is the number of rows that were skipped, and `report` lists the reasons.
     """
 
     nodes_loaded: Mapping[str, int]
@@ -83,7 +95,7 @@ class LoadResult:
 
 
 class MergeOutcome(StrEnum):
-    """What became of a merge, or would become of it."""
+    """The outcome of a merge, or the expected outcome of a dry run."""
 
     ALREADY_UP_TO_DATE = "already_up_to_date"
     FAST_FORWARD = "fast_forward"
@@ -93,8 +105,11 @@ class MergeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What became of a merge, a revert or a picked commit; no commit if there was nothing to do or
-    nothing was to be done. Only a dry run has conflicts: they are an error otherwise."""
+    """The outcome of a merge, revert or cherry-pick; no commit if nothing was written.
+
+    `commit_id` is None if there was nothing to do, or for a dry run. Only a dry run returns
+    conflicts; otherwise they raise an error.
+    """
 
     outcome: MergeOutcome
     commit_id: str | None
@@ -110,13 +125,13 @@ class MergeResult:
             for each in self.conflicts[:CONFLICTS_SHOWN_MAX]
         )
         hidden = len(self.conflicts) - CONFLICTS_SHOWN_MAX
-        more = make_note(f"and {hidden:,} more conflicts") if hidden > 0 else ""
+        more = make_note(f"and {hidden:,} more {plural(hidden, 'conflict')}") if hidden > 0 else ""
         return make_facts(facts) + make_table(names, rows) + more
 
 
 @dataclass(frozen=True, slots=True)
 class PendingIndex:
-    """An index that a type should have and has not, and why."""
+    """An index that a type should have but does not have, and the reason."""
 
     column: str
     reason: str
@@ -124,9 +139,10 @@ class PendingIndex:
 
 @dataclass(frozen=True, slots=True)
 class OptimizeReport:
-    """What was done to the layout of one type, and what was not, with the reason.
+    """The layout changes of one type, or the reason why it was skipped.
 
-    `manifest_version` is what history names, `lance_head_version` where the table is.
+    `manifest_version` is the version in the manifest, and `lance_head_version` the newest version
+    of the table.
     """
 
     type: str
@@ -142,15 +158,19 @@ class OptimizeReport:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The steps from the accepted schema to another, and whether all of them can be taken."""
+    """The steps from the accepted schema to another, and whether all of them can be applied now.
+
+    `blockers` lists reasons other than unsupported steps for which applying would be rejected.
+    """
 
     supported: bool
     steps: tuple[Mapping[str, object], ...]
+    blockers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaApplyResult:
-    """What was done to the schema; nothing and no commit if it was the accepted one already."""
+    """The applied schema changes; without steps or a commit if the schema was already accepted."""
 
     applied: bool
     steps: tuple[Mapping[str, object], ...]
@@ -159,7 +179,7 @@ class SchemaApplyResult:
 
 @dataclass(frozen=True, slots=True)
 class ExportedType:
-    """One type of an export: how many rows it has, and the file that they are in."""
+    """One type of an export: the number of its rows, and their file."""
 
     type: str
     rows: int
@@ -168,7 +188,7 @@ class ExportedType:
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """The files of an export, in the order of types, and the commit that they hold."""
+    """The files of an export, in the order of types, and the commit that they contain."""
 
     commit_id: str
     folder: str
@@ -178,10 +198,10 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A blob, or the part of it that was asked for; `size` is that of the whole.
+    """A blob, or the requested range of it; `size` is the size of the whole blob.
 
-    Equal `etag`s mean equal content. It stays while the row is not written again: an update of
-    another property gives the same content a new one, and so does a compaction.
+    Equal `etag`s mean equal content. The `etag` changes when the row is rewritten, also with the
+    same content: by an update of another property, or by a compaction.
     """
 
     content: bytes = field(repr=False)
@@ -190,7 +210,7 @@ class Blob:
 
 
 class TableState(NamedTuple):
-    """One type in a snapshot: its Lance table at `path`, opened at `version`, is what counts."""
+    """One type in a snapshot: its Lance table at `path`, which must be opened at `version`."""
 
     version: int
     branch: str | None
@@ -200,7 +220,7 @@ class TableState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotState:
-    """A branch at one commit: each type by its key, as it is there."""
+    """A branch at one commit, with the state of each type by its key."""
 
     commit: Commit
     tables: Mapping[str, TableState]
@@ -208,8 +228,11 @@ class SnapshotState:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """One index that a type should have: whether this call built it, and how many of the type's
-    rows it knows. The others are found by reading them. Without an index there is a reason."""
+    """One index that a type should have, and how many rows of the type it covers.
+
+    `is_built` is whether this call built it, and `rows_covered` how many of the type's rows it
+    covers; the other rows are found by a scan. `pending_reason` explains why there is no index.
+    """
 
     type: str
     column: str
@@ -222,35 +245,36 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of a result: its name, what it holds, and whether it was worked out over rows."""
+    """A column of a result: its name, its type, and whether it is an aggregate."""
 
     name: str
     type: PropertyType
     is_aggregate: bool
 
 
-class PendingRows(Protocol):
-    """Rows that Spark works out when somebody asks for them."""
+class DeferredRows(Protocol):
+    """Rows that Spark computes when they are first used."""
 
     def collect(self) -> pa.Table:
-        """The rows, here."""
+        """The rows, collected in this process."""
         ...
 
     def frame(self, session: object) -> DataFrame:
-        """The rows as a frame that nobody has worked out yet."""
+        """The rows as a DataFrame that is not computed yet."""
         ...
 
 
 class Result:
-    """The rows that a query found, in order, at one commit.
+    """The rows that a query returned, in order, at one commit.
 
-    Iterating gives rows: dicts of JSON values. Where two columns share a name, a row keeps the
-    last of them and `to_arrow` keeps both. What runs on Spark runs when rows are first asked for.
+    Iteration yields rows as dicts of JSON values. If two columns have the same name, a row contains
+    only the last one, and `to_arrow` contains both. A query on Spark runs when its rows are first
+    used.
     """
 
     def __init__(
         self,
-        answer: pa.Table | PendingRows,
+        answer: pa.Table | DeferredRows,
         *,
         columns: Sequence[ResultColumn],
         query_name: str,
@@ -274,12 +298,12 @@ class Result:
 
     @property
     def result_columns(self) -> tuple[ResultColumn, ...]:
-        """The same with what each of them holds."""
+        """The columns with their types."""
         return self._columns
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        """The rows as dicts of JSON values, made when they are first asked for."""
+        """The rows as dicts of JSON values, created on first access."""
         if self._rows is None:
             names = self.columns
             cells = zip(*self._encode(self._table), strict=True)
@@ -288,7 +312,7 @@ class Result:
 
     @property
     def query_name(self) -> str:
-        """The name of the query that ran."""
+        """The name of the query."""
         return self._query_name
 
     @property
@@ -298,7 +322,7 @@ class Result:
 
     @property
     def commit_id(self) -> str:
-        """The commit that was read: the head of the branch, or the one that was asked for."""
+        """The commit that was read: the head of the branch, or the requested commit."""
         return self._commit_id
 
     def __len__(self) -> int:
@@ -308,72 +332,71 @@ class Result:
         return iter(self.rows)
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table; a `DateTime` is a `date64`, in milliseconds."""
+        """The rows as an Arrow table; a `DateTime` is a `timestamp[ms, tz=UTC]`."""
         return self._table
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows for any library that reads Arrow streams."""
+        """The rows, for any library that reads Arrow streams."""
         return self._table.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a pandas frame.
+        """The rows as a pandas DataFrame.
 
-        Whole numbers and truth values beside null get pandas' nullable types, so that they stay
-        what they are. A `DateTime` is a UTC timestamp; a `Date` is one without a zone, at midnight.
+        Integer and boolean columns that contain nulls get pandas' nullable types, so that their
+        values are preserved. A `DateTime` is a UTC timestamp; a `Date` is a timestamp without a
+        time zone, at midnight.
         """
         pandas = _import("pandas")
-        table = self._with_timestamps()
+        table = self._table
         nullable = {
             column.type: getattr(pandas, name)()
             for column in table.columns
             if column.null_count and (name := _PANDAS_NULLABLE.get(column.type))
         }
-        # As objects, dates would end with the calendar of Python.
+        # As Python objects, dates would be limited to the range of Python's calendar.
         return table.to_pandas(types_mapper=nullable.get, date_as_object=False)
 
     def to_polars(self) -> pl.DataFrame:
-        """The rows as a polars frame, which needs a different name for every column."""
+        """The rows as a polars DataFrame, which requires distinct column names."""
         self._require_names("to_polars")
-        frame: pl.DataFrame = _import("polars").from_arrow(self._with_timestamps())
+        frame: pl.DataFrame = _import("polars").from_arrow(self._table)
         return frame
 
     def write(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the rows to a file, as `ndjson`, `parquet` or `arrow`: whole, or not at all.
+        """Write the rows to a file atomically; an existing file is replaced.
 
-        Without a format the suffix of the name tells it. A file that is there is replaced. Every
-        column needs a name of its own.
+        `format` is `parquet`, `arrow`, `ndjson`, `json`, `csv` or `tsv`. Without it, the suffix of
+        the file name determines the format: `.parquet`; `.arrow`, `.feather` or `.ipc`; `.ndjson`
+        or `.jsonl`; `.json`, an array of rows; `.csv`; `.tsv`. Any other suffix is rejected. In CSV
+        and TSV, a text that a spreadsheet would run as a formula is prefixed with an apostrophe.
         """
         target = parse_target(path)
-        chosen = format_of(target) if format is None else parse_format(format)
+        chosen = find_result_format(target) if format is None else parse_result_format(format)
         self._require_names("write")
-        table = self._with_timestamps()
         with new_file(target) as hidden:
-            write_rows(
-                hidden,
-                self._table.to_batches(max_chunksize=RESULT_ROWS_WRITTEN)
-                if chosen is FileFormat.NDJSON
-                else table.to_batches(),
-                schema=table.schema,
-                format=chosen,
-                encode=self._encode_lines,
-            )
+            match chosen:
+                case ResultFormat.PARQUET | ResultFormat.ARROW | ResultFormat.NDJSON:
+                    self._write_rows(hidden, FileFormat(chosen))
+                case ResultFormat.JSON | ResultFormat.CSV | ResultFormat.TSV:
+                    with hidden.open("wb") as file:
+                        file.writelines(self._write_text(chosen))
 
     def to_spark(self, session: object = None) -> DataFrame:
-        """The rows as a frame of a Spark session: the given, the running, or a new one.
+        """The rows as a DataFrame of the given Spark session, the active session, or a new one.
 
-        The rows of a query that runs on Spark stay there, and are not worked out yet.
+        The rows of a query on Spark stay there and are not computed yet.
         """
         self._require_names("to_spark")
         if not isinstance(self._answer, pa.Table):
             return self._answer.frame(session)
         columns = [(each.name, each.type) for each in self._columns]
-        frame: DataFrame = _import("omnigraph.spark.frames").make_frame(
+        frame: DataFrame = _import("omnigraph.spark.types").make_frame(
             self._table, columns, session
         )
         return frame
 
     def __repr__(self) -> str:
-        # To show a result is no reason to work it out.
+        # Printing a result must not compute it.
         is_here = isinstance(self._answer, pa.Table) or "_table" in vars(self)
         return (
             f"<Result of {self._query_name}: {f'{len(self)} ' if is_here else ''}rows of "
@@ -384,18 +407,37 @@ class Result:
         shown = self._table.slice(0, RESULT_ROWS_SHOWN_MAX)
         table = make_table(self.columns, zip(*self._encode(shown), strict=True))
         hidden = len(self) - len(shown)
-        more = make_note(f"and {hidden:,} more rows") if hidden else ""
+        more = make_note(f"and {hidden:,} more {plural(hidden, 'row')}") if hidden else ""
         return table + more + make_note(f"{self._branch} at commit {self._commit_id}")
 
     def _encode(self, table: pa.Table) -> list[list[object]]:
         columns = zip(table.columns, self._columns, strict=True)
-        return [column_as_json(column, each.type) for column, each in columns]
+        return [encode_column(column, each.type) for column, each in columns]
 
-    def _encode_lines(self, rows: pa.RecordBatch) -> memoryview:
-        names = self.columns
-        cells = zip(*self._encode(pa.table(rows)), strict=True)
-        lines = [orjson.dumps(dict(zip(names, row, strict=True))) for row in cells]
-        return memoryview(b"\n".join([*lines, b""]))
+    def _write_text(self, format: ResultFormat) -> Iterator[bytes]:
+        """The rows as text, in chunks."""
+        parts = (pa.table(each) for each in self._table.to_batches(RESULT_ROWS_WRITTEN))
+        if format is ResultFormat.JSON:
+            between = b"["
+            for part in parts:
+                yield between + encode_objects(part)
+                between = b",\n"
+            yield b"]\n" if len(self) else b"[]\n"
+            return
+        delimiter = Delimiter.COMMA if format is ResultFormat.CSV else Delimiter.TAB
+        yield encode_csv_names(self.columns, delimiter)
+        for part in parts:
+            yield encode_csv(part, delimiter)
+
+    def _write_rows(self, path: Path, format: FileFormat) -> None:
+        chunk_rows = RESULT_ROWS_WRITTEN if format is FileFormat.NDJSON else None
+        write_rows(
+            path,
+            self._table.to_batches(chunk_rows),
+            schema=self._table.schema,
+            format=format,
+            encode=lambda rows: memoryview(encode_lines(pa.table(rows))),
+        )
 
     def _require_names(self, call: str) -> None:
         repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
@@ -406,9 +448,6 @@ class Result:
                 value=repeated,
                 problem=f"two columns are called '{repeated[0]}'; give one an alias with `as`",
             )
-
-    def _with_timestamps(self) -> pa.Table:
-        return self._table.cast(exchange_schema(self._table.schema))
 
 
 def _schema(table: pa.Table, columns: tuple[ResultColumn, ...]) -> pa.Schema:

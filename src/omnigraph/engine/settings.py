@@ -1,6 +1,7 @@
-"""What the outside world gives a graph, and the stores that are built of it.
+"""The configuration of a graph, and the stores that are created from it.
 
-The only place that builds concrete stores. Reads no environment: whoever starts the program does.
+This is the only module that creates concrete stores. It reads no environment variables; the
+program's entry points do.
 """
 
 from __future__ import annotations
@@ -10,31 +11,38 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from omnigraph.engine.read.access import USUAL_LOOKUPS, LookupBounds, TraversalMode
 from omnigraph.engine.read.budget import Allowance
-from omnigraph.model.arguments import require_text
-from omnigraph.model.embedding import Embedder
+from omnigraph.engine.read.expand import USUAL_LOOKUPS, LookupBounds, TraversalMode
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.limits import LEASE_S, QUERY_BYTES_MAX, QUERY_SECONDS_MAX
-from omnigraph.model.observer import NoObserver, Observer
-from omnigraph.model.policy import Gate
+from omnigraph.model.limits import (
+    LEASE_S,
+    LOAD_CONCURRENCY_MAX,
+    LOAD_CONCURRENCY_USUAL_MAX,
+    QUERY_BYTES_MAX,
+    QUERY_SECONDS_MAX,
+)
+from omnigraph.model.ports import Embedder, Gate, NoObserver, Observer
 from omnigraph.model.runtime import Runtime, SystemClock, SystemRuntime
-from omnigraph.storage.external_blobs import NO_EXTERNAL_BLOBS, ExternalBlobs
+from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalBlobs
 from omnigraph.storage.failpoints import Failpoints
-from omnigraph.storage.lance_tables import LanceTables
+from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.locks import THIS_PROCESS, Locking
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import Stores
 
-__all__ = ["Settings", "make_settings", "open_stores", "require_text"]
+LOAD_CONCURRENCY_VARIABLE = "OMNIGRAPH_LOAD_CONCURRENCY"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the outside world gives a graph: where it is, its clocks, how reads go about their
-    work, which references to blobs are followed, what runs on Spark, who may do what, who watches,
-    and faults on purpose."""
+    """The configuration of a graph: location, clocks, limits, embedding, Spark, policy and faults.
+
+    With `embeds_on_write`, a write fills empty `@embed` properties unless the call specifies
+    otherwise. `load_concurrency` is the number of types that a load writes at a time.
+    `external_blobs` determines which references to blobs are followed. `gate` decides which actor
+    may do what, and `observer` is notified of phases and events.
+    """
 
     location: Location
     is_durable: bool
@@ -42,9 +50,11 @@ class Settings:
     failpoints: Failpoints
     locking: Locking
     embedder: Embedder | None
+    embeds_on_write: bool
     traversal: TraversalMode
     lookups: LookupBounds
     allowance: Allowance
+    load_concurrency: int
     external_blobs: ExternalBlobs
     spark_package: str | None
     gate: Gate | None
@@ -54,7 +64,10 @@ class Settings:
 def make_settings(
     uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None, durability: str
 ) -> Settings:
-    """The settings of an ordinary caller."""
+    """The default settings for a location.
+
+    Raises `InvalidValueError` if the durability is not `full` or `relaxed`.
+    """
     if durability not in ("full", "relaxed"):
         raise InvalidValueError(
             subject="durability",
@@ -69,9 +82,12 @@ def make_settings(
         failpoints=Failpoints(),
         locking=Locking(THIS_PROCESS, SystemClock(), LEASE_S),
         embedder=None,
+        embeds_on_write=False,
         traversal=TraversalMode.AUTO,
         lookups=USUAL_LOOKUPS,
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
+        # The program's entry point knows how many threads it may use.
+        load_concurrency=1,
         external_blobs=NO_EXTERNAL_BLOBS,
         spark_package=None,
         gate=None,
@@ -79,8 +95,28 @@ def make_settings(
     )
 
 
+def parse_load_concurrency(environment: Mapping[str, str]) -> int:
+    """The number of types that a load writes at a time, from an environment variable.
+
+    The default is one per processor, up to a bound. Raises `InvalidValueError` for a value that is
+    not a whole number in the allowed range.
+    """
+    text = environment.get(LOAD_CONCURRENCY_VARIABLE, "").strip()
+    if not text:
+        return min(os.cpu_count() or 1, LOAD_CONCURRENCY_USUAL_MAX)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LOAD_CONCURRENCY_MAX))
+    if not is_number or not 1 <= int(text) <= LOAD_CONCURRENCY_MAX:
+        raise InvalidValueError(
+            subject=LOAD_CONCURRENCY_VARIABLE,
+            expected=f"a whole number from 1 to {LOAD_CONCURRENCY_MAX}",
+            value=text,
+            problem=f"{text!r} is not a whole number from 1 to {LOAD_CONCURRENCY_MAX}",
+        )
+    return int(text)
+
+
 def open_stores(settings: Settings) -> Stores:
-    """The stores of a location."""
+    """Open the stores of a location."""
     location = settings.location
     return Stores(
         objects=open_objects(location, is_durable=settings.is_durable),

@@ -1,4 +1,4 @@
-"""Graphs for LangChain: `OmnigraphRetriever`, which comes with the extra `langchain`."""
+"""LangChain integration: `OmnigraphRetriever`, which requires the extra `langchain`."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ __all__ = ["OmnigraphRetriever"]
 
 
 def __getattr__(name: str) -> object:
-    # Whoever only wants to know what there is does not wait for LangChain.
+    # Imported on first use, so that importing this package does not wait for LangChain.
     if name != "OmnigraphRetriever":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,13 +1,14 @@
-"""A retriever of LangChain over a graph, opened by its uri or reached through a server.
+"""A LangChain retriever over a graph, opened by its URI or through a server.
 
-A document is a passage of a retrieval, best first. Each says which node it is, where it stands and
-how it was reached; the first one has the receipt that gives all of them again. Knows LangChain, and
-of graphs only the calls that all of them offer.
+A document is a passage of a retrieval, best first. Its metadata contain the node, its rank and the
+path to it; the first document also has the receipt, from which all of them can be replayed. The
+module uses only the calls that embedded and remote graphs share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -18,22 +19,27 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
 from pydantic import ConfigDict, SkipValidation
 
-from omnigraph.client.calls import GraphCalls
-from omnigraph.engine.retrieval.answers import Passage, Retrieval
-from omnigraph.engine.retrieval.limits import BUDGET_TOKENS, FOUND
+from omnigraph.engine.retrieval.results import Passage, Retrieval
+from omnigraph.model.limits import BUDGET_TOKENS, FOUND
+
+if TYPE_CHECKING:
+    from omnigraph.client.remote import AnyGraph
+else:
+    # pydantic evaluates the annotation, and importing the client takes a while.
+    AnyGraph = object
 
 
 class OmnigraphRetriever(BaseRetriever):
-    """Finds what a graph holds about a text; the arguments are those of `graph.retrieve`.
+    """Retrieves documents about a text from a graph, with the arguments of `graph.retrieve`.
 
-    There are `k` documents at most, and fewer if they do not fit into the budget; with `hops` those
-    of their neighbours come after them. `k` may also be given with a call.
+    It returns at most `k` documents, and fewer if they do not fit into the budget; with `hops`, the
+    documents of their neighbours follow. A call may override `k`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    # Checked when it is called: a protocol says nothing of the objects that have its calls.
-    graph: SkipValidation[GraphCalls]
+    # Not validated: errors surface at the first call, because a protocol cannot be checked here.
+    graph: SkipValidation[AnyGraph]
     k: int = FOUND
     types: str | Sequence[str] | None = None
     hops: int = 0
@@ -65,7 +71,7 @@ class OmnigraphRetriever(BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        # A graph has one colour, so another thread waits for it.
+        # The graph API is synchronous, so the call runs in another thread.
         return await run_in_executor(
             None,
             self._get_relevant_documents,
@@ -76,7 +82,7 @@ class OmnigraphRetriever(BaseRetriever):
 
 
 def make_documents(found: Retrieval) -> list[Document]:
-    """The passages of an answer as documents, the receipt with the first."""
+    """The passages of a result as documents; the first one carries the receipt."""
     documents = [_make_document(each, found) for each in found.passages]
     if documents:
         documents[0].metadata["receipt"] = found.receipt.to_json()

@@ -1,26 +1,92 @@
-"""Stored queries as tools: what a model is told of one, and what its arguments mean.
+"""The tools of one caller: stored queries, `query` and `retrieve`, with their input schemas.
 
-A tool has the query's parameters and, beside them, where it runs. Knows no graph: whether names and
-values mean anything is found out when it runs.
+A JSON schema describes the arguments; the engine checks the values. `query` and `retrieve` only
+read, and a stored query of the same name takes precedence. The agent branch is created by the first
+write. Errors of the graph are passed on unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 
 from mcp_types import Tool, ToolAnnotations
 
-from omnigraph.mcp.parameters import Schema, parameter_schema
-from omnigraph.mcp.placing import WriteRule
-from omnigraph.mcp.ports import Params, Place
-from omnigraph.model.arguments import require_one_place, require_text
-from omnigraph.model.names import MAIN, parse_branch_name
-from omnigraph.wire.shapes import StoredQueryOutput
+from omnigraph.http.responses import ParameterOutput, StoredQueryOutput
+from omnigraph.mcp.ports import (
+    Answer,
+    Params,
+    Place,
+    Question,
+    TextTool,
+    ToolGraph,
+    WritePlacement,
+    unknown_tool,
+)
+from omnigraph.model.errors import AlreadyExistsError, InvalidValueError, NotFoundError
+from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
+from omnigraph.model.names import (
+    MAIN,
+    parse_branch_name,
+    require_branch_or_commit,
+    require_names,
+    require_text,
+)
+
+Schema = dict[str, object]
+
+_KINDS: dict[str, Schema] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    # Signed and unsigned numbers share this kind, so the bounds cover both.
+    "int": {"type": "integer", "minimum": -(2**31), "maximum": 2**32 - 1},
+    "bigint": {
+        "anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]{1,20}$"}],
+        "description": "A whole number of 64 bits; as text if it has more than 15 digits.",
+    },
+    "float": {"type": "number"},
+    "date": {"type": "string", "format": "date", "description": "A day: YYYY-MM-DD."},
+    "datetime": {
+        "type": "string",
+        "format": "date-time",
+        "description": "A moment as RFC 3339 writes it, such as 2026-01-31T12:00:00Z.",
+    },
+    "blob": {"type": "string", "description": "The uri of the content, or the content itself."},
+}
+
+
+def parameter_schema(parameter: ParameterOutput) -> Schema:
+    """The JSON schema of a parameter's value; null is allowed if the parameter is nullable."""
+    described = _describe(parameter)
+    if not parameter["nullable"]:
+        return described
+    return {"anyOf": [described, {"type": "null"}], "default": None}
+
+
+def _describe(parameter: ParameterOutput) -> Schema:
+    kind = parameter["kind"]
+    if kind == "vector":
+        dimension = parameter["vector_dim"]
+        return {
+            "type": "array",
+            "items": {"type": "number"},
+            "minItems": dimension,
+            "maxItems": dimension,
+        }
+    if kind == "list":
+        return {"type": "array", "items": _kind(parameter["item_kind"])}
+    return _kind(kind)
+
+
+def _kind(name: str) -> Schema:
+    # A server of a later version may have unknown kinds, for which any value is allowed.
+    return dict(_KINDS.get(name, {}))
+
 
 READING = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-# The catalog does not say whether a mutation only inserts, so that none promises it.
+# The catalog does not say whether a mutation only inserts, so every mutation counts as destructive.
 CHANGING = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
 )
@@ -53,15 +119,15 @@ CHANGE_OUTPUT: Schema = {
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What a tool was called with: the query's parameters, and where it is to run."""
+    """The arguments of a tool call: the query's parameters, and the branch or commit."""
 
     params: Params
     branch: object
     commit: object
 
 
-def describe_tool(query: StoredQueryOutput, rule: WriteRule) -> Tool:
-    """A stored query as a model sees it."""
+def describe_tool(query: StoredQueryOutput, rule: WritePlacement) -> Tool:
+    """The tool definition of a stored query, as a model sees it."""
     parts = [query.get("description"), query.get("instruction")]
     is_mutation = query["mutation"]
     return Tool(
@@ -74,17 +140,17 @@ def describe_tool(query: StoredQueryOutput, rule: WriteRule) -> Tool:
 
 
 def parse_call(query: StoredQueryOutput, arguments: Mapping[str, object]) -> ToolCall:
-    """The arguments of a tool, taken apart."""
+    """Split the arguments of a tool into query parameters, branch and commit."""
     branch, commit = _place_names(query)
-    # A mutation takes no commit, so that one who names it hears of it as of any other.
+    # A mutation takes no commit, so a commit argument is rejected like any unknown parameter.
     places = (branch,) if query["mutation"] else (branch, commit)
     params = {name: given for name, given in arguments.items() if name not in places}
     return ToolCall(params, arguments.get(branch), arguments.get(commit))
 
 
 def parse_place(branch: object, commit: object) -> Place:
-    """What a read is about, `main` if nothing is said; `InvalidValueError` if both are."""
-    require_one_place(branch, commit)
+    """Parse the target of a read, `main` by default; `InvalidValueError` if both are given."""
+    require_branch_or_commit(branch, commit)
     if commit is None:
         return Place(MAIN if branch is None else parse_branch_name(branch), None)
     require_text(commit, subject="commit")
@@ -92,7 +158,7 @@ def parse_place(branch: object, commit: object) -> Place:
 
 
 def place_schemas(branch: str, commit: str) -> dict[str, Schema]:
-    """How a read is told where to look, under these names."""
+    """The JSON schemas of the branch and commit arguments of a read, under the given names."""
     return {
         branch: _optional(f"The branch to read, `{MAIN}` if nothing is said."),
         commit: _optional("The id or the tag of a commit to read instead of a branch."),
@@ -100,7 +166,7 @@ def place_schemas(branch: str, commit: str) -> dict[str, Schema]:
 
 
 def make_schema(properties: Mapping[str, Schema], *, required: list[str]) -> Schema:
-    """What the arguments of a tool have to be."""
+    """The JSON schema of the arguments of a tool."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -109,7 +175,7 @@ def make_schema(properties: Mapping[str, Schema], *, required: list[str]) -> Sch
     }
 
 
-def _input_schema(query: StoredQueryOutput, rule: WriteRule) -> Schema:
+def _input_schema(query: StoredQueryOutput, rule: WritePlacement) -> Schema:
     branch, commit = _place_names(query)
     properties = {each["name"]: parameter_schema(each) for each in query["params"]}
     required = [each["name"] for each in query["params"] if not each["nullable"]]
@@ -127,7 +193,7 @@ def _optional(description: str) -> Schema:
 
 
 def _place_names(query: StoredQueryOutput) -> tuple[str, str]:
-    """What the arguments for branch and commit are called: as no parameter of the query is."""
+    """The names of the branch and commit arguments, distinct from the query's parameters."""
     taken = {each["name"] for each in query["params"]}
     return _free_name("branch", taken), _free_name("commit", taken)
 
@@ -135,3 +201,173 @@ def _place_names(query: StoredQueryOutput) -> tuple[str, str]:
 def _free_name(name: str, taken: set[str]) -> str:
     names = accumulate(repeat("graph_"), lambda found, prefix: prefix + found, initial=name)
     return next(each for each in names if each not in taken)
+
+
+_PLACES = place_schemas("branch", "commit")
+_RETRIEVED: Schema = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "What was found, to be read."},
+        "tokens": {"type": "integer"},
+        "passages": {"type": "array", "items": {"type": "object"}},
+        "left_out": {"type": "integer", "description": "Passages that did not fit."},
+        "commit_id": {"type": "string"},
+    },
+    "required": ["text", "tokens", "passages", "left_out", "commit_id"],
+}
+
+QUERY = Tool(
+    name=TextTool.QUERY,
+    description="Run a read in the query language (.gq) of this graph. Read the schema first: it "
+    "is the resource omnigraph://graph/schema.\n\nA text looks like this: "
+    "query q($name: String) { match { $p: Person { name: $name } $p knows $f } "
+    "return { $f.name, $f.age } order { $f.name } limit 10 }",
+    input_schema=make_schema(
+        {
+            "query": {"type": "string", "description": "The text, with one query in it."},
+            "params": {
+                "type": ["object", "null"],
+                "description": "Values of the query's parameters, by name.",
+                "default": None,
+            },
+            **_PLACES,
+        },
+        required=["query"],
+    ),
+    output_schema=ROWS_OUTPUT,
+    annotations=READING,
+)
+RETRIEVE = Tool(
+    name=TextTool.RETRIEVE,
+    description="Find what this graph holds about a text: the nodes that match it best by words "
+    "and by meaning, and their neighbours, as one text to read.",
+    input_schema=make_schema(
+        {
+            "text": {"type": "string", "description": "What to look for."},
+            "types": {
+                "type": ["array", "null"],
+                "items": {"type": "string"},
+                "description": "Node types to look in; all if nothing is said.",
+                "default": None,
+            },
+            "k": {"type": "integer", "minimum": 1, "default": FOUND},
+            "hops": {"type": "integer", "minimum": 0, "default": HOPS},
+            "budget_tokens": {"type": "integer", "minimum": 1, "default": BUDGET_TOKENS},
+            **_PLACES,
+        },
+        required=["text"],
+    ),
+    output_schema=_RETRIEVED,
+    annotations=READING,
+)
+TEXT_TOOLS = {TextTool.QUERY: QUERY, TextTool.RETRIEVE: RETRIEVE}
+
+
+async def call_text_tool(
+    tool: TextTool, arguments: Mapping[str, object], graph: ToolGraph
+) -> Answer:
+    """Run a text tool; `InvalidValueError` if an argument is unknown or not valid."""
+    _require_known(TEXT_TOOLS[tool], arguments)
+    place = parse_place(arguments.get("branch"), arguments.get("commit"))
+    match tool:
+        case TextTool.QUERY:
+            return await graph.run_text(_text(arguments, "query"), _params(arguments), place)
+        case TextTool.RETRIEVE:
+            return await graph.retrieve(_question(arguments), place)
+
+
+def _question(arguments: Mapping[str, object]) -> Question:
+    return Question(
+        text=_text(arguments, "text"),
+        types=_names(arguments, "types"),
+        k=_number(arguments, "k", otherwise=FOUND),
+        hops=_number(arguments, "hops", otherwise=HOPS),
+        budget_tokens=_number(arguments, "budget_tokens", otherwise=BUDGET_TOKENS),
+    )
+
+
+def _require_known(tool: Tool, arguments: Mapping[str, object]) -> None:
+    known = tool.input_schema["properties"]
+    for name in arguments:
+        if name not in known:
+            raise _refuse(name, arguments[name], f"the tool takes {', '.join(known)} and no more")
+
+
+def _text(arguments: Mapping[str, object], name: str) -> str:
+    given = arguments.get(name)
+    require_text(given, subject=name)
+    return str(given)
+
+
+def _params(arguments: Mapping[str, object]) -> Mapping[str, object]:
+    given = arguments.get("params")
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise _refuse("params", given, "a JSON object is needed")
+    return given
+
+
+def _names(arguments: Mapping[str, object], name: str) -> list[str] | None:
+    given = arguments.get(name)
+    if given is None:
+        return None
+    if not isinstance(given, list):
+        raise _refuse(name, given, "a list of names is needed")
+    return require_names(given, subject=name)
+
+
+def _number(arguments: Mapping[str, object], name: str, *, otherwise: int) -> int:
+    given = arguments.get(name)
+    if given is None:
+        return otherwise
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise _refuse(name, given, "a whole number is needed")
+    return given
+
+
+def _refuse(name: str, given: object, problem: str) -> InvalidValueError:
+    return InvalidValueError(subject=name, expected="argument", value=given, problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools of a graph for one caller, and the placement of the caller's writes."""
+
+    graph: ToolGraph
+    rule: WritePlacement
+
+    async def list_tools(self) -> list[Tool]:
+        """Every tool that the caller may use."""
+        stored = [describe_tool(each, self.rule) for each in await self.graph.queries()]
+        taken = {each.name for each in stored}
+        usable = await self.graph.text_tools() - taken
+        return [*stored, *(tool for name, tool in TEXT_TOOLS.items() if name in usable)]
+
+    async def call_tool(self, name: str, arguments: Mapping[str, object]) -> Answer:
+        """Run a tool and return its result; `ToolError` if the tool is unknown."""
+        by_name = {each["tool_name"]: each for each in await self.graph.queries()}
+        query = by_name.get(name)
+        if query is None:
+            usable = await self.graph.text_tools()
+            tool = next((each for each in usable if each == name), None)
+            if tool is None:
+                raise unknown_tool()
+            return await call_text_tool(tool, arguments, self.graph)
+        asked = parse_call(query, arguments)
+        if query["mutation"]:
+            return await self._change(query["name"], asked)
+        place = parse_place(asked.branch, asked.commit)
+        return await self.graph.run_stored(query["name"], asked.params, place)
+
+    async def _change(self, name: str, asked: ToolCall) -> Answer:
+        branch = self.rule.place(asked.branch)
+        try:
+            return await self.graph.change(name, asked.params, branch)
+        except NotFoundError as error:
+            if error.kind != "branch" or branch != self.rule.own:
+                raise
+        # Another call of the same agent may have created the branch in between.
+        with suppress(AlreadyExistsError):
+            await self.graph.create_branch(branch)
+        return await self.graph.change(name, asked.params, branch)

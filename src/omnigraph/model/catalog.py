@@ -1,8 +1,8 @@
 """The catalog: a compiled schema, as every later stage reads it.
 
 Everything is in canonical order (names sorted, columns of a constraint sorted), so that two texts
-that mean the same schema compile to equal catalogs. `renamed_from` is a hint for the migration
-planner and no part of what a schema means. Knows nothing of text or storage.
+of the same schema compile to equal catalogs. `renamed_from` is a hint for the migration planner and
+not part of the meaning of a schema. The module has no knowledge of text or storage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from omnigraph.model.types import PropertyType
 
 
 class TypeKind(StrEnum):
-    """What a declaration declares."""
+    """The kind of a declaration."""
 
     INTERFACE = "interface"
     NODE = "node"
@@ -27,7 +27,7 @@ class TypeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A word after `@`, kept as written: its value and keyword arguments are texts."""
+    """An annotation (`@name`) as written: its value and keyword arguments are texts."""
 
     name: str
     value: str | None
@@ -43,14 +43,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Columns whose values together occur once; a null exempts a row."""
+    """Columns whose combined values are unique; a row with a null among them is exempt."""
 
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Columns to search fast; never changes a result."""
+    """Columns with an index, which never changes a result."""
 
     columns: tuple[str, ...]
 
@@ -66,7 +66,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A regular expression that a text must contain a match of."""
+    """A regular expression that must match somewhere in a text."""
 
     property: str
     pattern: str
@@ -91,7 +91,7 @@ ANY_CARDINALITY = Cardinality(0, None)
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Where the text of an `@embed` vector comes from, and which model made it."""
+    """The source property of an `@embed` vector, and the model that computes it."""
 
     source: str
     model: str | None
@@ -117,7 +117,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A set of properties that node types share; it has no rows of its own."""
+    """A set of properties that node types share; it has no rows."""
 
     name: str
     properties: Mapping[str, Property]
@@ -140,7 +140,7 @@ class NodeType:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key's columns in the order that composes an id; empty when ids are generated."""
+        """The key columns in the order in which they form an id; empty if ids are generated."""
         for constraint in self.constraints:
             if isinstance(constraint, Key):
                 return constraint.columns
@@ -173,7 +173,7 @@ class Catalog:
     edge_by_folded_name: Mapping[str, EdgeType]
 
     def find_edge(self, spelling: str) -> EdgeType | None:
-        """The edge type a query means: by exact name, else whatever the case of its letters."""
+        """The edge type with a name in a query: an exact match, else a case-insensitive one."""
         return self.edges.get(spelling) or self.edge_by_folded_name.get(fold_edge_name(spelling))
 
     def implementers(self, interface: str) -> list[str]:
@@ -190,7 +190,7 @@ class Catalog:
 
 
 def describe_constraint(constraint: Constraint) -> str:
-    """A constraint as one writes it in a schema."""
+    """A constraint in the syntax of the schema language."""
     match constraint:
         case Key(columns):
             return f"@key({', '.join(columns)})"
@@ -205,14 +205,14 @@ def describe_constraint(constraint: Constraint) -> str:
 
 
 def quote_text(text: str) -> str:
-    """A text as a string literal of our languages."""
+    """A text as a string literal of the query and schema languages."""
     return f'"{text.translate(_ESCAPE_BY_CHARACTER)}"'
 
 
 def _write_bound(bound: int | float | None) -> str:
     if bound is None:
         return ""
-    # Schemas have no exponents, and a float without its fraction would be read as an integer.
+    # Schemas have no exponents, and a float without a fraction would be parsed as an integer.
     digits = format(Decimal(repr(bound)), "f")
     return digits if isinstance(bound, int) or "." in digits else f"{digits}.0"
 

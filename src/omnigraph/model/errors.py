@@ -43,13 +43,71 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from omnigraph.model.limits import VIOLATIONS_SHOWN_MAX
-from omnigraph.model.load_report import LoadReport
+from omnigraph.model.limits import VALUE_CHARACTERS_SHOWN_MAX, VIOLATIONS_SHOWN_MAX
 from omnigraph.model.source import Diagnostic, Source, render_diagnostic
 
 
+@dataclass(frozen=True, slots=True)
+class LocatedMessage:
+    """What is wrong with a row, and its position in the input; empty if that is not known."""
+
+    place: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport:
+    """The number of rows of a type that violate a rule, and the first of them.
+
+    The type is None if a record is too malformed to have one.
+    """
+
+    type: str | None
+    rule: str
+    property: str | None
+    count: int
+    shown: tuple[LocatedMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """The rules that the rows of a load violate; its text form is written for people.
+
+    `location` is where the rejected rows were written, None if they were not.
+    """
+
+    rules: tuple[RuleReport, ...]
+    location: str | None
+
+    @property
+    def count(self) -> int:
+        """The total number of violations."""
+        return sum(each.count for each in self.rules)
+
+    def __str__(self) -> str:
+        lines = []
+        for each in self.rules:
+            subject = ".".join(filter(None, (each.type, each.property))) or "records"
+            lines.append(f"{each.count} x {each.rule} on {subject}")
+            lines += [
+                f"  {shown.place}: {shown.message}" if shown.place else f"  {shown.message}"
+                for shown in each.shown
+            ]
+            if each.count > len(each.shown):
+                lines.append(f"  and {each.count - len(each.shown)} more")
+        if self.location is not None:
+            lines.append(f"rejected rows are in {self.location}")
+        return "\n".join(lines) or "nothing was wrong"
+
+
+NOTHING_WRONG = LoadReport((), None)
+
+
+_PUBLIC_MODULE = "omnigraph.errors"
+
+
 class Outcome(StrEnum):
-    """What an operation that raised did to the graph."""
+    """The effect on the graph of an operation that raised an error."""
 
     UNCHANGED = "unchanged"
     MOVED = "moved"
@@ -59,7 +117,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One row that breaks one rule about data; `property` is None where a rule spans several."""
+    """One row that violates one rule; `property` is None if the rule spans several properties."""
 
     type: str
     id: str
@@ -71,7 +129,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One row that both sides of a merge changed, with its three images (None: absent)."""
+    """One row that both sides of a merge changed, with its three row versions (None: absent)."""
 
     type: str
     id: str
@@ -83,21 +141,29 @@ class Conflict:
 
 
 class GraphError(Exception):
-    """Anything that OmniGraph raises on purpose."""
+    """The base class of the errors that OmniGraph raises deliberately."""
 
     code: ClassVar[str]
     outcome: ClassVar[Outcome]
 
+    # Tracebacks, and pickles of Spark tasks, name the module that callers import.
+    __module__ = _PUBLIC_MODULE
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__module__ == __name__:
+            cls.__module__ = _PUBLIC_MODULE
+
 
 class RequestError(GraphError):
-    """The request cannot be carried out as it is; the graph is as it was."""
+    """The request cannot be executed as it is; the graph is unchanged."""
 
     code = "bad_request"
     outcome = Outcome.UNCHANGED
 
 
 class CompileError(RequestError):
-    """A schema or query text was refused; `diagnostics` holds every reason that was found."""
+    """A schema or query was rejected; `diagnostics` lists every problem found."""
 
     def __init__(self, *, diagnostics: Sequence[Diagnostic], source: Source) -> None:
         super().__init__("\n".join(render_diagnostic(each, source) for each in diagnostics))
@@ -106,7 +172,7 @@ class CompileError(RequestError):
 
 
 class InvalidNameError(RequestError):
-    """A name that the rule for its kind does not allow."""
+    """A name violates the naming rule of its kind."""
 
     def __init__(self, *, kind: str, name: str, rule: str) -> None:
         super().__init__(f"{name!r} is no {kind} name: {rule}")
@@ -114,7 +180,7 @@ class InvalidNameError(RequestError):
 
 
 class InvalidValueError(RequestError):
-    """A value does not fit the type it was given for."""
+    """A value does not match the expected type."""
 
     def __init__(self, *, subject: str, expected: str, value: object, problem: str) -> None:
         super().__init__(f"{subject}: {problem}")
@@ -122,7 +188,7 @@ class InvalidValueError(RequestError):
 
 
 class NotFoundError(RequestError):
-    """Something that the request names does not exist."""
+    """Something named by the request does not exist."""
 
     code = "not_found"
 
@@ -132,7 +198,7 @@ class NotFoundError(RequestError):
 
 
 class UnreadableError(RequestError):
-    """A file that the request names exists and cannot be read."""
+    """A file named by the request exists but cannot be read."""
 
     def __init__(self, *, path: str, reason: str) -> None:
         super().__init__(f"cannot read '{path}': {reason}")
@@ -140,7 +206,7 @@ class UnreadableError(RequestError):
 
 
 class LimitExceededError(RequestError):
-    """The request is larger than a bound allows."""
+    """The request exceeds a limit."""
 
     code = "resource_limit"
 
@@ -152,11 +218,11 @@ class LimitExceededError(RequestError):
 
 
 AUTHENTICATE = "authenticate"
-"""The action of a caller whose token a server does not take."""
+"""The action of a caller whose token the server rejects."""
 
 
 class ForbiddenError(RequestError):
-    """The actor may not do this; policy or the way the graph was opened says so."""
+    """The policy, or the way the graph was opened, does not allow the actor to do this."""
 
     code = "forbidden"
 
@@ -166,7 +232,7 @@ class ForbiddenError(RequestError):
 
 
 class PolicyDeniedError(ForbiddenError):
-    """The policy allows the actor nothing of the kind, on the branches that it is about."""
+    """The policy does not allow the actor to do this on the branches concerned."""
 
     def __init__(
         self,
@@ -190,7 +256,7 @@ class PolicyDeniedError(ForbiddenError):
 
 
 class AlreadyExistsError(RequestError):
-    """Something that the request would create is already there."""
+    """Something that the request would create already exists."""
 
     code = "conflict"
 
@@ -200,7 +266,7 @@ class AlreadyExistsError(RequestError):
 
 
 class FeedGapError(RequestError):
-    """A change feed has come to a commit whose rows were cleaned up; `resume` leads past it."""
+    """A change feed reached a commit whose rows were cleaned up; `resume` continues after it."""
 
     code = "change_feed_gap"
 
@@ -214,7 +280,7 @@ class FeedGapError(RequestError):
 
 
 class StillNeededError(RequestError):
-    """Something that the request would delete is what others are made of; `needed_by` says who."""
+    """Something that the request would delete is still in use; `needed_by` says by what."""
 
     code = "conflict"
 
@@ -226,9 +292,10 @@ class StillNeededError(RequestError):
 
 
 class IntegrityError(RequestError):
-    """Rows of the request break rules of the schema; `violations` holds them, up to a bound.
+    """Rows of the request violate rules of the schema; `violations` lists the first of them.
 
-    `count` is how many there are in all. A bulk load has a `report` with places in its input.
+    `count` is the total number of violations. A bulk load has a `report` with positions in its
+    input.
     """
 
     def __init__(
@@ -242,7 +309,7 @@ class IntegrityError(RequestError):
 
 
 class KeyConflictError(RequestError):
-    """An append names an id that is already there."""
+    """An append contains an id that already exists."""
 
     code = "key_conflict"
 
@@ -252,7 +319,7 @@ class KeyConflictError(RequestError):
 
 
 class MergeConflictError(RequestError):
-    """Both sides of a merge changed the same rows; a person decides."""
+    """Both sides of a merge changed the same rows, and a person must resolve the conflicts."""
 
     code = "conflict"
 
@@ -273,14 +340,14 @@ class UnsupportedChangeError(RequestError):
 
 
 class MovedError(GraphError):
-    """Somebody else was first. Nothing was written; prepare again and retry."""
+    """Another writer was first and nothing was written; prepare the operation again and retry."""
 
     code = "conflict"
     outcome = Outcome.MOVED
 
 
 class ExpectedVersionMismatchError(MovedError):
-    """A type that the write changes has moved since the write was prepared."""
+    """A type changed by the write has advanced since the write was prepared."""
 
     def __init__(self, *, table_key: str, expected: int, actual: int) -> None:
         super().__init__(
@@ -309,7 +376,7 @@ class SchemaChangedError(MovedError):
 
 
 class DriftError(MovedError):
-    """A type's table is ahead of what the graph's history names, and no write explains it."""
+    """A type's table is ahead of the version in the graph's history, and no write explains it."""
 
     def __init__(self, *, type: str, expected: int, actual: int, advice: str) -> None:
         super().__init__(
@@ -320,7 +387,7 @@ class DriftError(MovedError):
 
 
 class PreconditionFailedError(MovedError):
-    """The branch is not at the commit that the caller named."""
+    """The branch is not at the commit that the caller expected."""
 
     code = "precondition_failed"
 
@@ -332,7 +399,7 @@ class PreconditionFailedError(MovedError):
 
 
 class UncertainError(GraphError):
-    """Something may have been written. Recover first; a retry could write it twice."""
+    """Something may have been written; recover first, because a retry could write it twice."""
 
     code = "recovery_required"
     outcome = Outcome.UNCERTAIN
@@ -358,10 +425,13 @@ class UnexpectedBaseError(UncertainError):
 
 
 class UnavailableError(GraphError):
-    """The storage or Spark did not answer, or refused: disk full, no permission, no network."""
+    """The storage or Spark did not respond or refused: disk full, no permission, no network."""
 
     code = "unavailable"
     outcome = Outcome.UNCHANGED
+
+    is_disk_full = False
+    """Whether a disk or a quota is full, so that a retry helps only after space is freed."""
 
     def __init__(self, *, action: str, reason: str) -> None:
         super().__init__(f"cannot {action}: {reason}")
@@ -369,7 +439,7 @@ class UnavailableError(GraphError):
 
 
 class BusyError(UnavailableError):
-    """Others kept what a write needs for longer than it may wait; `holder` says who."""
+    """Another writer held a lock for longer than this write may wait; `holder` says which one."""
 
     def __init__(self, *, action: str, holder: str, waited_s: float) -> None:
         super().__init__(
@@ -381,11 +451,11 @@ class BusyError(UnavailableError):
 
 
 class EmbeddingError(UnavailableError):
-    """Texts get no vectors: the provider does not answer, refuses, or is not configured."""
+    """Texts cannot be embedded: the provider does not respond, refuses, or is not configured."""
 
 
 class CorruptError(GraphError):
-    """What is stored breaks a rule that every write keeps. Stop, and do not write."""
+    """The stored data violates an invariant that every write maintains; stop, and do not write."""
 
     code = "internal"
     outcome = Outcome.BROKEN
@@ -393,3 +463,29 @@ class CorruptError(GraphError):
     def __init__(self, *, subject: str, problem: str) -> None:
         super().__init__(f"{subject}: {problem}")
         self.subject, self.problem = subject, problem
+
+
+class ConflictKind(StrEnum):
+    """Why two sides of a merge conflict."""
+
+    DIVERGENT_INSERT = "divergent_insert"
+    DIVERGENT_UPDATE = "divergent_update"
+    DELETE_VS_UPDATE = "delete_vs_update"
+    ORPHAN_EDGE = "orphan_edge"
+    UNIQUE_VIOLATION = "unique_violation"
+    CARDINALITY_VIOLATION = "cardinality_violation"
+    VALUE_CONSTRAINT_VIOLATION = "value_constraint_violation"
+
+
+def show_text(text: str) -> str:
+    """A text in quotes, truncated to a readable length."""
+    if len(text) > VALUE_CHARACTERS_SHOWN_MAX:
+        text = f"{text[:VALUE_CHARACTERS_SHOWN_MAX]}…"
+    return f"'{text}'"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    """The noun that follows a count: "row" after 1, "rows" after any other number."""
+    if count == 1:
+        return one
+    return many or f"{one}s"

@@ -1,302 +1,323 @@
-"""Every bound of the system, each with the reason for its size.
+"""The bounds of all packages, each with the reason for its size.
 
-A bound that is not here does not exist: no other module compares with a literal maximum.
+A bound that a caller or an operator can reach is defined here. Thresholds that only tune one
+algorithm stay in the module of that algorithm.
 """
 
+from __future__ import annotations
+
+from typing import Final
+
 SOURCE_CHARACTERS_MAX = 2 * 1024 * 1024
-"""Longest `.pg` or `.gq` text: a thousand queries are a third of a megabyte."""
+"""Longest `.pg` or `.gq` source: a thousand queries take a third of a megabyte."""
 
 NESTING_MAX = 100
-"""Deepest bracket nesting: people stop at five, and the compiler recurses."""
+"""Deepest bracket nesting: people rarely exceed five levels, and the compiler is recursive."""
 
 BLOCK_NESTING_MAX = 16
-"""Deepest nesting of `not` and `optional` blocks: each level is looked through by those around."""
+"""Deepest nesting of `not` and `optional` blocks: each level is scanned by all enclosing levels."""
 
 CONDITION_NESTING_MAX = 12
-"""Deepest nesting of `or` inside `and` of a condition: Lance reads fourteen levels of brackets."""
+"""Deepest nesting of `or` inside `and` in a condition: Lance parses fourteen levels of brackets."""
 
 NAME_CHARACTERS_MAX = 255
-"""Longest name of anything: names become columns and are hashed with each property."""
+"""Longest name: names become columns and are hashed with each property."""
 
 PROPERTIES_MAX = 200_000
-"""Most properties of a schema, inherited ones counted wherever they are inherited."""
+"""Most properties of a schema; an inherited property counts in each type that inherits it."""
 
 DIAGNOSTICS_MAX = 50
-"""Most diagnostics of one compilation. Nobody reads further, and near names cost a search each."""
+"""Most diagnostics of one compilation: users read no further, and each suggestion of a similar name
+costs a search."""
 
 NEAR_NAME_CANDIDATES_MAX = 2_000
-"""Most names searched for a near one: above it the search outlasts the compilation."""
+"""Most candidates searched for a similar name: beyond that the search takes longer than the
+compilation."""
 
 VECTOR_DIMENSION_MAX = 2**31 - 1
 """Largest `Vector(n)`: Arrow counts the elements of a fixed-size list in 32 bits."""
 
 CARDINALITY_MAX = 2**32 - 1
-"""Largest bound in `@card`: the stored form is an unsigned 32-bit number."""
+"""Largest bound in `@card`: it is stored as an unsigned 32-bit number."""
 
 PATTERN_REPETITION_MAX = 1_000
-"""Largest `{n}` in a `@check` pattern: linear-time engines expand repetitions and refuse more."""
+"""Largest `{n}` in a `@check` pattern: linear-time engines expand repetitions and reject more."""
 
 PATTERN_CHARACTERS_MAX = 1_000
-"""Longest `@check` pattern: people stop at a hundred, and every write compiles it."""
+"""Longest `@check` pattern: people stop at a hundred characters, and every write compiles it."""
 
 VIOLATIONS_MAX = 100
-"""Most violations that one refused write carries: a pattern, not a whole file."""
+"""Most violations that a rejected write reports: enough to see a pattern, not a whole file."""
 
 VIOLATIONS_SHOWN_MAX = 5
-"""Most violations or conflicts spelled out in a message; the error holds the others."""
+"""Most violations or conflicts written out in a message; the error holds the others."""
 
 CONFLICT_EDGES_SHOWN_MAX = 5
-"""Most edges that a conflict of cardinality names: a diff of the two branches tells all."""
+"""Most edges that a cardinality conflict names: a diff of the two branches lists all of them."""
 
 VALUE_CHARACTERS_SHOWN_MAX = 120
-"""Most of a text that the message of a violation quotes: one recognises it by less."""
+"""Most characters of a text that a violation message quotes: fewer are enough to recognize it."""
 
 MERGE_BASE_VERSIONS = (0, 64, 2048)
-"""How far back a merge looks for where its branches parted before it reads all of history: first
-at both heads, which are known; then at the commits of some dozens of versions, then of many."""
+"""How many versions back a merge searches for the merge base before it reads all of history: first
+only the two heads, which are known, then the commits of dozens of versions, then of many."""
 
 MERGE_BASE_DEPTH = 2
-"""How often a base is itself measured from a base of several commits: two branches that took from
-each other by two ways are met; those that did so over and over end at one commit."""
+"""How many levels of virtual merge bases are built from several merge bases: this handles two
+branches that merged each other by two paths; branches that did so repeatedly end at one commit."""
 
 BRANCH_NAME_CHARACTERS_MAX = 200
-"""Longest branch name: it becomes a directory below every table that the branch writes."""
+"""Longest branch name: it becomes a folder below every table that the branch writes."""
 
 BRANCH_FILE_CHARACTERS_MAX = 211
-"""Most characters of a branch name if each `/` counts five, as in the name under which Lance writes
-the file that lists the branch: names of files end at 255, and the rest is of its own making."""
+"""Most characters of a branch name if each `/` counts as five, as in the name of Lance's reference
+file of the branch: file names are limited to 255 characters, and Lance uses the rest."""
 
 TAG_NAME_CHARACTERS_MAX = 80
-"""Longest tag name: it becomes the name of one file."""
+"""Longest tag name: it becomes a file name."""
 
 BRANCH_LISTINGS_MAX = 20
-"""How often branches are listed anew because one of them went away while they were."""
+"""How often branches are listed again because one of them was deleted during the listing."""
 
 PUBLISHER_RETRY_BUDGET = 5
-"""How often a publish is tried again after another writer of the branch was first."""
+"""How often a publish is retried after another writer of the branch was first."""
 
 PREPARE_ATTEMPTS_MAX = 8
-"""How often a write that loses no meaning by it is prepared again on a newer state."""
+"""How often a write is prepared again on a newer state, if that does not change its meaning."""
 
 REQUEST_KEY_CHARACTERS_MAX = 255
-"""Longest key of a request: a UUID has 36, and the key is kept in its commit for good."""
+"""Longest idempotency key: a UUID has 36 characters, and a commit stores the key forever."""
 
 REQUEST_LOCKS = 16
-"""How many locks the keys of requests share: each is a file, and two keys seldom come at once."""
+"""How many locks the idempotency keys share: each lock is a file, and two keyed requests rarely
+coincide."""
 
 AUDIT_ATTEMPTS_MAX = 20
-"""How often a recovery is written down anew because others wrote theirs at that moment."""
+"""How often the audit record of a recovery is written again because of concurrent writers."""
 
 MANIFEST_FRAGMENTS_MAX = 32
-"""Fragments of `__manifest` before the publisher joins them: opening a graph reads all of them."""
+"""Fragments of `__manifest` before the publisher compacts them: opening a graph reads all."""
 
 CONTRACT_READS_MAX = 8
-"""Times that the schema's files are read while others replace them: each apply is one commit, so a
-reader who meets that many in a row has other troubles."""
+"""How often the schema's files are read while others replace them: each schema apply is one commit,
+so a reader that encounters this many in a row has another problem."""
 
 REUSED_TABLE_VERSIONS_MAX = 10_000
-"""Most versions that an earlier type of a name may have had for the name to be given again: a new
-table is brought above all of them one by one."""
+"""Most versions that an earlier type of a name may have had if the name is to be reused: a new
+table is advanced above all of them one by one."""
 
 OPEN_TABLES_MAX = 64
-"""Most open table handles of one graph: each holds a version's description in memory."""
+"""Most open table handles of one graph: each holds the metadata of a version in memory."""
 
 KNOWN_IDS_MAX = 250_000
-"""Most ids of one type whose places a graph keeps in memory, to find a row without a scan."""
+"""Most ids of one type whose row addresses a graph caches, to find a row without a scan."""
 
 PROBED_VALUES_MAX = 1_000
-"""Most values looked up by a pushed-down filter; for more, one scan of the column is cheaper."""
+"""Most values in a pushed-down filter; for more, one scan of the column is cheaper."""
 
 PROPERTY_BYTES_MAX = 256 * 1024 * 1024
-"""Largest text or blob of one property: a row is held in memory whole, several times over."""
+"""Largest text or blob of one property: a row is held in memory as a whole, in several copies."""
 
 WRITE_LOCK_TIMEOUT_S = 60.0
-"""Longest wait for other writers of a type: one holds its lock for a second or two at most."""
+"""Longest wait for other writers of a type: a writer holds its lock for two seconds at most."""
 
 OBJECT_LOCK_TIMEOUT_S = 10.0
-"""Longest wait for another writer of control files: one holds the lock for a rename."""
+"""Longest wait for another writer of control files: it holds the lock during a rename."""
 
 STAGED_OBJECT_AGE_MAX_S = 3600.0
-"""Age at which a control file that never got its name is a dead writer's: one is named at once."""
+"""Age at which a control file under a reserved name belongs to a dead writer: a live writer renames
+it at once."""
 
 LOCK_PROBE_INTERVAL_S = 0.01
-"""Longest pause between two looks at a lock that another process holds: a commit takes as long."""
+"""Longest pause between two checks of a lock held by another process: a commit takes as long."""
 
 LEASE_S = 15.0
-"""How long a lease is good without a sign of life: long enough for a slow request, short enough to
-wait for when its holder has died."""
+"""How long a lease is valid without renewal: long enough for a slow request, short enough to wait
+for when its holder has died."""
 
 LEASE_CLOCK_SKEW_S_MAX = 60.0
-"""Most by which clocks of two machines may differ before a living writer is taken for dead."""
+"""Largest clock difference between two machines at which a live writer is not mistaken for a dead
+one."""
 
 LEASE_SHARED_S_MAX = 5.0
-"""Longest time for which writers of one process join each other's lease while others wait."""
+"""Longest time for which writers of one process share a lease while other processes wait."""
 
 LEASE_PROBE_INTERVAL_S_MIN = 0.02
-"""First pause between two looks at a lease that another process holds: a commit takes longer."""
+"""First pause between two checks of a lease that another process holds: a commit takes longer."""
 
 LEASE_PROBE_INTERVAL_S_MAX = 0.25
-"""Longest such pause: what a turn may be late by, against requests that only ask."""
+"""Longest such pause: a compromise between a late acquisition and requests that only poll."""
 
 READER_GRACE_S = 300.0
-"""How long a version stays after another took its place: longer than a query may run, by more than
-clocks of two machines may differ."""
+"""How long a version is retained after it was replaced: longer than a query may run, by more than
+the clocks of two machines may differ."""
 
 READER_LEASE_S = 60.0
-"""How long the claim of a reader is good without a sign of life; it is renewed in a third of it."""
+"""How long a reader's claim is valid without renewal; it is renewed after a third of this time."""
+
+CLEANUP_IDLE_DAYS_MAX = 366
+"""Largest age of the newest commit at a clean-up. If it is older, the clock of this machine is more
+likely wrong than the graph idle, and a wrong clock would make every version appear old."""
 
 CLEANUP_S_MAX = 3600.0
-"""How long readers of what a clean-up is about to delete are refused, should it have died."""
+"""How long readers of the versions that a clean-up deletes are rejected if the clean-up dies."""
 
 RETENTION_LOOKS_MAX = 20
-"""How often the branches are read anew because one of them was deleted while they were."""
+"""How often the branches are read again because one of them was deleted during the read."""
 
 OBJECT_RETRIES_MAX = 5
-"""How often a request to S3 is sent again: with doubling pauses that is three seconds."""
+"""How often a request to S3 is retried: with doubling pauses that takes three seconds."""
 
 OBJECT_RETRY_TIMEOUT_S = 30
-"""Longest time over which a request to S3 is repeated: people take a longer one for a hang."""
+"""Longest time during which a request to S3 is retried: people mistake a longer wait for a hang."""
 
 MEMORY_DISK_BYTES_MIN = 1024 * 1024 * 1024
-"""Smallest /dev/shm that `memory://` graphs use: containers often have 64 MiB, a load's worth."""
+"""Smallest /dev/shm that `memory://` graphs use: containers often have 64 MiB, which one load
+fills."""
 
 FOREIGN_REASON_CHARACTERS_MAX = 300
-"""Most of a foreign error's text that a message shows; the error's cause holds all of it."""
+"""Most characters of a foreign error that a message shows; the cause of the error holds the full
+text."""
 
 COMPILED_QUERIES_MAX = 256
-"""Most compiled queries that an open graph keeps: agents repeat dozens, not thousands."""
+"""Most compiled queries that an open graph caches: agents repeat dozens, not thousands."""
 
 FRAGMENT_ROWS_MAX = 1024 * 1024
 """Most rows of one data file: few enough to rewrite in seconds, enough to scan at full speed."""
 
 DELETED_SHARE_MAX = 0.1
-"""Share of a data file's rows that may be deleted before the file is worth writing again."""
+"""Share of deleted rows above which a data file is rewritten."""
 
 LAYOUT_GROWTH = 8
-"""How many times its neighbours a data file outweighs before it is left alone, and a part of an
-index what it does not know: so a row is written again a few times in its life, not with each."""
+"""Size ratio above which a data file is not merged with its smaller neighbours, and an index
+segment is not rebuilt with the rows that it does not cover: a row is thus rewritten a few times in
+its life and not by every compaction."""
 
 LAYOUT_ROWS_FREE = 64 * 1024
-"""Rows that are written or indexed again without counting: it takes hundredths of a second."""
+"""Rows that may be rewritten or indexed without regard to cost: it takes hundredths of a second."""
 
 TABLE_METADATA_BYTES_MAX = 256 * 1024 * 1024
-"""Most memory of an open graph for descriptions of its tables' versions and files."""
+"""Most memory of an open graph for the metadata of its tables' versions and files."""
 
 TABLE_INDEX_BYTES_MAX = 1024 * 1024 * 1024
 """Most memory of an open graph for pages of its indexes."""
 
 SCAN_BATCH_BYTES = 4 * 1024 * 1024
-"""How much of a type is read at a time to be written elsewhere, and how much of its blobs."""
+"""Bytes of a type, and of its blobs, that are read at a time to be written elsewhere."""
 
 SCAN_BUFFER_BYTES = 16 * 1024 * 1024
-"""Most that is read ahead meanwhile: Lance would read gigabytes ahead of a slow disk."""
+"""Most bytes read ahead meanwhile: Lance would read gigabytes ahead of a slow disk."""
 
 REFERENCE_CHARACTERS_MAX = 64 * 1024
-"""Longest reference to a blob outside of a graph: a longer text is no name of anything."""
+"""Longest reference to an external blob: a longer text is not a path."""
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""About how many bytes of rows become one group of a Parquet file, which is gathered in memory."""
+"""Approximate bytes of one Parquet row group, which is assembled in memory."""
 
 RESULT_ROWS_WRITTEN = 16 * 1024
-"""How many rows of a result are made JSON at a time when it is written to a file."""
+"""Rows of a result that are encoded as JSON at a time when it is written to a file."""
 
 SORTED_BYTES_MAX = 32 * 1024 * 1024
-"""Most rows that are sorted in memory; more go through files, which takes half as long again."""
+"""Most bytes of rows that are sorted in memory; more are sorted through files, which takes 50%
+longer."""
 
 BLOB_BATCH_ROWS_MAX = 64
-"""Most rows of a batch that holds blobs: a blob may have megabytes, and a batch is held whole."""
+"""Most rows of a batch with blobs: a blob may have megabytes, and a batch is held in memory as a
+whole."""
 
 MET_LINES_MAX = 10_000
-"""Most lines of tables remembered as met: what is known of a graph is dropped when there are more.
-
-As many as three thousand transactions make."""
+"""Most table branches remembered as opened; with more, the cached state of the graph is dropped.
+Three thousand transactions create this many."""
 
 SETTLED_FOLDERS_MAX = 10_000
-"""Most folders remembered as durable: three a table and three a branch of one."""
+"""Most folders remembered as durable: there are three per table and three per table branch."""
 
 LOAD_BLOCK_BYTES = 2 * 1024 * 1024
-"""How much NDJSON becomes columns at a time: enough for columns to pay, little as objects."""
+"""Bytes of NDJSON that are converted to columns at a time: enough for columns to be efficient, and
+little in the form of objects."""
 
 LOAD_BLOCK_BYTES_MIN = 32 * 1024
-"""Least NDJSON that Arrow is asked to read at once: to begin takes it as long as these alone."""
+"""Fewest bytes of NDJSON that Arrow reads at once: its startup takes as long as reading these."""
 
 LINE_END_BYTES = 64 * 1024
-"""How much is read at a time to find the end of a line: lines are shorter, mostly."""
+"""Bytes read at a time to find the end of a line: most lines are shorter."""
 
 RECORD_BYTES_MAX = 1024 * 1024 * 1024
-"""Longest NDJSON record: Arrow counts the bytes of a column of texts in 31 bits."""
+"""Longest NDJSON record: Arrow counts the bytes of a text column in 31 bits."""
 
 REMOTE_BUFFER_BYTES = 8 * 1024 * 1024
-"""How much of a file in S3 is read by one request: fewer of them, and each still little to hold."""
+"""Bytes of a file in S3 that one request reads: few requests, and each still small in memory."""
 
 CSV_BLOCK_BYTES = 16 * 1024 * 1024
-"""How much of a CSV file is read at a time, and the longest row of one."""
+"""Bytes of a CSV file that are read at a time, and the longest row of one."""
 
 ARROW_BATCH_BYTES = 32 * 1024 * 1024
-"""About how many bytes of a file of rows are converted at a time, of which several copies exist."""
+"""Approximate bytes of a row file that are converted at a time, of which several copies exist."""
 
 ARROW_BATCH_ROWS_MAX = 64 * 1024
-"""Most rows that are converted at a time: more make nothing faster."""
+"""Most rows that are converted at a time: more are not faster."""
 
 ARROW_PIECE_BYTES_MAX = 1024 * 1024 * 1024
-"""Most bytes of given Arrow rows that are converted at a time, for the same reason."""
+"""Most bytes of Arrow rows of a caller that are converted at a time: Arrow counts the bytes of a
+text column in 31 bits."""
 
 WARM_COLUMN_BYTES_MAX = 512 * 1024 * 1024
-"""Most memory of an open graph for columns that reads have used, dropped by least use."""
+"""Most memory of an open graph for cached columns; the least recently used are dropped."""
 
 WARM_TOPOLOGY_BYTES_MAX = 512 * 1024 * 1024
-"""Most memory of an open graph for the edges of types that reads have walked."""
+"""Most memory of an open graph for the cached edges of traversed types."""
 
 WARM_SEARCH_BYTES_MAX = 512 * 1024 * 1024
-"""Most memory of an open graph for the words and vectors that reads have searched."""
+"""Most memory of an open graph for cached words and vectors of searches."""
 
 WARM_TYPE_ROWS_MAX = 4_000_000
-"""Largest type of which a column is read whole because it was asked for twice."""
+"""Largest type of which a whole column is read and cached at its second use."""
 
 WARM_KEYS_MAX = 1_024
-"""Most columns and edge types of which an open graph remembers how often they were asked for."""
+"""Most columns and edge types whose use an open graph counts."""
 
 QUERY_BYTES_MAX = 1024 * 1024 * 1024
-"""Most memory that the rows of one query may take: several run at once on a small machine."""
+"""Most memory for the rows of one query: several queries run at once on a small machine."""
 
 QUERY_SECONDS_MAX = 120.0
-"""Longest run of one query: what takes longer belongs on a cluster."""
+"""Longest run of one query: longer queries belong on a cluster."""
 
 EXPAND_INDEXED_FRONTIER_MAX = 1_024
-"""Most entities that a traversal starts from when edges are looked up instead of held in memory."""
+"""Most entities from which a traversal that looks up edges by index starts; from more, edges are
+read into memory."""
 
 EXPAND_INDEXED_HOPS_MAX = 6
-"""Most hops of a traversal that looks edges up: each is a round trip to the storage."""
+"""Most hops of a traversal that looks up edges by index: each is a round trip to the storage."""
 
 EXPAND_CSR_FACTOR = 1.5
-"""How much dearer an edge is when it is looked up than when all of them are read in one scan."""
+"""Cost of an edge that is looked up by index, relative to an edge read in a scan of all edges."""
 
 EXPAND_PROBES_MAX = 4
-"""Look-ups in one version of an edge type after which holding it in memory has paid."""
+"""Lookups in one version of an edge type after which reading it into memory is cheaper."""
 
 SEARCH_WORD_CHARACTERS_MAX = 40
-"""Longest word that can be searched for: what is longer is a checksum or an encoded file."""
+"""Longest word that can be searched: longer ones are checksums or encoded files."""
 
 SEARCH_BLOCK_BYTES = 4 * 1024 * 1024
-"""How much text is taken apart into words at a time: what fits into a processor's cache."""
+"""Bytes of text that are split into words at a time: this fits into a processor's cache."""
 
 VECTOR_BLOCK_NUMBERS = 256 * 1024
-"""How many numbers of vectors are widened at a time: what fits into a processor's cache."""
+"""Numbers of vectors that are widened at a time: this fits into a processor's cache."""
 
 ANALYSIS_BYTES_MAX = 4 * 1024 * 1024 * 1024
-"""Most memory that an algorithm over a graph takes in process: what is larger belongs on Spark."""
+"""Most memory of a graph algorithm in process: larger graphs belong on Spark."""
 
 ANALYSIS_EDGE_BYTES = 100
-"""About how much of that an edge takes: its ends as numbers, either way, and on their way there."""
+"""Approximate memory per edge: its endpoints as numbers, in both directions, and in transit."""
 
 ANALYSIS_NODE_BYTES = 150
-"""About how much of it a node takes: its id, its places in several orders, and its values."""
+"""Approximate memory per node: its id, its positions in several orders, and its values."""
 
 ANALYSIS_WEDGES_MAX = 8 * 1024 * 1024
-"""Pairs of neighbours that are looked at together for triangles: some hundred MiB of numbers."""
+"""Pairs of neighbours that are checked together for triangles: some hundred MiB of numbers."""
 
 ANALYSIS_PATH_BYTES_MAX = 1024 * 1024 * 1024
-"""Most memory that the ids on all paths of a result take: Arrow counts their bytes in 31 bits."""
+"""Most memory for the ids on all paths of a result: Arrow counts their bytes in 31 bits."""
 
 RESULT_ROWS_SHOWN_MAX = 20
 """Most rows of a result that a notebook shows: about a screenful."""
@@ -305,137 +326,428 @@ COMMITS_SHOWN_MAX = 20
 """Most commits of a branch that a notebook lists: about a screenful, the newest of them."""
 
 CHANGES_SHOWN_MAX = 20
-"""Most changes of a diff that a notebook shows: about a screenful, and a page of it gives more."""
+"""Most changes of a diff that a notebook shows: about a screenful; a page of the diff has more."""
 
 CONFLICTS_SHOWN_MAX = 20
-"""Most conflicts of a merge that a notebook shows: each has a row three times."""
+"""Most conflicts of a merge that a notebook shows: each contains a row three times."""
 
 CHANGES_PER_PAGE = 1_000
-"""Changes in a page of a diff unless the caller says otherwise: enough to show, quick to send."""
+"""Default number of changes in a page of a diff: enough to show, quick to send."""
 
 CHANGES_PER_PAGE_MAX = 8_192
-"""Most changes in one page: a page is written as JSON and held whole."""
+"""Most changes in one page: a page is encoded as JSON and held in memory as a whole."""
 
 EXAMINATIONS_MAX = 3
-"""How often a branch is looked at again because others wrote to it while something was found."""
+"""How often a branch is checked again because of concurrent writes while something was found."""
 
 EXAMINED_IDS_BYTES_MAX = 128 * 1024 * 1024
-"""Most ids of a node type that are held at a time to look for the ends of edges: four million."""
+"""Most bytes of ids of a node type held at a time to check the endpoints of edges: four million
+ids."""
 
 EXAMINED_BLOCK_BYTES = 32 * 1024 * 1024
-"""How many edges are looked up at a time: building the set of ids costs as much as a million."""
+"""Bytes of edges whose endpoints are checked at a time: building the set of ids costs as much as
+checking a million."""
 
 RECONCILER_INTERVAL_S = 60.0
-"""Time between two rounds of upkeep unless the caller says otherwise: files come in minutes."""
+"""Default time between two rounds of maintenance: files accumulate within minutes."""
 
 WORN_FILES_MIN = 16
-"""Small files of a type that make a round of upkeep join them: scans begin to tell them apart."""
+"""Number of small files of a type at which maintenance compacts them: from here on scans become
+slower."""
 
 WORN_SHARE_MIN = 0.1
-"""Share of a type's rows that an index may not know before a round of upkeep completes it."""
+"""Share of a type's rows not covered by an index at which maintenance completes the index."""
 
 STAGED_BYTES_MAX = 64 * 1024 * 1024
-"""Rows of a type that a task of a Spark load holds before it writes a file of them."""
+"""Bytes of rows of a type that a task of a Spark load holds before it writes a file."""
 
 SPARK_PART_ROWS_MAX = 1_000_000
-"""Most rows that one task of a read through Spark takes: some seconds of work."""
+"""Most rows that one task of a Spark read processes: some seconds of work."""
 
 SPARK_PART_BYTES_MAX = 128 * 1024 * 1024
-"""About how much of them a task reads: what Spark makes of files, too."""
+"""Approximate bytes that such a task reads: Spark splits files at the same size."""
 
 SPARK_BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""About how many bytes of rows Spark is handed at a time: both sides hold them whole."""
+"""Approximate bytes of rows passed to Spark at a time: both sides hold all of them in memory."""
 
 SPARK_LOCAL_ROWS_MAX = 10_000
 """Largest type that a query on Spark reads in this process: a job for it would take longer."""
 
 SPARK_LOCAL_BYTES_MAX = 4 * 1024 * 1024
-"""About how many bytes of it may be read: they travel with the plan."""
+"""Approximate bytes of such a type: they are sent with the plan."""
 
 SPARK_FUSED_MAX = 20_000
-"""Most entities that a query on Spark fuses two rankings of in this process."""
+"""Most entities for which a query on Spark fuses two rankings in this process."""
 
 CLAIMED_ROWS_MAX = 1024 * 1024
-"""Rows whose keys one task of a Spark load reads at a time: what it holds is a few columns."""
+"""Rows whose keys one task of a Spark load reads at a time: it holds only a few columns."""
 
 CLAIMING_ROWS_MAX = 64 * 1024 * 1024
-"""Rows whose keys one task reads in all: a minute or two of work that is lost with an executor."""
+"""Rows whose keys one task reads in total: one or two minutes of work are lost with an executor."""
 
 PORTION_BYTES_MIN = 4 * 1024 * 1024
-"""Least input of one task of a Spark load: reading it takes longer than starting the task."""
+"""Smallest input of one task of a Spark load: reading it takes longer than starting the task."""
 
 PORTION_BYTES_MAX = 128 * 1024 * 1024
-"""Most input of one task: few minutes of work are lost with an executor, and memory is bounded."""
+"""Largest input of one task: an executor loses few minutes of work, and memory is bounded."""
 
 PORTIONS_MAX = 32_768
-"""Most tasks that read one input of a Spark load; positions of rows have room for twice as many."""
+"""Most tasks that read one input of a Spark load; row positions have room for twice as many."""
 
 QUARANTINED_ROWS_MAX = 100_000
-"""Most rows that a load leaves out: with more of them the input as a whole is wrong."""
+"""Most rows that a load quarantines: with more, the input as a whole is wrong."""
 
 PLACES_SHOWN_MAX = 10
-"""Rows of each broken rule that the report of a bulk load shows with their places."""
+"""Rows per violated rule that the report of a bulk load shows with their positions."""
 
 SPARK_HEAP_BYTES_MIN = 1024 * 1024 * 1024
-"""Least memory of Spark's Java process on this machine: what Spark itself would take."""
+"""Smallest heap of Spark's Java process on this machine: the default of Spark itself."""
 
 SPARK_HEAP_BYTES_MAX = 4 * 1024 * 1024 * 1024
-"""Most memory that it takes unasked: only keys pass through it, and what is too much is spilled."""
+"""Largest default heap: only keys pass through it, and the excess is spilled."""
 
 SPARK_POLL_INTERVAL_S = 0.25
-"""How often a running Spark job is looked at: as often as a bar on a terminal wants to move."""
+"""Interval between two checks of a running Spark job: about the update rate of a progress bar."""
 
 SPARK_CANCEL_WAIT_S = 30.0
 """How long a cancelled Spark job may take to end: its Python workers are killed within seconds."""
 
 SPARK_REASON_CHARACTERS_MAX = 300
-"""Longest reason of Spark's that an error repeats: about three lines of a terminal."""
+"""Longest reason of Spark that an error repeats: about three lines of a terminal."""
 
 SPARK_CONNECT_RETRIES_MAX = 4
-"""How often a Spark Connect server is tried before it does not answer: five seconds in all."""
+"""How often a connection to a Spark Connect server is retried before it fails: five seconds in
+total."""
+
+SPARK_PYTHON_START_S_MAX = 60.0
+"""How long the Python of Spark's workers may take to list its modules: it starts within seconds."""
 
 INLINE_BYTES_MAX = 256 * 1024 * 1024
-"""Largest input that a load reads in process unless it is told to: twenty seconds, a few GiB."""
+"""Largest input that a load reads in process by default: twenty seconds and a few GiB of memory."""
+
+WRITE_VECTOR_BYTES_MAX = 1024 * 1024 * 1024
+"""Bytes of vectors that one process makes for a write: it holds several copies; Spark has more
+room."""
 
 RANGE_BYTES_MAX = 32 * 1024 * 1024
-"""About how many bytes of rows that meet by id one task takes: comparing them makes copies."""
+"""Approximate bytes of rows that one task joins by id: comparing them makes copies."""
 
 RANGES_MAX = 4_096
-"""Most ranges of ids that rows of a type are cut at: pieces of what a task reads get too small."""
+"""Most id ranges into which the rows of a type are split: with more, the pieces of a task's input
+become too small."""
 
 RANGE_SAMPLES_MAX = 64
-"""Ids that tell how those of one task are spread: ranges come out even enough, and few travel."""
+"""Ids sampled per task to estimate the distribution: the ranges are even enough, and few ids are
+sent."""
 
 UNSAMPLED_ROWS_MAX = 64 * 1024
-"""Rows of a type that one task takes without looking how large they are: hundredths of a second."""
+"""Rows of a type that one task processes without measuring their size: hundredths of a second."""
 
 EXPORT_INLINE_ROWS_MAX = 20_000_000
-"""Most rows that are exported in process unless it is told to: a minute or two of one core."""
+"""Most rows that are exported in process by default: one or two minutes of one core."""
 
 MERGE_CONFLICTS_MAX = 10_000
-"""Most conflicts that a merge on Spark tells: each holds a row three times, for people to read."""
+"""Most conflicts that a merge on Spark reports: each contains a row three times, for people to
+read."""
 
 DIFF_INLINE_ROWS_MAX = 2_000_000
-"""Most rows that a diff or a merge compares in process unless it is told to: some seconds, and a
-GiB or two of memory."""
+"""Most rows that a diff or a merge compares in process by default: some seconds, and one or two GiB
+of memory."""
 
 PROGRESS_DRAWS_PER_S_MAX = 10
-"""How often a bar on a terminal is drawn: more, nobody sees, and terminals far away are slow."""
+"""How often a progress bar is redrawn per second: more is not visible, and remote terminals are
+slow."""
 
 UPKEEP_ROWS_MAX = 10_000_000
-"""Rows that are joined or indexed in process unless somebody says otherwise: with a text among
-their properties that takes some minutes, which executors share."""
+"""Rows that are compacted or indexed in process by default: with a text property that takes some
+minutes, which executors share."""
 
 REWRITTEN_BYTES_MAX = 1024 * 1024 * 1024
-"""Largest type that a change of schema writes anew in process unless it is told to: it is held in
-memory whole."""
+"""Largest type that a schema change rewrites in process by default: it is held in memory as a
+whole."""
 
 EMBEDDED_ROWS_MAX = 100_000
-"""Rows that are embedded in process unless somebody says otherwise: a model that is asked over a
-network takes some minutes for so many, and hours for a hundred times as many."""
+"""Rows that are embedded in process by default: a model behind a network takes some minutes for
+this many, and hours for a hundred times as many."""
 
 POLICY_BYTES_MAX = 4 * 1024 * 1024
-"""Longest file of a policy: fifty thousand actors by name, and rules for them."""
+"""Longest policy file: fifty thousand actors by name, and rules for them."""
 
 DECISIONS_KEPT_MAX = 16_384
-"""Decisions that a gate remembers: a thousand actors on a handful of branches, in a few MB."""
+"""Decisions that a gate caches: a thousand actors on a handful of branches, in a few MB."""
+
+FOREIGN_NAMES_SHOWN_MAX = 3
+"""Names of foreign files shown when a graph cannot be created among them: enough to recognize the
+folder."""
+
+LOAD_CONCURRENCY_USUAL_MAX = 8
+"""Default maximum of types that a load writes concurrently, for any number of processors: beyond
+that, the disk is the bottleneck."""
+
+LOAD_CONCURRENCY_MAX = 64
+"""Most types that a load may be configured to write concurrently: each takes a thread and the
+buffers of a writer."""
+
+STAGED_TOGETHER_BYTES_MIN = 1024 * 1024
+"""Bytes of rows of a load from which several threads write them: for fewer, the handover takes
+longer than the write."""
+
+
+HOPS = 1
+"""Default distance of neighbours from the found nodes."""
+
+FOUND = 10
+"""Default number of nodes that a search returns."""
+
+BUDGET_TOKENS = 2_000
+"""Default length of a text in tokens: a few pages of a prompt."""
+
+HOPS_MAX = 2
+"""Largest distance of neighbours from the found nodes: three hops from ten nodes cover half of a
+graph."""
+
+FOUND_MAX = 1_000
+"""Most nodes that a search may return: ids are looked up in batches of this size."""
+
+ARM_PLACES = 100
+"""Ranks of each ranking that count, or the number of requested nodes if larger: a rank beyond that
+adds less than the difference between two nodes further up."""
+
+NEIGHBOURS_MAX = 32
+"""Most neighbours per edge type and direction of a node, in addition to those that the search found
+too: readers ignore the thousands of neighbours of a hub."""
+
+REACHED_MAX = 256
+"""Most neighbours at one distance: more do not fit into the context of a model."""
+
+BUDGET_TOKENS_MAX = 1_000_000
+"""Largest budget: no model reads more, and each passage is counted with all passages before it."""
+
+VECTOR_NUMBERS_MAX = 65_536
+"""Longest vector that a receipt may hold."""
+
+
+PLAIN_ROWS_MAX = 64
+"""Rows of a response that are encoded one by one: combining columns has a fixed cost."""
+
+JSON_PIECE_ROWS = 8_192
+"""Rows of a long response that are encoded as JSON at a time, so that its text is never held in
+memory as a whole."""
+
+ARROW_PIECE_ROWS = 65_536
+"""The same for Arrow, which takes less memory; a client may begin while further rows are in
+transit."""
+
+TOLD_VALUE_BYTES_MAX = 16 * 1024
+"""Longest value that an error returns to the caller, which has it anyway."""
+
+
+TIMEOUT_S = 120.0
+"""Default time that a call waits for the start of its response: longer than queries and writes of a
+server may take, so that no client gives up on a response that is about to arrive."""
+
+CLIENT_CONNECT_S_MAX = 10.0
+"""How long a connection may take to be established: networks respond sooner or not at all."""
+
+CLIENT_ATTEMPTS_MAX = 4
+"""How often a request is sent: a request that fails this often in a row fails for a reason."""
+
+BACKOFF_S = 0.1
+"""Wait before the second attempt; each further wait is four times as long."""
+
+RETRY_AFTER_S_MAX = 10.0
+"""Longest wait between two attempts, even if a server requests more: a person may be waiting."""
+
+CLIENT_CONNECTIONS_MAX = 16
+"""Connections to a server that are reused: rarely do more threads send requests at once."""
+
+WHOLE_BYTES_MAX = 4 * 1024 * 1024
+"""Responses up to this length are read at once, longer ones in pieces."""
+
+CLIENT_PIECE_BYTES = 256 * 1024
+"""Bytes of a long response that are read at a time."""
+
+LOAD_BYTES_MAX = 32 * 1024 * 1024
+"""Longest body of a load, which servers hold in memory as a whole."""
+
+POLL_S = 0.05
+"""First wait between two requests for the progress of a load; it grows up to the next bound."""
+
+POLL_S_MAX = 1.0
+"""Longest wait between two such requests: people watch the progress."""
+
+FEED_COMMITS = 100
+"""Commits of a change feed that are requested at a time: as many as servers return."""
+
+
+WHOLE_ANSWER_BYTES_MAX = 4 * 1024 * 1024
+"""Rows up to this many bytes are returned in one piece, more as a stream."""
+
+KEPT_ANSWER_BYTES_MAX = 64 * 1024
+"""Longest response that is cached for identical requests: long ones are rarely requested twice."""
+
+KEPT_ANSWERS_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of cached responses: little compared to the rows that an open graph caches."""
+
+EXPORT_PIECE_CHARACTERS = 128 * 1024
+"""Approximate characters of an export that are sent at a time: each piece costs a thread switch."""
+
+BLOB_PIECE_BYTES = 4 * 1024 * 1024
+"""Bytes of a blob that are read and sent at a time."""
+
+FEED_COMMITS_MAX = 100
+"""Commits of a change feed in one response; each is compared with its parent."""
+
+JOBS_RUNNING_MAX = 4
+"""Background loads that run at a time: each may take as much memory as its rows."""
+
+JOBS_REMEMBERED_MAX = 1_000
+"""Background loads whose result is retained: a caller requests it soon or never."""
+
+ACTOR_REQUESTS_MAX = 16
+"""Default number of concurrent writes of one actor at a server."""
+
+ACTOR_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""Default number of bytes of concurrent requests of one actor."""
+
+SERVER_READS_MAX = 8
+"""Reads that a server runs at once: more take memory and processor time, and finish no sooner."""
+
+SERVER_WRITES_MAX = 32
+"""Writes that a server runs at once: most of them wait for the lock of a branch."""
+
+SERVER_WAITING_MAX = 512
+"""Calls that wait for a thread of a server: the last of them still gets its response within
+seconds."""
+
+SHUTDOWN_S_MAX = 30.0
+"""How long a server that shuts down waits for responses, and then again for running work."""
+
+STALLED_CLIENT_S_MAX = 60.0
+"""How long a client may neither send nor receive before it is disconnected: rows wait for it."""
+
+GRAPHS_OPENED_AT_ONCE = 4
+"""How many graphs a server opens at a time when it starts."""
+
+REQUEST_HEAD_BYTES_MAX = 64 * 1024
+"""Longest request line and headers: they are held in memory before the sender is authenticated."""
+
+REQUEST_HEAD_S_MAX = 30.0
+"""How long a client may take to send them, and a new connection to send its first byte."""
+
+IDLE_CONNECTION_S_MAX = 75
+"""How long an idle connection stays open for another request: longer than proxies hold theirs."""
+
+BODY_BYTES_MAX = 1024 * 1024
+"""Longest body of a request, except loads: a query or a schema is a few pages."""
+
+BODY_S_MIN = 10.0
+"""How long any body may take to arrive: its received part takes memory and a connection."""
+
+BODY_BYTES_PER_S_MIN = 16 * 1024
+"""Slowest average rate of a body beyond that: slower than any link over which rows are loaded, and
+fast enough that the longest body does not take an hour."""
+
+BODY_DEPTH_MAX = 100
+"""Deepest nesting of a body: no valid request is deeper, and Python cannot process deeply nested
+values."""
+
+RECEIPT_BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Longest receipt to replay: it describes up to some thousand passages."""
+
+LOAD_BODY_BYTES_MAX = 32 * 1024 * 1024
+"""Longest body of a load over HTTP: all of it is held in memory, and more belongs into files."""
+
+
+SOURCE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""The largest file that declares a cluster: people write these files, so real ones are much
+smaller."""
+
+CONFIG_BYTES_MAX: Final = 1024 * 1024
+"""The largest `cluster.yaml`: thousands of graphs, and a few seconds of YAML parsing."""
+
+NODES_MAX: Final = 100_000
+"""The most values in a `cluster.yaml`, with aliases counted each time: the most a reader could
+check."""
+
+
+ROWS_MAX = 500
+"""Rows that a tool returns: more than a model can use; it can request the rows that it needs."""
+
+ROWS_BYTES_MAX = 256 * 1024
+"""Their total length as JSON: about what fits into a context beside everything else."""
+
+COMMITS_MAX = 100
+"""Commits in a history resource: the newest ones."""
+
+ACTOR_CHARACTERS_MAX = 80
+"""Characters of an actor's name that become part of a branch name, whose length is limited."""
+
+
+PICTURE_NAME_CHARACTERS_MAX = 48
+"""Characters of a name that a history graph shows: longer ones would displace the others."""
+
+PICTURE_COMMITS_MAX = 200
+"""Default number of commits in a history graph: some screenfuls."""
+
+
+LINES_PER_BATCH = 1_024
+"""Lines of a row file that are embedded at a time: a few MB, and progress is visible."""
+
+REQUEST_TEXTS_MAX = 64
+"""Most texts in one request: every provider accepts a hundred, and little is repeated when a
+request fails."""
+
+REQUEST_BYTES_MAX = 256 * 1024
+"""Approximate total length of these texts: a token is at least one byte, and providers reject
+requests of more than 300,000 tokens."""
+
+REQUESTS_AT_ONCE_MAX = 4
+"""Concurrent requests for the vectors of rows: most of the time is spent waiting for the provider,
+which soon rejects more of them for their rate."""
+
+EMBED_CONNECTIONS_MAX = 16
+"""Connections to a provider that are reused: rarely do more threads send requests at once."""
+
+EMBED_CONNECT_S_MAX = 10.0
+"""How long a connection may take to be established: networks respond sooner or not at all."""
+
+EMBED_PIECE_BYTES = 256 * 1024
+"""Bytes of a response that are read at a time, between two checks of the deadline."""
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+"""Longest response that is read: ten times the size of the longest vectors of a request."""
+
+TIMEOUT_MS = 30_000
+"""Default time limit of one attempt."""
+
+ATTEMPTS = 4
+"""Default number of attempts of a request."""
+
+BACKOFF_MS = 200
+"""Default wait before the second attempt; each further wait is twice as long."""
+
+DEADLINE_MS = 60_000
+"""Default time limit of a request with all its attempts."""
+
+EMBED_ATTEMPTS_MAX = 100
+"""Most attempts that may be configured: after this many the provider is considered dead."""
+
+PATIENCE_MS_MAX = 24 * 60 * 60 * 1_000
+"""Largest configurable value of these times: a day."""
+
+WAIT_S_MAX = 60.0
+"""Longest wait between two attempts, even if a provider requests more: a person may be waiting."""
+
+REASON_CHARACTERS_MAX = 300
+"""Longest text of a provider that an error repeats: about three lines of a terminal."""
+
+KEPT_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of query vectors that a graph caches: a thousand of the longest common ones."""
+
+
+SHELL_COMMITS_SHOWN = 20
+"""Default number of commits that the shell draws: about a screenful."""
+
+SHELL_CHANGES_SHOWN_MAX = 100
+"""Most changes that the shell shows of a diff: `omnigraph diff` writes all of them."""

@@ -1,20 +1,22 @@
-"""Names and the numbers derived from them: identifiers, branches, case folding, FNV-1a.
+"""Identifiers, branch and tag names, name hashes, and validation of caller arguments.
 
-Knows no schema: whether a name means anything is the catalog's business.
+A parsed name is valid: its type is the proof. Internal branches have names that no caller can use.
+The module knows no schema: it does not decide whether a name exists.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import NewType
 
-from omnigraph.model.errors import InvalidNameError
+from omnigraph.model.errors import InvalidNameError, InvalidValueError
 from omnigraph.model.limits import (
     BRANCH_FILE_CHARACTERS_MAX,
     BRANCH_NAME_CHARACTERS_MAX,
     NEAR_NAME_CANDIDATES_MAX,
+    REQUEST_KEY_CHARACTERS_MAX,
     TAG_NAME_CHARACTERS_MAX,
 )
 
@@ -25,6 +27,9 @@ TagName = NewType("TagName", str)
 """A tag name that `parse_tag_name` has checked."""
 
 MAIN = BranchName("main")
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+"""The actor of commits that undo an interrupted write."""
 
 _PRIVATE_PREFIX = "__tx__"
 _INTERNAL_PREFIXES = ("__schema_apply_lock__", _PRIVATE_PREFIX)
@@ -45,18 +50,18 @@ RESERVED_PROPERTIES = frozenset(
         "_row_last_updated_at_version",
     }
 )
-"""Physical columns of every table; a declared property of that name would be a second one."""
+"""Physical columns of every table, which a declared property must not duplicate."""
 
 RESERVED_EDGE_PROPERTIES = RESERVED_PROPERTIES | {"src", "dst", "from", "to"}
 
 
 def fold_edge_name(name: str) -> str:
-    """The spelling under which edge names that differ only in case are the same."""
+    """The spelling in which edge names that differ only in case are equal."""
     return name.lower()
 
 
 def find_near_name(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that the writer of `name` most likely meant, if one is near enough."""
+    """The candidate that `name` was most likely meant to be, if one is similar enough."""
     spellings: dict[str, str] = {}
     for candidate in candidates:
         if len(spellings) == NEAR_NAME_CANDIDATES_MAX:
@@ -85,8 +90,8 @@ def fnv1a_64(text: str) -> int:
 class PrivateBranchName(str):
     """The branch of a transaction, which no caller can name.
 
-    A text of its own class, so that it goes wherever a branch name goes and is never written by
-    mistake. It remembers the branch that the transaction began on.
+    It is a subclass of `str`, so that it is accepted wherever a branch name is and is never created
+    by mistake. `base` is the branch that the transaction began on.
     """
 
     __slots__ = ("base",)
@@ -95,24 +100,27 @@ class PrivateBranchName(str):
 
 
 def make_private_branch_name(id: str, *, base: BranchName) -> PrivateBranchName:
-    """The branch of a transaction that has this id and began on a branch."""
+    """The branch of a transaction with an id, which began on a branch."""
     name = PrivateBranchName(f"{_PRIVATE_PREFIX}{id}")
     name.base = base
     return name
 
 
 def is_private_branch(name: str) -> bool:
-    """Whether a branch is a transaction's."""
+    """Whether a branch belongs to a transaction."""
     return name.startswith(_PRIVATE_PREFIX)
 
 
 def is_internal_branch(name: str) -> bool:
-    """Whether a branch is one of our own, which nobody is shown."""
+    """Whether a branch is internal and not shown to callers."""
     return name.startswith(_INTERNAL_PREFIXES)
 
 
 def parse_branch_name(text: object) -> BranchName:
-    """The branch that a caller means; blanks around the name do not count."""
+    """The validated name of a branch, without surrounding blanks.
+
+    Raises `InvalidNameError` if the name is not valid or is internal.
+    """
     if isinstance(text, PrivateBranchName):
         return BranchName(text)
     name = _parse_name(text, kind="branch", characters_max=BRANCH_NAME_CHARACTERS_MAX)
@@ -126,15 +134,18 @@ def parse_branch_name(text: object) -> BranchName:
 
 
 def parse_tag_name(text: object) -> TagName:
-    """The tag that a caller means; blanks around the name do not count."""
+    """The validated name of a tag, without surrounding blanks.
+
+    Raises `InvalidNameError` if the name is not valid or has the form of a commit id.
+    """
     name = _parse_name(text, kind="tag", characters_max=TAG_NAME_CHARACTERS_MAX)
-    if looks_like_commit(name):
+    if is_commit_id_like(name):
         raise InvalidNameError(kind="tag", name=name, rule="it looks like the id of a commit")
     return TagName(name)
 
 
-def looks_like_commit(text: str) -> bool:
-    """Whether a text is made like the id of a commit, and so is no tag."""
+def is_commit_id_like(text: str) -> bool:
+    """Whether a text has the form of a commit id, and so is not a valid tag."""
     return _COMMIT_ID.fullmatch(text) is not None
 
 
@@ -152,3 +163,54 @@ def _parse_name(text: object, *, kind: str, characters_max: int) -> str:
     if rule is not None:
         raise InvalidNameError(kind=kind, name=text, rule=rule)
     return name
+
+
+def require_text(given: object, *, subject: str) -> None:
+    """Raise `InvalidValueError` unless an argument is a text that can be stored."""
+    problem = None
+    if not isinstance(given, str):
+        problem = f"a text is needed, not a {type(given).__name__}"
+    elif any("\ud800" <= character <= "\udfff" for character in given):
+        problem = "the text holds half of a surrogate pair"
+    if problem is not None:
+        raise InvalidValueError(subject=subject, expected="text", value=given, problem=problem)
+
+
+def require_names(given: Collection[str], *, subject: str) -> list[str]:
+    """The names of a collection; raises `InvalidValueError` for a single string."""
+    if isinstance(given, str):
+        raise InvalidValueError(
+            subject=subject,
+            expected="several names",
+            value=given,
+            problem=f"a list of names is needed, such as [{given!r}]",
+        )
+    for name in given:
+        require_text(name, subject=subject)
+    return list(given)
+
+
+def require_branch_or_commit(branch: object, commit: object) -> None:
+    """Raise `InvalidValueError` if a read names both a branch and a commit."""
+    if branch is not None and commit is not None:
+        raise InvalidValueError(
+            subject="branch and commit",
+            expected="one of them",
+            value=(branch, commit),
+            problem="a read is at a branch or at a commit, not at both",
+        )
+
+
+def parse_key(key: str | None) -> str | None:
+    """The idempotency key of a request, validated."""
+    if key is None:
+        return None
+    require_text(key, subject="idempotency_key")
+    if not 0 < len(key) <= REQUEST_KEY_CHARACTERS_MAX:
+        raise InvalidValueError(
+            subject="idempotency_key",
+            expected="a short text",
+            value=key,
+            problem=f"a key has 1 to {REQUEST_KEY_CHARACTERS_MAX} characters, not {len(key)}",
+        )
+    return key

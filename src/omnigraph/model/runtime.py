@@ -1,13 +1,15 @@
-"""Time and ids: what a run cannot compute, given to it from outside.
+"""Time, ids and deferred imports: what a process takes from its environment.
 
-Promises that the ids of one process ascend, within a millisecond and when the clock is set back
-too. A test gives a runtime of its own and holds both still.
+Ids of one process ascend, also within a millisecond and after the clock is set back. A test
+replaces the runtime to control time and ids. A lazy module is imported at first use; all types
+here are safe to share between threads.
 """
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from importlib import import_module
 from secrets import randbits
 from threading import Event, Lock
 from typing import Protocol
@@ -18,32 +20,32 @@ _RANDOM_BITS = 80
 
 
 class Runtime(Protocol):
-    """Where an operation gets the time and new ids from."""
+    """The source of time and of new ids for an operation."""
 
     def now(self) -> datetime:
-        """This moment, in UTC."""
+        """The current time, in UTC."""
 
     def new_id(self) -> str:
-        """A ULID greater than every one before it."""
+        """A ULID greater than all previous ones."""
 
     def new_ids(self, count: int) -> list[str]:
-        """That many of them, ascending, at a fraction of the cost of single ones."""
+        """`count` ULIDs, ascending, at a fraction of the cost of single ones."""
 
 
 class Clock(Protocol):
-    """Where waiting gets its time from; a test holds it still or turns it by hand."""
+    """The source of time for waits; a test can stop it or advance it."""
 
     def now(self) -> datetime:
-        """This moment, in UTC, as this machine believes it to be."""
+        """The current time, in UTC, by the clock of this machine."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; only differences mean anything."""
+        """Seconds that never decrease; only differences are meaningful."""
 
     def sleep(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Wait for a number of seconds."""
 
     def wait(self, event: Event, *, timeout_s: float) -> bool:
-        """Whether an event came before that much time had passed."""
+        """Wait for an event; returns whether it was set before the timeout."""
 
 
 class SystemClock:
@@ -84,13 +86,30 @@ class SystemRuntime:
 
 
 def encode_ids(first: int, count: int) -> list[str]:
-    """The texts of consecutive ULIDs, given as the number of the first."""
+    """The text form of consecutive ULIDs; `first` is the number of the first one."""
     ids: list[str] = []
     number, end = first, first + count
     while number < end:
-        # Two characters are ten bits: within such a block only the ending changes.
+        # Two characters are ten bits, so only the ending changes within such a block.
         start = number % len(_ENDINGS)
         prefix = "".join(_ALPHABET[number >> shift & 31] for shift in range(125, 5, -5))
         ids += [prefix + ending for ending in _ENDINGS[start : start + end - number]]
         number += len(_ENDINGS) - start
     return ids
+
+
+class LazyModule:
+    """A module that is imported when an attribute of it is first used; safe between threads."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(import_module(self._name), name)
+
+
+def lazy_module(name: str) -> LazyModule:
+    """The module with a name, imported at its first use."""
+    return LazyModule(name)

@@ -1,7 +1,7 @@
-"""Source texts, places in them, and diagnostics that point at a place.
+"""Source texts, positions in them, and diagnostics that refer to a position.
 
-A diagnostic is a value: compilers collect them, and `render_diagnostic` is the one way they are
-shown. Knows nothing of the languages.
+A diagnostic is a value: compilers collect diagnostics, and `render_diagnostic` is the only way to
+display them. The module has no knowledge of the languages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How much a diagnostic matters: an error refuses the text, the others do not."""
+    """The severity of a diagnostic: an error rejects the text, the others do not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -28,7 +28,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing to tell the writer of a text, with the place and what to do about it."""
+    """One message about a source text, with its position and a suggestion."""
 
     code: str
     message: str
@@ -39,18 +39,18 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text and the name people know it by, usually its path."""
+    """A text and its display name, usually its path."""
 
     name: str
     text: str
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
-        """The 1-based line and column of a character."""
+        """The 1-based line and column of a character offset."""
         start = self.text.rfind("\n", 0, offset) + 1
         return self.text.count("\n", 0, offset) + 1, offset - start + 1
 
     def line_at(self, offset: int) -> str:
-        """The line that holds a character, without its line break."""
+        """The line that contains a character offset, without its line break."""
         start = self.text.rfind("\n", 0, offset) + 1
         end = self.text.find("\n", offset)
         return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
@@ -68,7 +68,7 @@ _STAGE_BY_LETTER = {
 
 
 def summarize_diagnostic(diagnostic: Diagnostic) -> str:
-    """One line: the stage that objects, the message and the code."""
+    """One line: the compiler stage, the message and the code."""
     if diagnostic.severity is Severity.ERROR:
         stage = _STAGE_BY_LETTER.get(diagnostic.code[:1])
         heading = f"{stage} error" if stage else "error"
@@ -78,13 +78,13 @@ def summarize_diagnostic(diagnostic: Diagnostic) -> str:
 
 
 def render_diagnostic(diagnostic: Diagnostic, source: Source) -> str:
-    """The summary, then the source line with a caret under the place and the suggestion."""
+    """The summary, then the source line with a caret below the position and the suggestion."""
     summary = summarize_diagnostic(diagnostic)
     if diagnostic.span is None:
         return f"{summary}\n  {diagnostic.suggestion}" if diagnostic.suggestion else summary
     line_number, column = source.line_and_column(diagnostic.span.start)
     shown, shift = _clip(source.line_at(diagnostic.span.start), column)
-    # Tabs keep their place above the caret because the padding repeats them.
+    # The padding repeats tabs, so that the caret is aligned.
     padding = "".join("\t" if c == "\t" else " " for c in shown[: column - 1 - shift])
     width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(shown) - len(padding)))
     gutter = str(line_number)
@@ -100,7 +100,7 @@ def render_diagnostic(diagnostic: Diagnostic, source: Source) -> str:
 
 
 def _clip(line: str, column: int) -> tuple[str, int]:
-    """A readable part of a line around a column, and how far it was shifted."""
+    """The part of a long line around a column, and the offset at which the part starts."""
     if len(line) <= _WIDTH_MAX:
         return line, 0
     start = max(0, column - 1 - _WIDTH_MAX // 2)

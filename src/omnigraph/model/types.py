@@ -1,17 +1,20 @@
-"""Property types: what a column can hold, and which types may meet in a comparison.
+"""Property types, the rules of comparison and assignment, and dates and timestamps as text.
 
-Knows nothing of Arrow, Lance or text beyond the spelling of a type.
+Parameters, literals and loads share one parser of dates and timestamps. Timestamps are UTC with
+millisecond precision, as columns store them. The module knows neither Arrow nor Lance.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
 
 class Scalar(StrEnum):
-    """The scalar types, by the word that declares them."""
+    """The scalar types, by their keyword."""
 
     STRING = "String"
     BLOB = "Blob"
@@ -53,7 +56,7 @@ INTEGER_RANGE = {
 
 @dataclass(frozen=True, slots=True)
 class PropertyType:
-    """The type of one property: an element, perhaps in a list, perhaps absent."""
+    """The type of one property: an element type, optionally a list, optionally nullable."""
 
     element: Scalar | Vector
     is_nullable: bool = False
@@ -71,7 +74,7 @@ class PropertyType:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether a value is one comparable thing: no list, no vector, no blob."""
+        """Whether a value is a single comparable value: not a list, a vector or a blob."""
         return not self.is_list and self.element is not Scalar.BLOB and not self.is_vector
 
     @property
@@ -92,7 +95,7 @@ class PropertyType:
 
     @property
     def is_string(self) -> bool:
-        """Whether a value is one text; an enum is stored as text and counts."""
+        """Whether a value is a single text; this includes enums, which are stored as text."""
         return not self.is_list and self.element is Scalar.STRING
 
     @property
@@ -114,9 +117,9 @@ DATETIME = PropertyType(Scalar.DATETIME)
 
 
 def fits_f32(number: float) -> bool:
-    """Whether a number is in the range of `F32`; one that is not would become infinite."""
+    """Whether a number is in the range of `F32`; one outside it would become infinite."""
     try:
-        # Without a byte order Python casts as C does, and never overflows.
+        # Without an explicit byte order, Python casts as C does and never overflows.
         struct.pack("<f", number)
     except OverflowError:
         return False
@@ -124,14 +127,14 @@ def fits_f32(number: float) -> bool:
 
 
 def are_comparable(one: PropertyType, other: PropertyType) -> bool:
-    """Whether two scalars may be compared: the same scalar, or any two numbers."""
+    """Whether two types can be compared: the same scalar, or any two numbers."""
     if not (one.is_scalar and other.is_scalar):
         return False
     return one.element == other.element or (one.is_number and other.is_number)
 
 
 def is_assignable(given: PropertyType, target: PropertyType) -> bool:
-    """Whether a value of one type may be stored as another, nullability and range aside.
+    """Whether a value of one type may be stored as another, ignoring nullability and range.
 
     Integers widen to floats; floats never become integers, because that would drop a fraction.
     """
@@ -144,3 +147,86 @@ def is_assignable(given: PropertyType, target: PropertyType) -> bool:
     if given.element in INTEGERS:
         return target.element in NUMBERS
     return given.element in FLOATS and target.element in FLOATS
+
+
+_DATE = r"(?P<year>\d{4})(?:-(?P<month>\d{1,2})-(?P<day>\d{1,2})|(?P<month2>\d{2})(?P<day2>\d{2}))"
+_TIME = r"(?P<hour>\d{2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:\.(?P<fraction>\d+))?"
+_OFFSET = r"(?P<offset>[Zz]|[+-]\d{2}:?\d{2})?"
+_TIMESTAMP = re.compile(rf"{_DATE}(?:[Tt ]{_TIME}{_OFFSET})?", re.ASCII)
+
+HAS_TIME_OF_DAY = "it has a time of day, which a Date does not store; give the day alone"
+IS_TOO_FINE = (
+    "it has digits below the millisecond, which a DateTime does not store; round it to three digits"
+)
+
+
+class ExcessPrecisionError(ValueError):
+    """A date or timestamp with more precision than a column of its type stores."""
+
+
+def explain(error: ValueError) -> str:
+    """The addition to a message about an invalid text: how to reduce excess precision."""
+    return f": {error}" if isinstance(error, ExcessPrecisionError) else ""
+
+
+def parse_date(text: str) -> date:
+    """The date that a text represents; raises `ValueError` for any other text.
+
+    A date with a time of day raises `ExcessPrecisionError`.
+    """
+    moment = parse_datetime(text)
+    match = _TIMESTAMP.fullmatch(text)
+    if match is not None and match["hour"] is not None:
+        raise ExcessPrecisionError(HAS_TIME_OF_DAY)
+    return moment.date()
+
+
+def parse_datetime(text: str) -> datetime:
+    """The UTC timestamp of a date or timestamp text, to the millisecond; raises `ValueError`."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a date or timestamp")
+    month, day = match["month"] or match["month2"], match["day"] or match["day2"]
+    moment = datetime(int(match["year"]), int(month), int(day), tzinfo=UTC)
+    if match["hour"] is None:
+        return moment
+    fraction = match["fraction"] or ""
+    if fraction[3:].strip("0"):
+        raise ExcessPrecisionError(IS_TOO_FINE)
+    moment = moment.replace(
+        hour=int(match["hour"]),
+        minute=int(match["minute"]),
+        second=int(match["second"]),
+        microsecond=int(fraction[:3].ljust(3, "0")) * 1000,
+    )
+    try:
+        return moment - _offset(match["offset"])
+    except OverflowError as error:
+        raise ValueError(f"{text!r} lies outside the years 1 to 9999") from error
+
+
+def read_timestamp(text: str) -> datetime:
+    """The timestamp in an OmniGraph record, to the microsecond; raises `ValueError` if invalid."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"'{text}' is no moment") from error
+    if moment.tzinfo is None:
+        raise ValueError(f"'{text}' has no time zone")
+    return moment
+
+
+def format_datetime(moment: datetime) -> str:
+    """A timestamp as results show it: UTC, always with three fraction digits."""
+    in_utc = moment.astimezone(UTC)
+    return f"{in_utc:%Y-%m-%dT%H:%M:%S}.{in_utc.microsecond // 1000:03d}Z".rjust(24, "0")
+
+
+def _offset(text: str | None) -> timedelta:
+    if text is None or text in "Zz":
+        return timedelta()
+    hours, minutes = int(text[1:3]), int(text[-2:])
+    if minutes > 59:
+        raise ValueError(f"{text!r} is not an offset from UTC")
+    size = timedelta(hours=hours, minutes=minutes)
+    return -size if text[0] == "-" else size

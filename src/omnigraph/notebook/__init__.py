@@ -1,4 +1,4 @@
-"""OmniGraph in a notebook: pictures of a history; `%load_ext omnigraph` adds cells of queries."""
+"""OmniGraph in notebooks: pictures of the history; `%load_ext omnigraph` adds query cells."""
 
 from omnigraph.notebook.pictures import HistoryPicture, draw
 

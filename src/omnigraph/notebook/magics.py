@@ -1,7 +1,7 @@
-"""What `%load_ext omnigraph` adds to a notebook: `%gq_open`, `%%gq` and `%gq_log`.
+"""The magics that `%load_ext omnigraph` adds to a notebook: `%gq_open`, `%%gq` and `%gq_log`.
 
-Promises that what a cell is refused for is told in a line, without a traceback, and that values of
-parameters are those that the notebook's variables have. Writes only where a cell says so.
+An error in a cell is reported in one line, without a traceback. Parameters take their values from
+the variables of the notebook. A cell writes only with `--mutate`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 import omnigraph
-from omnigraph.client.calls import GraphCalls
-from omnigraph.client.remote import RemoteGraph
-from omnigraph.compiler.typed.statements import (
+from omnigraph.client.remote import AnyGraph, RemoteGraph
+from omnigraph.compiler.statements import (
     Parameter,
     Query,
     find_type,
@@ -26,15 +25,15 @@ from omnigraph.compiler.typed.statements import (
     parse_statement,
     split_statements,
 )
-from omnigraph.drawing.limits import PICTURE_COMMITS_MAX
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import MutationResult, Result
 from omnigraph.model.errors import GraphError
+from omnigraph.model.limits import PICTURE_COMMITS_MAX
 from omnigraph.notebook.pictures import HistoryPicture, draw
 
 
 def load(shell: InteractiveShell) -> None:
-    """Add the cells and lines to a notebook."""
+    """Register the magics in a notebook."""
     cells = GraphCells(shell)
     magics = shell.magics_manager
     magics.register_function(cells.open, "line", "gq_open")
@@ -43,19 +42,19 @@ def load(shell: InteractiveShell) -> None:
 
 
 class GraphCells:
-    """The graph that the cells of a notebook are about, once one is opened."""
+    """The magics of a notebook, and the graph that they use once one is opened."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
-        self._graph: GraphCalls | None = None
+        self._graph: AnyGraph | None = None
         self._is_own = False
 
     def open(self, line: str) -> None:
-        """Open the graph that the cells below are about: `%gq_open URI|URL [--graph ID]`.
+        """Open the graph for the following cells: `%gq_open URI|URL [--graph ID]`.
 
-        A variable that holds an open graph can stand in the place of its uri. `--token` names the
-        variable that holds the token of a server, `--as` is who writes, `--read-only` says that
-        nobody does.
+        A variable that holds an open graph can replace its URI. `--token` names the variable that
+        holds the token of a server, `--as` is the actor of writes, and `--read-only` forbids
+        writes.
         """
         given = _parse(_opening(), line)
         chosen: object = self._shell.user_ns.get(given.uri)
@@ -71,7 +70,7 @@ class GraphCells:
     def run(self, line: str, cell: str) -> Result | MutationResult:
         """Run the query of a cell: `%%gq [--branch B] [--at COMMIT] [--params VAR] [--out NAME]`.
 
-        A cell that changes rows has to say `--mutate`.
+        A cell that changes rows requires `--mutate`.
         """
         given = _parse(_running(), line)
         graph = self._require_graph()
@@ -91,7 +90,7 @@ class GraphCells:
         except GraphError as error:
             raise UsageError(str(error)) from error
 
-    def _reach(self, given: Namespace) -> GraphCalls:
+    def _reach(self, given: Namespace) -> AnyGraph:
         if not given.uri.lower().startswith(("http://", "https://")):
             return omnigraph.open(given.uri, read_only=given.is_read_only, actor=given.actor)
         token = None if given.token is None else self._variable(given.token, "--token")
@@ -99,7 +98,7 @@ class GraphCells:
             raise UsageError(f"the variable '{given.token}' holds no text, and a token is one")
         return omnigraph.connect(given.uri, graph=given.graph, token=token)
 
-    def _answer(self, graph: GraphCalls, cell: str, given: Namespace) -> Result | MutationResult:
+    def _answer(self, graph: AnyGraph, cell: str, given: Namespace) -> Result | MutationResult:
         query = self._read_query(cell, given)
         if not query.is_mutation:
             branch = None if given.at is not None else given.branch
@@ -122,7 +121,7 @@ class GraphCells:
                 raise UsageError(f"a cell runs one query, and here are {len(statements)}")
 
     def _find_parameters(self, text: str, variable: str | None) -> dict[str, Parameter]:
-        """The parameters of a text with their values: of `--params`, else of the notebook."""
+        """The parameters of a text with values from `--params`, or else from the notebook."""
         chosen = {} if variable is None else self._variable(variable, "--params")
         if not isinstance(chosen, Mapping):
             raise UsageError(f"the variable '{variable}' is no dict of parameters")
@@ -140,7 +139,7 @@ class GraphCells:
         value: object = self._shell.user_ns[name]
         return value
 
-    def _require_graph(self) -> GraphCalls:
+    def _require_graph(self) -> AnyGraph:
         if self._graph is None:
             raise UsageError("no graph is open; begin with %gq_open URI")
         return self._graph
@@ -150,10 +149,10 @@ _TYPE_OTHERWISE = "String?"
 
 
 class _Parser(ArgumentParser):
-    """Reads the words behind a `%`; what is wrong with them is told in a line."""
+    """Parses the arguments of a magic; errors are reported in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Refuse what was typed."""
+        """Raise `UsageError`."""
         raise UsageError(f"{self.prog}: {message}")
 
 

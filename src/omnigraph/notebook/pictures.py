@@ -1,20 +1,21 @@
-"""The history of a graph as a picture that a notebook shows, or that is kept as a file."""
+"""The history of a graph as a picture for notebooks and files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from omnigraph.client.calls import GraphCalls
-from omnigraph.drawing.history import History, make_history
-from omnigraph.drawing.history_svg import draw_svg
-from omnigraph.drawing.history_text import plain_text
-from omnigraph.drawing.limits import PICTURE_COMMITS_MAX
+from omnigraph.drawing.history import History, draw_svg, make_history, plain_text
+from omnigraph.model.limits import PICTURE_COMMITS_MAX
+
+if TYPE_CHECKING:
+    from omnigraph.client.remote import AnyGraph
 
 
 class HistoryPicture:
-    """A history, drawn: as SVG where pictures are shown, as text elsewhere."""
+    """A drawn history: SVG where pictures are supported, text elsewhere."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -30,14 +31,14 @@ class HistoryPicture:
         return draw_svg(self._history)
 
     def _repr_html_(self) -> str:
-        # Inside of the page, and not as an image beside it, text gets the colour of the page.
+        # Inline in the page, rather than as a separate image, text inherits the page's colour.
         return draw_svg(self._history)
 
 
 def draw(
-    graph: GraphCalls, branches: Sequence[str] | None = None, *, limit: int = PICTURE_COMMITS_MAX
+    graph: AnyGraph, branches: Sequence[str] | None = None, *, limit: int = PICTURE_COMMITS_MAX
 ) -> HistoryPicture:
-    """Draw the newest commits of some branches of a graph, of all if none are named."""
+    """Draw the newest commits of some branches of a graph; all branches by default."""
     chosen = graph.branches() if branches is None else branches
     commits_by_branch = {branch: graph.commits(branch) for branch in chosen}
     return HistoryPicture(make_history(commits_by_branch, tags=graph.tags(), limit=limit))

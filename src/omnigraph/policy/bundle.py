@@ -1,8 +1,8 @@
-"""Policy bundles: which groups there are, and what the rules of a YAML text allow them.
+"""Policy bundles: groups of actors, and the rules of a YAML text that allow them actions.
 
-A bundle that exists is valid; one that is not is refused with every mistake in it, its place, and
-what to write instead. Only allows things: what no rule allows is denied. Does not know how
-decisions are made, nor the types that a rule's limits name.
+A `Bundle` is always valid; an invalid text is rejected with all its errors, their places and a
+suggested correction. Rules only allow actions; an action that no rule allows is denied. The module
+does not know how decisions are made or which types a schema has.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from types import MappingProxyType
 
 from omnigraph.model.errors import InvalidNameError
 from omnigraph.model.names import find_near_name, parse_branch_name
-from omnigraph.model.policy import Action
-from omnigraph.policy.reading import (
-    Fields,
-    Problems,
-    list_words,
+from omnigraph.model.ports import Action
+from omnigraph.policy.yaml_reader import (
+    ValidationErrors,
+    YamlFields,
+    join_words,
     read_policy_file,
     read_yaml,
 )
 
 BRANCH_ACTIONS = frozenset({Action.READ, Action.EXPORT, Action.CHANGE})
-"""Judged on the branch that they look at or change."""
+"""Actions that are checked against the branch that they read or change."""
 
 TARGET_ACTIONS = frozenset(
     {Action.SCHEMA_APPLY, Action.BRANCH_CREATE, Action.BRANCH_DELETE, Action.BRANCH_MERGE}
 )
-"""Judged on the branch that they make, take away or merge into."""
+"""Actions that are checked against the branch that they create, delete or merge into."""
 
 SERVER_ACTIONS = frozenset({Action.GRAPH_LIST})
-"""Asked of a server, not of one of its graphs."""
+"""Actions on a server and not on one of its graphs."""
 
 SHARED_ACTIONS = frozenset({Action.ADMIN})
-"""Asked of either, by whoever looks after it."""
+"""Administrative actions, on a server or on a graph."""
 
 LIMITED_ACTIONS = frozenset({Action.READ, Action.EXPORT})
-"""What a rule may show a part of."""
+"""Actions whose rules may limit the visible rows and properties."""
 
 _NO_ROWS = "none"
 
 
 class BundleKind(StrEnum):
-    """What a bundle is about: one graph, or the server with all of them."""
+    """The scope of a bundle: one graph, or the whole server."""
 
     GRAPH = "graph"
     SERVER = "server"
 
 
 def actions_of(kind: BundleKind) -> frozenset[Action]:
-    """What a bundle of a kind decides."""
+    """The actions that a bundle of a kind decides."""
     match kind:
         case BundleKind.GRAPH:
             return frozenset(Action) - SERVER_ACTIONS
@@ -62,7 +62,7 @@ def actions_of(kind: BundleKind) -> frozenset[Action]:
 
 
 class Scope(StrEnum):
-    """Which branches a rule is about."""
+    """The branches that a rule applies to."""
 
     ANY = "any"
     PROTECTED = "protected"
@@ -71,10 +71,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TypeLimit:
-    """What a rule shows of a type: no row, all rows, or those that `where` holds for; and which
-    properties it hides.
+    """The part of a type that a rule makes visible.
 
-    `where` is None where it asks for nothing.
+    That is no rows, all rows, or the rows that match `where`, without the `hidden` properties.
+    `where` is None if there is no condition.
     """
 
     is_shown: bool
@@ -84,7 +84,10 @@ class TypeLimit:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What one group may do, and on which branches; `limits` is None if it sees whole types."""
+    """The actions that one group may do, and on which branches.
+
+    `limits` is None if whole types are visible.
+    """
 
     id: str
     group: str
@@ -96,7 +99,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A valid policy; `warnings` tell what is written in it and means nothing."""
+    """A valid policy; `warnings` list parts of the text that have no effect."""
 
     name: str
     kind: BundleKind
@@ -107,25 +110,25 @@ class Bundle:
 
     @property
     def actors(self) -> frozenset[str]:
-        """Everybody who is in a group."""
+        """The actors in all groups."""
         return frozenset[str]().union(*self.groups.values())
 
 
 def read_bundle(path: Path, *, kind: BundleKind) -> Bundle:
-    """The bundle that a YAML file holds."""
+    """Read a bundle from a YAML file."""
     return parse_bundle(read_policy_file(path), kind=kind, name=path.name)
 
 
 def parse_bundle(
     source: str | bytes | Mapping[str, object], *, kind: BundleKind, name: str
 ) -> Bundle:
-    """The bundle that a YAML text, or what such a text holds, means; `name` is for messages."""
-    problems = Problems(name, expected="a policy bundle")
+    """Parse a bundle from a YAML text or its content; `name` identifies it in messages."""
+    problems = ValidationErrors(name, expected="a policy bundle")
     content = read_yaml(source, name) if isinstance(source, str | bytes) else source
     fields = problems.fields("", content)
     if fields is None:
         problems.require_none()
-    # What is no set of fields has been told, so there is one.
+    # An error was added, and raised above, unless there are fields.
     assert fields is not None
     groups, protected = _parse_groups(fields), _parse_protected(fields)
     rules = _parse_rules(fields, groups, kind)
@@ -145,20 +148,20 @@ def parse_bundle(
 
 
 def parse_action(text: str) -> Action:
-    """The action that a text names, with `-` or `_` between its words."""
-    problems = Problems("action", expected="an action")
+    """Parse an action, with `-` or `_` between its words."""
+    problems = ValidationErrors("action", expected="an action")
     action = problems.parse_word("", text.strip().replace("-", "_"), Action)
     problems.require_none()
-    # What is no action has been told, so there is one.
+    # An error was added, and raised above, unless this is an action.
     assert action is not None
     return action
 
 
-def _parse_groups(fields: Fields) -> dict[str, frozenset[str]]:
+def _parse_groups(fields: YamlFields) -> dict[str, frozenset[str]]:
     groups: dict[str, frozenset[str]] = {}
     given = fields.within("groups") if fields.find("groups") is not None else None
     for key in given.keys if given is not None else ():
-        # Within a mapping that was there.
+        # The loop has keys only if the mapping exists.
         assert given is not None
         name, actors = given.problems.parse_name(given.place, key), given.names(key)
         if actors == ():
@@ -170,7 +173,7 @@ def _parse_groups(fields: Fields) -> dict[str, frozenset[str]]:
     return groups
 
 
-def _parse_protected(fields: Fields) -> frozenset[str]:
+def _parse_protected(fields: YamlFields) -> frozenset[str]:
     protected: set[str] = set()
     for name in fields.names("protected_branches") or ():
         try:
@@ -181,7 +184,7 @@ def _parse_protected(fields: Fields) -> frozenset[str]:
 
 
 def _parse_rules(
-    fields: Fields, groups: Mapping[str, frozenset[str]], kind: BundleKind
+    fields: YamlFields, groups: Mapping[str, frozenset[str]], kind: BundleKind
 ) -> tuple[Rule, ...]:
     rules: list[Rule] = []
     ids: set[str | None] = set()
@@ -201,7 +204,7 @@ def _parse_rules(
 
 
 def _parse_allow(
-    id: str, allow: Fields, groups: Mapping[str, frozenset[str]], kind: BundleKind
+    id: str, allow: YamlFields, groups: Mapping[str, frozenset[str]], kind: BundleKind
 ) -> Rule:
     allow.allow_only("actors", "actions", "branch_scope", "target_branch_scope", "types")
     actions = _parse_actions(allow)
@@ -222,7 +225,7 @@ def _parse_allow(
     )
 
 
-def _parse_group(allow: Fields, groups: Mapping[str, frozenset[str]]) -> str:
+def _parse_group(allow: YamlFields, groups: Mapping[str, frozenset[str]]) -> str:
     actors = allow.within("actors")
     if actors is None:
         return ""
@@ -235,40 +238,40 @@ def _parse_group(allow: Fields, groups: Mapping[str, frozenset[str]]) -> str:
     return group or ""
 
 
-def _parse_actions(allow: Fields) -> frozenset[Action]:
+def _parse_actions(allow: YamlFields) -> frozenset[Action]:
     names = allow.names("actions")
     if names == ():
-        allow.add("actions", f"a rule allows something; name one of {list_words(Action)}")
+        allow.add("actions", f"a rule allows something; name one of {join_words(Action)}")
     place = allow.place_of("actions")
     actions = [allow.problems.parse_word(place, name, Action) for name in names or ()]
     return frozenset(each for each in actions if each is not None)
 
 
-def _require_kind(allow: Fields, actions: frozenset[Action], kind: BundleKind) -> None:
+def _require_kind(allow: YamlFields, actions: frozenset[Action], kind: BundleKind) -> None:
     server = sorted(actions & SERVER_ACTIONS)
     graph = sorted(actions - SERVER_ACTIONS - SHARED_ACTIONS)
     if server and graph:
         allow.add(
             "actions",
-            f"{list_words(server)} is server-scoped and {list_words(graph)} per-graph; "
+            f"{join_words(server)} is server-scoped and {join_words(graph)} per-graph; "
             "make two rules of it, in two bundles",
         )
     elif server and kind is BundleKind.GRAPH:
         allow.add(
             "actions",
-            f"{list_words(server)} is server-scoped, and this bundle is a graph's; "
+            f"{join_words(server)} is server-scoped, and this bundle is a graph's; "
             "write the rule into the server's",
         )
     elif graph and kind is BundleKind.SERVER:
         allow.add(
             "actions",
-            f"{list_words(graph)} is per-graph, and this bundle is the server's; "
+            f"{join_words(graph)} is per-graph, and this bundle is the server's; "
             "write the rule into a graph's",
         )
 
 
 def _parse_scope(
-    allow: Fields, key: str, actions: frozenset[Action], scoped: frozenset[Action]
+    allow: YamlFields, key: str, actions: frozenset[Action], scoped: frozenset[Action]
 ) -> Scope | None:
     given = allow.find(key)
     if given is None:
@@ -277,12 +280,12 @@ def _parse_scope(
     other = sorted(actions - scoped)
     if other:
         allow.add(
-            key, f"{list_words(other)} takes no such scope; it is for {list_words(sorted(scoped))}"
+            key, f"{join_words(other)} takes no such scope; it is for {join_words(sorted(scoped))}"
         )
     return scope
 
 
-def _parse_limits(allow: Fields, actions: frozenset[Action]) -> Mapping[str, TypeLimit] | None:
+def _parse_limits(allow: YamlFields, actions: frozenset[Action]) -> Mapping[str, TypeLimit] | None:
     if "types" not in allow.keys:
         return None
     types = allow.within("types")
@@ -291,7 +294,7 @@ def _parse_limits(allow: Fields, actions: frozenset[Action]) -> Mapping[str, Typ
     other = sorted(actions - LIMITED_ACTIONS)
     if other:
         allow.add(
-            "types", f"limits are for `read` and `export`; take {list_words(other)} elsewhere"
+            "types", f"limits are for `read` and `export`; take {join_words(other)} elsewhere"
         )
     if not types.keys:
         allow.add("types", "name a type, or take the limits out")
@@ -303,7 +306,7 @@ def _parse_limits(allow: Fields, actions: frozenset[Action]) -> Mapping[str, Typ
     return MappingProxyType(limits)
 
 
-def _parse_limit(written: Fields) -> TypeLimit:
+def _parse_limit(written: YamlFields) -> TypeLimit:
     written.allow_only("where", "hide")
     where, hidden = written.find("where"), written.names("hide")
     if not written.keys:

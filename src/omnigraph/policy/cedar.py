@@ -1,7 +1,8 @@
-"""Policies as Cedar has them: a schema, policies and entities, and what Cedar says of a request.
+"""Cedar policies: schema, policies and entities in Cedar's formats, and the decisions of Cedar.
 
-A bundle becomes one Cedar policy a rule; a `.cedar` file is taken as it is, once Cedar has found
-that it fits the schema. Every decision is Cedar's. Does not know who asks, or what for.
+Each rule of a bundle becomes one Cedar policy. A `.cedar` file is used unchanged after Cedar has
+validated it against the schema. Cedar makes every decision. The module does not know where a
+request comes from or what it is for.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import orjson
 
 from omnigraph.model.errors import CorruptError, InvalidValueError, LimitExceededError
 from omnigraph.model.limits import POLICY_BYTES_MAX
-from omnigraph.model.policy import Access, Action
+from omnigraph.model.ports import Access, Action
 from omnigraph.policy.bundle import (
     Bundle,
     BundleKind,
@@ -25,7 +26,7 @@ from omnigraph.policy.bundle import (
     actions_of,
     read_bundle,
 )
-from omnigraph.policy.reading import read_policy_file
+from omnigraph.policy.yaml_reader import read_policy_file
 
 CEDAR_SUFFIX = ".cedar"
 
@@ -39,10 +40,10 @@ _RESOURCE_BY_KIND = {BundleKind.GRAPH: "Graph", BundleKind.SERVER: "Server"}
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Policies with all that they speak of.
+    """Policies, with the entities and branches that they refer to.
 
-    `actors` are those whom a bundle knows; None where the policies themselves say who is meant.
-    `limits_by_rule` has what rules show of types, for those that do not show them whole.
+    `actors` are the actors in the groups of a bundle; None for `.cedar` files, whose policies name
+    actors themselves. `limits_by_rule` has the row and property limits of the rules that have any.
     """
 
     name: str
@@ -55,15 +56,15 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What Cedar says: whether it is allowed, and the ids of the policies that say so, sorted."""
+class CedarDecision:
+    """A decision of Cedar, and the ids of the policies that determined it, sorted."""
 
     is_allowed: bool
     rules: tuple[str, ...]
 
 
 def compile_bundle(bundle: Bundle) -> Policies:
-    """The Cedar policies and entities that mean the same as a bundle."""
+    """Compile a bundle into equivalent Cedar policies and entities."""
     return Policies(
         name=bundle.name,
         kind=bundle.kind,
@@ -76,10 +77,10 @@ def compile_bundle(bundle: Bundle) -> Policies:
 
 
 def read_cedar(path: Path, *, kind: BundleKind) -> Policies:
-    """The policies of a `.cedar` file, with the groups that a file beside it declares.
+    """Read the policies of a `.cedar` file, and the groups declared in a file beside it.
 
-    That is `<name>.yaml`, a bundle without rules, which also says which branches are protected; or
-    `<name>.entities.json`, entities as Cedar writes them.
+    That file is `<name>.yaml`, a bundle without rules, which also lists the protected branches, or
+    `<name>.entities.json`, entities in Cedar's format.
     """
     text = _decode(read_policy_file(path), path)
     beside = _find_beside(path)
@@ -108,7 +109,10 @@ def read_cedar(path: Path, *, kind: BundleKind) -> Policies:
 
 
 class Evaluator:
-    """Cedar with some policies; parsed once, asked any number of times, by any thread."""
+    """Cedar with parsed policies.
+
+    The policies are parsed once. Any thread can evaluate any number of requests.
+    """
 
     def __init__(self, policies: Policies, *, resource_id: str | None) -> None:
         kind = policies.kind
@@ -120,8 +124,8 @@ class Evaluator:
         resource = resource_id if kind is BundleKind.GRAPH else _SERVER_ID
         self._resource = {"type": f"{_NAMESPACE}::{_RESOURCE_BY_KIND[kind]}", "id": resource}
 
-    def judge(self, asked: Access) -> Verdict:
-        """What Cedar decides; `CorruptError` if it cannot, and then nothing is allowed."""
+    def judge(self, asked: Access) -> CedarDecision:
+        """Evaluate a request; raises `CorruptError` if Cedar cannot, so nothing is allowed then."""
         request = {
             "principal": {"type": f"{_NAMESPACE}::Actor", "id": asked.actor or ""},
             "action": {"type": f"{_NAMESPACE}::Action", "id": asked.action.value},
@@ -137,14 +141,14 @@ class Evaluator:
         }
         found = cedarpy.is_authorized(request, self._policies, self._entities, self._schema)
         if found.diagnostics.errors:
-            # Cedar leaves out a policy that it cannot evaluate, and that one may forbid it.
+            # Cedar skips a policy that it cannot evaluate, and that policy may forbid the request.
             raise CorruptError(
                 subject=f"policy {self._name}",
                 problem=f"it cannot be evaluated: {'; '.join(found.diagnostics.errors)}",
             )
         names = found.diagnostics.id_annotations_by_reason
         rules = sorted(names.get(each) or each for each in found.diagnostics.reasons)
-        return Verdict(found.allowed, tuple(rules))
+        return CedarDecision(found.allowed, tuple(rules))
 
 
 def _parse_policies(policies: Policies, schema: cedarpy.Schema) -> cedarpy.PolicySet:
@@ -172,7 +176,7 @@ def _refused(policies: Policies, reason: str) -> InvalidValueError:
 
 
 def _render_schema(kind: BundleKind) -> str:
-    """What there is to speak of, in Cedar's own language."""
+    """The entity types, actions and context of a bundle kind, in Cedar's schema language."""
     known = actions_of(kind)
     actions = [each.value for each in Action if each in known]
     return f"""
@@ -216,7 +220,7 @@ def _render_rule(rule: Rule, kind: BundleKind) -> str:
 
 
 def _negations(scope: Scope | None) -> tuple[str, ...]:
-    """What stands before the question whether a branch is protected, if it is asked at all."""
+    """The operators before the test for a protected branch; empty if the scope needs no test."""
     match scope:
         case None | Scope.ANY:
             return ()
@@ -242,7 +246,7 @@ def _entity(type: str, id: str, groups: Iterable[str]) -> dict[str, object]:
 
 
 def _quote(text: str) -> str:
-    """A text as Cedar writes it, in characters that mean nothing to it."""
+    """A Cedar string literal; quotes, backslashes and all but printable ASCII are escaped."""
     plain = "".join(
         each if each.isascii() and each.isprintable() and each not in '"\\' else _escape(each)
         for each in text

@@ -1,7 +1,6 @@
-"""Looking at a policy before it counts: what it would say, and whether that is what is wanted.
+"""Policy checks before a policy takes effect: explained decisions, and cases with expected results.
 
-Asks the very gate that calls are held to, and changes nothing. Prints nothing: whoever shows the
-answers does.
+The decisions come from the same gate that calls use. The module changes and prints nothing.
 """
 
 from __future__ import annotations
@@ -9,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from omnigraph.model.policy import Access, Action
+from omnigraph.model.ports import Access, Action
 from omnigraph.policy.bundle import parse_action
 from omnigraph.policy.gate import Decision, PolicyGate
-from omnigraph.policy.reading import Fields, Problems, read_yaml
+from omnigraph.policy.yaml_reader import ValidationErrors, YamlFields, read_yaml
 
 _ALLOW, _DENY = "allow", "deny"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyCase:
-    """A request, and whether it is to be allowed."""
+    """A request, and whether it should be allowed."""
 
     id: str
     asked: Access
@@ -28,7 +27,7 @@ class PolicyCase:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A case that a policy decides otherwise than is wanted."""
+    """A case whose decision differs from the expected one."""
 
     case: PolicyCase
     decision: Decision
@@ -36,7 +35,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
-    """How the decisions of a policy compare with what is wanted."""
+    """The number of cases that ran, and the mismatches."""
 
     case_count: int
     mismatches: tuple[Mismatch, ...]
@@ -45,15 +44,15 @@ class CaseReport:
 def explain(
     gate: PolicyGate, *, actor: str, action: str, branch: str | None, target: str | None
 ) -> Decision:
-    """What a policy says to a request, whose action may be written with `-` or `_`."""
-    problems = Problems("the request", expected="an actor")
+    """Decide a request; its action may be written with `-` or `_`."""
+    problems = ValidationErrors("the request", expected="an actor")
     name = problems.parse_name("actor", actor)
     problems.require_none()
     return gate.decide(Access(name, parse_action(action), branch, target))
 
 
 def describe(decision: Decision) -> tuple[str, ...]:
-    """A decision in lines of `name: value`."""
+    """A decision as lines of `name: value`."""
     asked = decision.asked
     lines = {
         "decision": _ALLOW if decision.is_allowed else _DENY,
@@ -68,8 +67,8 @@ def describe(decision: Decision) -> tuple[str, ...]:
 
 
 def parse_cases(source: str | bytes | Mapping[str, object], *, name: str) -> tuple[PolicyCase, ...]:
-    """The cases of a YAML text, or of what such a text holds; `name` is for messages."""
-    problems = Problems(name, expected="cases of a policy")
+    """Parse the cases of a YAML text or its content; `name` identifies them in messages."""
+    problems = ValidationErrors(name, expected="cases of a policy")
     content = read_yaml(source, name) if isinstance(source, str | bytes) else source
     fields = problems.fields("", content)
     cases: list[PolicyCase] = []
@@ -89,7 +88,7 @@ def parse_cases(source: str | bytes | Mapping[str, object], *, name: str) -> tup
 
 
 def run_cases(gate: PolicyGate, cases: Iterable[PolicyCase]) -> CaseReport:
-    """Ask a policy for each case, and tell which it decides otherwise."""
+    """Decide each case and report those that differ from the expectation."""
     decided = [(case, gate.decide(case.asked)) for case in cases]
     mismatches = [
         Mismatch(case, decision)
@@ -99,7 +98,7 @@ def run_cases(gate: PolicyGate, cases: Iterable[PolicyCase]) -> CaseReport:
     return CaseReport(len(decided), tuple(mismatches))
 
 
-def _parse_case(written: Fields) -> Iterable[PolicyCase]:
+def _parse_case(written: YamlFields) -> Iterable[PolicyCase]:
     written.allow_only("id", "actor", "action", "branch", "target_branch", "expect")
     id, actor, action = (written.name(key) for key in ("id", "actor", "action"))
     branch, target = (
@@ -115,7 +114,7 @@ def _parse_case(written: Fields) -> Iterable[PolicyCase]:
             yield PolicyCase(id, Access(actor, known, branch, target), expected == _ALLOW)
 
 
-def _require_ids_of_their_own(cases: Iterable[PolicyCase], fields: Fields) -> None:
+def _require_ids_of_their_own(cases: Iterable[PolicyCase], fields: YamlFields) -> None:
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:

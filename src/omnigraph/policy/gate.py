@@ -1,7 +1,7 @@
-"""Gates: the policy as it is asked on every call, and what holds where there is none.
+"""Gates: the policy decision of each call, and the default without a policy.
 
-A decision costs Cedar a fraction of a millisecond and never changes within a gate, so the last ones
-are remembered. Each one is logged, remembered or not.
+A decision takes Cedar a fraction of a millisecond and never changes within a gate, so recent
+decisions are cached. Every decision is logged, cached or not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from omnigraph.model.errors import InvalidValueError, PolicyDeniedError
 from omnigraph.model.limits import DECISIONS_KEPT_MAX
-from omnigraph.model.policy import Access, Action, TypeView, View
+from omnigraph.model.ports import Access, Action, TypeView, View
 from omnigraph.policy.bundle import Bundle, BundleKind, TypeLimit, actions_of, read_bundle
 from omnigraph.policy.cedar import CEDAR_SUFFIX, Evaluator, Policies, compile_bundle, read_cedar
 
@@ -25,10 +25,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a gate says to a request: the smallest of the rules that allow it, or why none does.
+    """The decision on a request.
 
-    `rule` is None where nothing allows it and no policy forbids it. `view` is what is then seen of
-    the graph; None if that is everything.
+    `rule` is the first by name of the rules that allow the request, or that forbid it; None if no
+    rule applies. `reason` explains a denial. `view` is the part of the graph that is visible; None
+    if everything is.
     """
 
     asked: Access
@@ -47,7 +48,7 @@ class Decision:
 
     @property
     def error(self) -> PolicyDeniedError:
-        """What a request that is not allowed raises."""
+        """The error that a denied request raises."""
         asked = self.asked
         return PolicyDeniedError(
             actor=asked.actor,
@@ -59,7 +60,7 @@ class Decision:
 
 
 class PolicyGate:
-    """Decides by policies; safe to share between threads."""
+    """A gate that decides by policies; safe to share between threads."""
 
     def __init__(self, policies: Policies, *, graph_id: str | None) -> None:
         self._policies = policies
@@ -68,24 +69,24 @@ class PolicyGate:
 
     @property
     def protected_branches(self) -> frozenset[str]:
-        """The branches that the policies tell from others."""
+        """The branches that the policies declare as protected."""
         return self._policies.protected_branches
 
     def decide(self, asked: Access) -> Decision:
-        """What the policies say; raises nothing if they deny it."""
+        """Decide a request; a denial raises nothing."""
         return self._remembered(asked)
 
     def require(self, asked: Access) -> None:
-        """Raise `PolicyDeniedError` unless it is allowed."""
+        """Raise `PolicyDeniedError` unless the request is allowed."""
         decision = self._remembered(asked)
         log_decision(decision)
         if not decision.is_allowed:
             raise decision.error
 
     def view(self, asked: Access) -> View | None:
-        """What is seen by somebody who reads or exports; None if that is everything.
+        """The part of the graph that a read or export may see; None if everything is visible.
 
-        Raises as `require` does unless it is allowed at all.
+        Raises `PolicyDeniedError` if the request is denied.
         """
         decision = self._remembered(asked)
         if not decision.is_allowed:
@@ -108,17 +109,17 @@ class PolicyGate:
 
 
 class DefaultDenyGate:
-    """Decides where actors have names and no policy says what they may do: they may read."""
+    """The gate without a policy where callers have actor names: it allows only reads."""
 
     def require(self, asked: Access) -> None:
-        """Raise `PolicyDeniedError` unless somebody reads."""
+        """Raise `PolicyDeniedError` unless the request is a read by a named actor."""
         decision = self.decide(asked)
         log_decision(decision)
         if not decision.is_allowed:
             raise decision.error
 
     def decide(self, asked: Access) -> Decision:
-        """What holds without a policy."""
+        """Decide a request without a policy."""
         reason = ""
         if asked.actor is None:
             reason = _NOBODY
@@ -127,7 +128,7 @@ class DefaultDenyGate:
         return Decision(asked, is_allowed=not reason, rule=None, reason=reason, view=None)
 
     def view(self, asked: Access) -> View | None:
-        """Everything, for whoever may read."""
+        """None: everything is visible; raises `PolicyDeniedError` if the request is denied."""
         decision = self.decide(asked)
         if not decision.is_allowed:
             raise decision.error
@@ -137,9 +138,9 @@ class DefaultDenyGate:
 def open_gate(
     source: str | os.PathLike[str] | Bundle, *, kind: BundleKind, graph_id: str | None
 ) -> PolicyGate:
-    """The gate of a bundle, of a YAML file or of a `.cedar` file.
+    """Open the gate of a bundle, of a YAML file or of a `.cedar` file.
 
-    `graph_id` is the resource that `.cedar` policies may name; None for a server's.
+    `graph_id` is the resource that `.cedar` policies may name; None for the policy of a server.
     """
     if isinstance(source, Bundle):
         if source.kind is not kind:
@@ -160,12 +161,12 @@ def open_gate(
 
 
 def open_graph_gate(source: str | os.PathLike[str] | Bundle, *, graph_id: str) -> PolicyGate:
-    """The gate of one graph."""
+    """Open the gate of one graph."""
     return open_gate(source, kind=BundleKind.GRAPH, graph_id=graph_id)
 
 
 def log_decision(decision: Decision) -> None:
-    """Tell the log who asked for what, and what was said."""
+    """Log a request and the decision on it."""
     if _LOG.isEnabledFor(logging.INFO):
         asked = decision.asked
         _LOG.info(
@@ -187,7 +188,7 @@ _NOBODY = "nobody is named who asks"
 
 
 def _find_misdirection(asked: Access, kind: BundleKind) -> str:
-    """Why a request makes no sense to policies of a kind; nothing if it does."""
+    """Why policies of a kind do not apply to a request; empty if they do."""
     if asked.actor is None:
         return _NOBODY
     if any(map(_is_no_text, (asked.actor, asked.branch or "", asked.target or ""))):
@@ -199,7 +200,7 @@ def _find_misdirection(asked: Access, kind: BundleKind) -> str:
 
 
 def _is_no_text(name: str) -> bool:
-    # Cedar could not read it, and what it cannot read is an error and no decision.
+    # Cedar rejects such a name with an error instead of a decision.
     return any("\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -212,9 +213,9 @@ def _explain_denial(asked: Access, rule: str | None, policies: Policies) -> str:
 
 
 def _combine(actor: str | None, limits: Iterable[Mapping[str, TypeLimit] | None]) -> View | None:
-    """What rules show together: rows that any of them shows, without what any of them hides.
+    """Combine the limits of rules: rows that any rule shows, without properties that any hides.
 
-    A rule without limits shows everything, whatever others hide.
+    A rule without limits makes everything visible, whatever other rules hide.
     """
     given = list(limits)
     limited = [each for each in given if each is not None]

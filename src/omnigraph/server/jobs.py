@@ -1,7 +1,7 @@
-"""Loads that go on when their request is over: started, watched and cancelled by their actor.
+"""Loads that run in the background: an actor starts, observes and cancels its own jobs.
 
-So many run at a time, and so many are remembered; the oldest that has ended is forgotten first. A
-job that is cancelled has written nothing, unless it was done already. Jobs end with the process.
+The number of running jobs and of remembered jobs is bounded; the oldest ended job is forgotten
+first. A cancelled job has written nothing, unless it was already done. Jobs end with the process.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from threading import Lock
 
 import orjson
 
-from omnigraph.engine.loads import Progress
+from omnigraph.engine.graph_load import Progress
+from omnigraph.http.responses import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
 from omnigraph.model.errors import GraphError
-from omnigraph.server.limits import JOBS_REMEMBERED_MAX, JOBS_RUNNING_MAX
-from omnigraph.server.logs import Log
-from omnigraph.server.problems import answer_graph_error, not_found, too_many
-from omnigraph.wire.shapes import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
+from omnigraph.model.limits import JOBS_REMEMBERED_MAX, JOBS_RUNNING_MAX
+from omnigraph.server.responses import answer_graph_error, not_found, too_many
+from omnigraph.server.telemetry import Log
 
 
 class CancelledJobError(Exception):
-    """A job was told to stop, and noticed before it had written anything."""
+    """A job was cancelled before it wrote anything."""
 
 
 class Jobs:
@@ -44,7 +44,7 @@ class Jobs:
         actor: str | None,
         release: Callable[[], None],
     ) -> JobOutput:
-        """Have a load done by itself; `release` is called at its end, whatever that is."""
+        """Start a load in the background; `release` is called when it ends in any way."""
         job = _Job(self._new_id(), graph_id, actor)
         self._remember(job)
         self._log.event("job started", job=job.id, graph=graph_id, actor=actor)
@@ -55,7 +55,7 @@ class Jobs:
         return job.tell()
 
     def get(self, job_id: str, *, graph_id: str, actor: str | None) -> JobOutput:
-        """How far a job is; 404 if the caller has no such job on the graph."""
+        """The state of a job; 404 if the caller has no such job on the graph."""
         return self._get(job_id, graph_id, actor).tell()
 
     def list(self, *, graph_id: str, actor: str | None) -> list[JobOutput]:
@@ -65,13 +65,13 @@ class Jobs:
         return [each.tell() for each in jobs if (each.graph_id, each.actor) == (graph_id, actor)]
 
     def cancel(self, job_id: str, *, graph_id: str, actor: str | None) -> JobOutput:
-        """Tell a job to stop, and how far it is; one that has ended stays as it is."""
+        """Request that a job stop and return its state; an ended job is unchanged."""
         job = self._get(job_id, graph_id, actor)
         job.cancel()
         return job.tell()
 
     def close(self) -> None:
-        """Tell all jobs to stop, and wait until they have."""
+        """Request that all jobs stop, and wait until they have."""
         with self._lock:
             jobs = list(self._job_by_id.values())
         for each in jobs:
@@ -80,7 +80,7 @@ class Jobs:
 
     def _get(self, job_id: str, graph_id: str, actor: str | None) -> _Job:
         job = self._job_by_id.get(job_id)
-        # Whose a job is, is nobody else's business: to others it does not exist.
+        # A job is visible to its actor only, so for other callers it does not exist.
         if job is None or (job.graph_id, job.actor) != (graph_id, actor):
             raise not_found(f"job '{job_id}' not found")
         return job
@@ -125,7 +125,7 @@ class Jobs:
 
 
 class _Job:
-    """One job; its fields change together, under its lock."""
+    """One job; its lock guards all fields."""
 
     def __init__(self, id: str, graph_id: str, actor: str | None) -> None:
         self.id, self.graph_id, self.actor = id, graph_id, actor
@@ -159,7 +159,7 @@ class _Job:
     def cancel(self) -> None:
         self._is_unwanted = True
         if self.future is not None:
-            # One that still waits ends here; one that runs notices when it next reports.
+            # A queued job ends here; a running job notices at its next progress report.
             self.future.cancel()
 
     def end(
@@ -178,6 +178,7 @@ class _Job:
     def _note(self, stage: str, done: int, total: int | None) -> None:
         with self._lock:
             self._told = {**self._told, "stage": stage, "done": done, "total": total}
-        # Nothing is reported once the commit is true, so whoever stops here has written nothing.
+        # No progress is reported after the commit is published, so a job that stops here wrote
+        # nothing.
         if self._is_unwanted:
             raise CancelledJobError

@@ -1,12 +1,17 @@
-"""The `omnigraph-server` command: flags and environment in, a running server out.
+"""The `omnigraph-server` program: flags, environment, listening socket and signals.
 
-Refuses what is unsafe before any graph is opened. Exits with 0 when it was told to end, 1 when it
-could not start or did not end in time, 2 when the command line was wrong.
+Unsafe configurations are rejected before any graph is opened. Exits with 0 after a requested stop,
+1 if the start or the stop failed and 2 if the command line was wrong. SIGINT and SIGTERM stop the
+server after the requests in progress, and SIGHUP reloads. Size and time of request headers are
+bounded, because their sender is not authenticated yet.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,59 +20,236 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from secrets import token_hex
-from socket import socket
+from shlex import quote
+from stat import S_IMODE, S_IRWXO, S_IWGRP
+from threading import Thread
 
 import click
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import omnigraph
 from omnigraph.model.errors import GraphError
-from omnigraph.model.observer import Observer
-from omnigraph.server.admission import Admission
-from omnigraph.server.app import Frame, make_app
-from omnigraph.server.calls import Means
+from omnigraph.model.limits import (
+    IDLE_CONNECTION_S_MAX,
+    REQUEST_HEAD_BYTES_MAX,
+    REQUEST_HEAD_S_MAX,
+    SERVER_WAITING_MAX,
+    SHUTDOWN_S_MAX,
+    STALLED_CLIENT_S_MAX,
+)
+from omnigraph.model.ports import Observer
+from omnigraph.server.admission import Admission, Workers
+from omnigraph.server.app import AllowedHosts, RequestMiddleware, make_app, parse_hosts
+from omnigraph.server.context import ResponseCache, ServerContext
 from omnigraph.server.jobs import Jobs
-from omnigraph.server.kept_answers import KeptAnswers
-from omnigraph.server.limits import SERVER_WAITING_MAX, SHUTDOWN_S_MAX
-from omnigraph.server.listening import answer_until_told, listen, url_of
-from omnigraph.server.logs import Log, open_log, parse_level
-from omnigraph.server.metrics import Metrics
-from omnigraph.server.plans import Store
-from omnigraph.server.preparing import Preparing
-from omnigraph.server.probes import make_probes
-from omnigraph.server.reloading import Reloader
-from omnigraph.server.routes.table import make_routes
-from omnigraph.server.serving import Serving
+from omnigraph.server.lifecycle import Reloader, RevisionBuilder, RevisionHolder
+from omnigraph.server.routes.table import make_health_routes, make_routes
 from omnigraph.server.settings import (
     TOKENS_FILE,
-    BootError,
     Mode,
+    StartupError,
+    Tokens,
     find_tokens,
     is_on,
     parse_bind,
     parse_bounds,
 )
-from omnigraph.server.tokens import Tokens
-from omnigraph.server.tracing import NoTracing, TracedObserver, Tracing
-from omnigraph.server.workers import Workers
+from omnigraph.server.startup import Store
+from omnigraph.server.telemetry import (
+    Log,
+    Metrics,
+    NoTracing,
+    TracedObserver,
+    Tracing,
+    open_log,
+    parse_level,
+)
 
-# Where OpenTelemetry's own variables say that spans go.
+_BACKLOG = 2048
+_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    b"content-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n"
+    b'{"error":"the headers of the request are too long","code":"bad_request"}'
+)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; connections queue until they are accepted. Raises `OSError`."""
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+
+
+def url_of(listening: socket.socket) -> str:
+    """The URL at which clients reach a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def serve_until_signal(
+    app: ASGIApp, listening: socket.socket, *, on_hangup: Callable[[], None]
+) -> None:
+    """Serve until SIGINT or SIGTERM; requests in progress are completed.
+
+    SIGHUP calls `on_hangup` in a separate thread; signals that arrive while it runs are coalesced.
+    """
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=IDLE_CONNECTION_S_MAX,
+        timeout_graceful_shutdown=int(SHUTDOWN_S_MAX),
+    )
+    # Uvicorn raises the signal that stopped it again, which by default would kill this process; but
+    # a requested stop is not a failure.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    # `SimpleQueue` is reentrant, so a signal handler may interrupt another `put`.
+    hangups: SimpleQueue[None] = SimpleQueue()
+    signal.signal(signal.SIGHUP, lambda *_: hangups.put(None))
+    Thread(target=_follow, args=(hangups, on_hangup), daemon=True).start()
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _follow(hangups: SimpleQueue[None], on_hangup: Callable[[], None]) -> None:
+    while True:
+        hangups.get()
+        while not hangups.empty():
+            hangups.get()
+        on_hangup()
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol with bounds on the size of headers and on the wait for them.
+
+    It is a subclass because uvicorn accepts only a class of its protocol. Without the bounds,
+    uvicorn would hold any amount of headers and wait for the rest without a limit.
+    """
+
+    _head_bytes = 0
+    _is_in_head = False
+    _is_incomplete = False
+    _deadline: asyncio.TimerHandle | None = None
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Start the deadline for the first headers."""
+        super().connection_made(transport)
+        self._wait(REQUEST_HEAD_S_MAX)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel all timers."""
+        self._end_waiting()
+        self._end_patience()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Start the check that the client reads its response."""
+        super().pause_writing()
+        self._be_patient(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Stop that check, because the client has read enough."""
+        self._end_patience()
+        super().resume_writing()
+
+    def on_message_begin(self) -> None:
+        """Note that a request begins."""
+        self._is_in_head = self._is_incomplete = True
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Note that the headers are complete; the body is bounded by its route."""
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that the request is complete."""
+        self._is_incomplete = False
+        super().on_message_complete()
+
+    def data_received(self, received: bytes) -> None:
+        """Count the bytes of the headers, and set or clear the deadline."""
+        self._head_bytes += len(received)
+        super().data_received(received)
+        if not self._is_incomplete:
+            self._end_waiting()
+        elif not self._is_in_head:
+            self._wait(STALLED_CLIENT_S_MAX)
+        elif self._head_bytes > REQUEST_HEAD_BYTES_MAX:
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
+        elif self._deadline is None:
+            # The deadline covers all headers, so a client cannot extend it by sending a byte at a
+            # time.
+            self._wait(REQUEST_HEAD_S_MAX)
+
+    def _wait(self, seconds: float) -> None:
+        self._end_waiting()
+        self._deadline = self.loop.call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        self.transport.abort()
+
+    def _be_patient(self, unsent_bytes: int) -> None:
+        self._end_patience()
+        self._patience = self.loop.call_later(
+            STALLED_CLIENT_S_MAX, self._look_whether_it_takes, unsent_bytes
+        )
+
+    def _look_whether_it_takes(self, unsent_before: int) -> None:
+        self._patience = None
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= unsent_before:
+            # `close` would wait for the client to receive data that it does not read.
+            self.transport.abort()
+        else:
+            self._be_patient(unsent)
+
+    def _end_patience(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _end_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+# OpenTelemetry's variables that name the destination of spans.
 TRACES_GO_TO = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 REQUEST_ID_BYTES = 8
+
+MOUNTED_SECRETS = "/run/secrets"
+"""The mount point of secrets in containers; the orchestrator sets their file mode."""
 
 PUBLIC_PATHS = frozenset({"/healthz", "/openapi.json"})
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says: what is served is one graph's storage, or a cluster."""
+    """The parsed command line; `served` is one graph's storage, or a cluster location."""
 
     served: Store | str
     bind: str
     is_unauthenticated: bool
     is_every_graph_needed: bool
     agents_write_main: bool
+    hosts: AllowedHosts
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,17 +258,24 @@ class Flags:
 @click.option("--cluster", metavar="DIR|URI", help="Serve what a cluster has applied.")
 @click.option("--bind", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True)
 @click.option("--unauthenticated", is_flag=True, help="Let everybody do everything.")
+@click.option(
+    "--allow-host",
+    metavar="NAME",
+    multiple=True,
+    help="With --unauthenticated: also answer under this host name. May be repeated.",
+)
 @click.option("--require-all-graphs", is_flag=True, help="Do not start without one of them.")
 @click.option("--policy", metavar="FILE", help="Who may do what with the graph of --store.")
 @click.option("--server-policy", metavar="FILE", help="Who may list the graphs.")
 @click.option("--queries", metavar="PATH", help="Stored queries: a .gq file, or a folder of them.")
 @click.option("--mcp-allow-main", is_flag=True, help="Let agents write to `main` if they say so.")
-def serve(  # noqa: PLR0913  # one argument a flag
+def serve(  # noqa: PLR0913  # one argument per flag
     *,
     store: str | None,
     cluster: str | None,
     bind: str,
     unauthenticated: bool,
+    allow_host: tuple[str, ...],
     require_all_graphs: bool,
     policy: str | None,
     server_policy: str | None,
@@ -106,6 +295,7 @@ def serve(  # noqa: PLR0913  # one argument a flag
         is_every_graph_needed=require_all_graphs
         or is_on(environment.get("OMNIGRAPH_REQUIRE_ALL_GRAPHS")),
         agents_write_main=mcp_allow_main,
+        hosts=_find_hosts(allow_host, environment),
     )
     return _run(flags, environment)
 
@@ -117,7 +307,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (BootError, GraphError) as error:
+    except (StartupError, GraphError) as error:
         _fail(str(error))
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted")
@@ -126,21 +316,29 @@ def main() -> None:
 def _find_served(
     store: str | None, cluster: str | None, files: Mapping[str, str | None]
 ) -> Store | str:
-    """What is to be served: the storage of a graph with its files, or the place of a cluster."""
+    """What to serve: the storage of one graph with its files, or the location of a cluster."""
     if cluster is not None:
         given = [flag for flag, path in {"--store": store, **files}.items() if path is not None]
         if given:
-            raise BootError(
+            raise StartupError(
                 f"{given[0]} does not go with --cluster, which has its own graphs, queries and "
                 "policies: those that were applied"
             )
         return cluster
     if store is None:
-        raise BootError(
+        raise StartupError(
             "omnigraph-server boots from a cluster, named by --cluster DIR|URI, or from one graph, "
             "named by --store URI"
         )
     return Store(store, files["--policy"], files["--server-policy"], files["--queries"])
+
+
+def _find_hosts(given: tuple[str, ...], environment: Mapping[str, str]) -> AllowedHosts:
+    listed = environment.get("OMNIGRAPH_ALLOW_HOSTS", "").split(",")
+    try:
+        return parse_hosts((*given, *(each for each in listed if each.strip())))
+    except ValueError as error:
+        raise StartupError(str(error)) from error
 
 
 def _run(flags: Flags, environment: Mapping[str, str]) -> int:
@@ -151,7 +349,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         log.warning("setting ignored", problem=each)
     tracing, end_tracing = _open_tracing(environment, log)
     metrics = Metrics()
-    preparing = Preparing(
+    preparing = RevisionBuilder(
         served=flags.served,
         is_unauthenticated=flags.is_unauthenticated,
         is_every_graph_needed=flags.is_every_graph_needed,
@@ -161,20 +359,20 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         observer_of=lambda id: _observe(metrics.observer_of(id), tracing),
         log=log,
     )
-    # Who is let in is decided, and the address taken, before any graph is opened.
+    # Access control is decided, and the address bound, before any graph is opened.
     planned = preparing.plan()
     _warn_of(planned.plan.mode, log)
     listening = _listen(flags.bind)
     prepared = preparing.open(planned, before={})
-    serving = Serving(prepared.revision)
+    serving = RevisionHolder(prepared.revision)
     reloader = Reloader(serving, prepare=preparing.prepare_again, log=log)
-    means = Means(
+    means = ServerContext(
         serving=serving,
         reload=reloader.reload,
         reads=_open_workers("read", bounds.running_reads_max),
         writes=_open_workers("write", bounds.running_writes_max),
         admission=Admission(bounds.budget),
-        answers=KeptAnswers(),
+        answers=ResponseCache(),
         jobs=Jobs(new_id=_new_id, log=log),
         tracing=tracing,
         log=log,
@@ -188,7 +386,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         mode=planned.plan.mode,
         version=omnigraph.__version__,
     )
-    answer_until_told(app, listening, on_hangup=partial(_reload, reloader))
+    serve_until_signal(app, listening, on_hangup=partial(_reload, reloader))
     is_done = means.close(within_s=SHUTDOWN_S_MAX)
     end_tracing()
     log.event("ended")
@@ -197,19 +395,19 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
 
 def _assemble(
     flags: Flags,
-    means: Means,
+    means: ServerContext,
     *,
     tokens: Tokens,
     environment: Mapping[str, str],
     metrics: Metrics,
-) -> Frame:
-    """The application, of its routes and its doors."""
+) -> RequestMiddleware:
+    """The application with its routes and public paths."""
     routes = make_routes(
         version=omnigraph.__version__,
         is_authenticated=bool(tokens),
         agents_write_main=flags.agents_write_main,
     )
-    probes = make_probes(
+    probes = make_health_routes(
         version=omnigraph.__version__,
         source_version=environment.get("OMNIGRAPH_SOURCE_VERSION") or None,
         metrics=metrics,
@@ -220,14 +418,15 @@ def _assemble(
         (*routes, *probes),
         means=means,
         public_paths=public_paths,
+        hosts=flags.hosts,
         metrics=metrics,
         new_id=_new_id,
     )
 
 
 def _reload(reloader: Reloader) -> None:
-    # A signal asks and waits for no answer; why a reload was refused is in the log.
-    with suppress(BootError):
+    # A signal has no caller to report to; the log has the reason for a failed reload.
+    with suppress(StartupError):
         reloader.reload()
 
 
@@ -242,25 +441,38 @@ def _new_id() -> str:
 def _read_tokens(environment: Mapping[str, str], log: Log) -> Tokens:
     path = environment.get(TOKENS_FILE, "").strip()
     try:
-        text = Path(path).read_text(encoding="utf-8") if path else None
+        text = _read_secret(Path(path)) if path else None
     except (OSError, UnicodeDecodeError) as error:
-        raise BootError(f"{TOKENS_FILE} cannot be read: {error}") from error
+        raise StartupError(f"{TOKENS_FILE} cannot be read: {error}") from error
     tokens, source = find_tokens(environment, file_text=text)
     log.event("bearer tokens", source=source, count=len(tokens.actor_by_digest))
     return tokens
 
 
+def _read_secret(path: Path) -> str:
+    """The text of a file of tokens; `StartupError` if other users of this machine can access it."""
+    mode = S_IMODE(path.stat().st_mode)
+    # The group may read it, as an orchestrator may mount a secret for a group.
+    is_mounted = path.is_relative_to(MOUNTED_SECRETS)
+    if mode & (S_IRWXO | S_IWGRP) and not is_mounted:
+        raise StartupError(
+            f"{TOKENS_FILE}: other users can access {path} (mode {mode:03o}); run "
+            f"`chmod 600 {quote(str(path))}` and start again"
+        )
+    return path.read_text(encoding="utf-8")
+
+
 def _open_tracing(environment: Mapping[str, str], log: Log) -> tuple[Tracing, Callable[[], None]]:
-    """Who is told of spans, and what hands over the last of them."""
+    """The tracing backend, and a function that flushes its last spans."""
     if not any(environment.get(each) for each in TRACES_GO_TO):
         return NoTracing(), lambda: None
     if find_spec("opentelemetry") is None:
         log.warning("traces are not sent", problem="the extra `telemetry` is not installed")
         return NoTracing(), lambda: None
-    # By its name, because OpenTelemetry is an extra and takes a while to import.
-    made: tuple[Tracing, Callable[[], None]] = import_module(
-        "omnigraph.server.traces"
-    ).open_tracing(version=omnigraph.__version__)
+    # Imported by name, because OpenTelemetry is optional and slow to import.
+    made: tuple[Tracing, Callable[[], None]] = import_module("omnigraph.server.otel").open_tracing(
+        version=omnigraph.__version__
+    )
     return made
 
 
@@ -278,16 +490,16 @@ def _warn_of(mode: Mode, log: Log) -> None:
             pass
 
 
-def _listen(bind: str) -> socket:
+def _listen(bind: str) -> socket.socket:
     host, port = parse_bind(bind)
     try:
         return listen(host, port)
     except OSError as error:
-        raise BootError(f"cannot listen at {bind}: {error.strerror or error}") from error
+        raise StartupError(f"cannot listen at {bind}: {error.strerror or error}") from error
 
 
 def _abandon(log: Log) -> int:
-    # Python would wait for the threads for ever. What they have not published, nobody sees.
+    # Python would wait for the threads forever. Their unpublished writes stay invisible.
     log.warning("ended with calls under way")
     os._exit(1)
 

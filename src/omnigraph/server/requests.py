@@ -1,8 +1,8 @@
-"""What callers send: the shape of each body, and reading one.
+"""The request bodies: the shape of each, and decoding.
 
-A shape is declared once; bodies are checked by it, and the OpenAPI document is written from it. A
-field that is not required may be absent or null; fields that nobody declared are left alone. Knows
-no graphs: what the values mean is for the routes.
+A shape is declared once; bodies are validated against it, and the OpenAPI document is generated
+from it. An optional field may be absent or null; an undeclared field is rejected. The module knows
+no graphs: the routes interpret the values.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Annotated, Generic, TypeVar
 import orjson
 from pydantic import (
     AliasChoices,
+    ConfigDict,
     Field,
     StrictBool,
     StrictFloat,
@@ -22,14 +23,19 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    with_config,
 )
 
-from omnigraph.server.limits import BODY_DEPTH_MAX
-from omnigraph.server.problems import HttpError, bad_request, unprocessable
+from omnigraph.model.limits import BODY_DEPTH_MAX
+from omnigraph.server.responses import HttpError, bad_request, unprocessable, unsupported_type
 
 T = TypeVar("T")
 
-# Checked by the engine, which says what is wrong with a parameter (400).
+# An undeclared field is rejected: otherwise a misspelled field would be silently ignored.
+_STRICT = ConfigDict(extra="forbid")
+_UNKNOWN = "unexpected_keyword_argument"
+
+# Checked by the engine, which reports what is wrong with a parameter (400).
 Params = Annotated[
     object,
     WithJsonSchema(
@@ -41,11 +47,12 @@ Params = Annotated[
 ]
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A read to run on a branch, or at a commit; `engine` is `local` or `spark`.
+    """A read to run on a branch or at a commit; `engine` is `local` or `spark`.
 
-    `seconds_max` and `bytes_max` allow it less than the server does.
+    `seconds_max` and `bytes_max` lower the server's limits for this query.
     """
 
     query: StrictStr
@@ -58,9 +65,10 @@ class QueryRequest:
     bytes_max: StrictInt | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """The same under the field names of before."""
+    """A read to run, as `QueryRequest` with the earlier field names."""
 
     query_source: StrictStr
     query_name: StrictStr | None = None
@@ -69,9 +77,13 @@ class ReadRequest:
     snapshot: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class MutateRequest:
-    """A mutation to run on a branch; `query_source` and `query_name` are read as well."""
+    """A mutation to run on a branch; `query_source` and `query_name` are accepted as aliases.
+
+    `embed` is `now` or `later`: when empty `@embed` properties are filled.
+    """
 
     query: Annotated[StrictStr, Field(validation_alias=AliasChoices("query", "query_source"))]
     name: Annotated[
@@ -79,11 +91,13 @@ class MutateRequest:
     ] = None
     params: Params = None
     branch: StrictStr | None = None
+    embed: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class ExplainRequest:
-    """A read whose plan is asked for; `engine` is `local` or `spark`."""
+    """A read to explain; `engine` is `local` or `spark`."""
 
     query: StrictStr
     name: StrictStr | None = None
@@ -92,22 +106,25 @@ class ExplainRequest:
     engine: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class InvokeRequest:
-    """What a stored query is run with."""
+    """The arguments of a stored query; `embed`, for a mutation, is as in `MutateRequest`."""
 
     params: Params = None
     branch: StrictStr | None = None
     snapshot: StrictStr | None = None
     expect_mutation: StrictBool | None = None
+    embed: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class RetrieveRequest:
-    """A text, and how much of what a branch or commit holds about it is wanted.
+    """A text, and how much of the related content of a branch or commit to return.
 
-    `vector` stands in for that of the text. `seconds_max` and `bytes_max` allow each read less than
-    the server does.
+    `vector` replaces the embedding of the text. `seconds_max` and `bytes_max` lower the server's
+    limits for each read.
     """
 
     text: StrictStr
@@ -125,9 +142,10 @@ class RetrieveRequest:
     bytes_max: StrictInt | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class RetrieveStoredRequest:
-    """The same for the nodes that a stored query finds, with values for its parameters."""
+    """A retrieval that starts from the nodes that a stored query finds, with its parameters."""
 
     params: Params = None
     edges: list[StrictStr] | None = None
@@ -139,9 +157,10 @@ class RetrieveStoredRequest:
     bytes_max: StrictInt | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class RetrieveByRequest:
-    """The same for the nodes that a read finds; `name` picks one of several."""
+    """A retrieval that starts from the nodes that a read finds; `name` selects one of several."""
 
     query: StrictStr
     name: StrictStr | None = None
@@ -155,20 +174,23 @@ class RetrieveByRequest:
     bytes_max: StrictInt | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A receipt of a retrieval whose answer is wanted again."""
+    """The receipt of a retrieval to run again."""
 
     receipt: dict[str, object]
     seconds_max: StrictFloat | None = None
     bytes_max: StrictInt | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """Rows to load, as lines of JSON; with `from` a branch that is missing is started there.
+    """Rows to load, as JSON lines; with `from`, a branch that does not exist is created there.
 
-    `engine` is `auto`, `inline` or `spark`.
+    `engine` is `auto`, `inline` or `spark`; `embed` is `now` or `later`: when empty `@embed`
+    properties are filled.
     """
 
     rows: Annotated[StrictStr, Field(alias="data")]
@@ -176,11 +198,13 @@ class LoadRequest:
     base: Annotated[StrictStr | None, Field(alias="from")] = None
     mode: StrictStr | None = None
     engine: StrictStr | None = None
+    embed: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """Which rows to write out; all types if none is named."""
+    """The rows to export; all types if none is named."""
 
     branch: StrictStr | None = None
     snapshot: StrictStr | None = None
@@ -188,26 +212,29 @@ class ExportRequest:
     table_keys: list[StrictStr] | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """A schema to apply or to plan for; `engine` is `auto`, `local` or `spark`."""
+    """A schema to apply or to plan; `engine` is `auto`, `local` or `spark`."""
 
     schema_source: StrictStr
     allow_data_loss: StrictBool | None = None
     engine: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class BranchRequest:
-    """A branch to start, from `main` unless another is named."""
+    """A branch to create, from `main` unless another base is named."""
 
     name: StrictStr
     base: Annotated[StrictStr | None, Field(alias="from")] = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of one conflict: the image of one side, or a row."""
+    """The resolution of one conflict: the row version of one side, or a row."""
 
     type: StrictStr
     id: StrictStr
@@ -215,11 +242,12 @@ class Decision:
     row: dict[str, object] | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """A branch to merge into another, `main` unless one is named.
+    """A branch to merge into another, by default `main`.
 
-    `engine` is `auto`, `local` or `spark`.
+    `engine` is `auto`, `local` or `spark`. `delete_branch` deletes the source after the merge.
     """
 
     source: StrictStr
@@ -228,22 +256,26 @@ class MergeRequest:
     granularity: StrictStr | None = None
     resolve: list[Decision] | None = None
     engine: StrictStr | None = None
+    delete_branch: StrictBool | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class RevertRequest:
-    """Where a commit is to be undone."""
+    """The branch on which to revert a commit."""
 
     branch: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class CherryPickRequest:
-    """Where what a commit did is to be done again."""
+    """The branch onto which to cherry-pick a commit."""
 
     onto: StrictStr | None = None
 
 
+@with_config(_STRICT)
 @dataclass(frozen=True, slots=True)
 class TagRequest:
     """A name for a commit."""
@@ -253,14 +285,14 @@ class TagRequest:
 
 
 class Shape(Generic[T]):
-    """A kind of body: what it must be like, and how it is read."""
+    """A kind of body: its schema and its decoder."""
 
     def __init__(self, model: type[T]) -> None:
         self.model = model
         self._check: Callable[[object], T] = TypeAdapter(model).validate_python
 
     def read(self, body: bytes) -> T:
-        """The body of a request that must have one (400 or 422 if it is none)."""
+        """The decoded body of a request that requires one; 400 or 422 if it is invalid."""
         try:
             given = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -269,7 +301,7 @@ class Shape(Generic[T]):
         return self._fit(given, unprocessable)
 
     def read_optional(self, body: bytes, *, subject: str) -> T:
-        """A body that may be missing or null, whatever its content type says (400)."""
+        """The decoded body of a request, which may be empty or null; 400 if it is invalid."""
         try:
             given = orjson.loads(body) if body.strip() else None
         except orjson.JSONDecodeError as error:
@@ -284,6 +316,12 @@ class Shape(Generic[T]):
         try:
             return self._check(given)
         except ValidationError as error:
+            unknown = [each["loc"] for each in error.errors() if each["type"] == _UNKNOWN]
+            if unknown:
+                place = ".".join(map(str, unknown[0]))
+                raise bad_request(
+                    f"unknown field '{place}' in the body; nothing was changed"
+                ) from error
             raise refuse(_explain(error)) from error
 
 
@@ -307,20 +345,26 @@ TAG = Shape(TagRequest)
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a body is said to be JSON."""
+    """Whether a content type declares JSON."""
     kind = media_type(content_type)
     return kind == "application/json" or (
         kind.startswith("application/") and kind.endswith("+json")
     )
 
 
+def require_json(content_type: str) -> None:
+    """Raise 415 unless a body is declared to be JSON."""
+    if not is_json(content_type):
+        raise unsupported_type("the body has to be JSON: send `Content-Type: application/json`")
+
+
 def media_type(content_type: str) -> str:
-    """What a header says of a body, without its parameters."""
+    """The media type of a `Content-Type` header, without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def _require_shallow(given: object, body: bytes) -> None:
-    # Few brackets nest nothing deep, and are counted sooner than values are looked at.
+    # Few brackets cannot nest deeply, and counting them is faster than visiting the values.
     if body.count(b"[") + body.count(b"{") <= BODY_DEPTH_MAX:
         return
     level = [given]
@@ -332,7 +376,7 @@ def _require_shallow(given: object, body: bytes) -> None:
 
 
 def _parts_of(given: object) -> list[object]:
-    """What an object or a list holds that may hold something itself."""
+    """The objects and lists directly inside a value."""
     parts: Iterable[object] = ()
     if isinstance(given, dict):
         parts = given.values()

@@ -1,26 +1,89 @@
-"""What a server is told by the environment, as values.
+"""Server settings parsed from the environment, and bearer tokens.
 
-Pure: whoever starts the program reads the environment and the files that it names. A value that
-cannot be read is replaced by its default with a warning, except where that would be unsafe.
+The environment and the content of token files are arguments. An invalid value is replaced by its
+default with a warning, unless the default would be unsafe. Only the SHA-256 digest of a token is
+held, and a presented token is compared with every digest in constant time.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.limits import QUERY_BYTES_MAX, QUERY_SECONDS_MAX
-from omnigraph.server.admission import Budget
-from omnigraph.server.limits import (
+from omnigraph.model.limits import (
     ACTOR_BYTES_MAX,
     ACTOR_REQUESTS_MAX,
+    QUERY_BYTES_MAX,
+    QUERY_SECONDS_MAX,
     SERVER_READS_MAX,
     SERVER_WRITES_MAX,
 )
-from omnigraph.server.tokens import Tokens, parse_tokens
+from omnigraph.server.admission import Budget
+from omnigraph.server.responses import unauthorized
+
+_SCHEME = b"Bearer "
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tokens:
+    """The actor of each known token; empty if no token is required."""
+
+    actor_by_digest: tuple[tuple[bytes, str], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.actor_by_digest)
+
+    def require_actor(self, header: bytes | None) -> str:
+        """The actor of an `Authorization` header; 401 unless it is `Bearer` with a known token."""
+        if header is None or not header.startswith(_SCHEME):
+            raise unauthorized("missing bearer token")
+        presented = digest(header[len(_SCHEME) :])
+        found = None
+        for stored, actor in self.actor_by_digest:
+            # No early exit: the time must not reveal which token matched, or whether one did.
+            if hmac.compare_digest(stored, presented):
+                found = actor
+        if found is None:
+            raise unauthorized("invalid bearer token")
+        return found
+
+
+def digest(token: bytes) -> bytes:
+    """The digest that is held instead of a token."""
+    return sha256(token).digest()
+
+
+def parse_tokens(named: Iterable[tuple[str, str]]) -> Tokens:
+    """The tokens of actors; blank and repeated tokens are rejected."""
+    actor_by_digest: dict[bytes, str] = {}
+    actors: set[str] = set()
+    for given_actor, given_token in named:
+        actor, token = given_actor.strip(), given_token.strip()
+        if not actor:
+            raise _refused("an actor has a blank name")
+        if not token:
+            raise _refused(f"the token of actor '{actor}' is blank")
+        if actor in actors:
+            raise _refused(f"actor '{actor}' has two tokens")
+        hashed = digest(token.encode())
+        if hashed in actor_by_digest:
+            raise _refused(f"actors '{actor_by_digest[hashed]}' and '{actor}' have the same token")
+        actors.add(actor)
+        actor_by_digest[hashed] = actor
+    return Tokens(tuple(actor_by_digest.items()))
+
+
+def _refused(problem: str) -> InvalidValueError:
+    # The value is omitted on purpose: it may be a token.
+    return InvalidValueError(
+        subject="bearer tokens", expected="one token an actor", value=None, problem=problem
+    )
+
 
 TOKEN = "OMNIGRAPH_SERVER_BEARER_TOKEN"
 TOKENS_FILE = "OMNIGRAPH_SERVER_BEARER_TOKENS_FILE"
@@ -28,26 +91,26 @@ TOKENS_JSON = "OMNIGRAPH_SERVER_BEARER_TOKENS_JSON"
 TOKENS_AWS_SECRET = "OMNIGRAPH_SERVER_BEARER_TOKENS_AWS_SECRET"
 
 ACTOR_OF_ONE_TOKEN = "default"
-"""Who holds the token of a server that has one token for everybody."""
+"""The actor of the token on a server with a single token."""
 
 _OFF = frozenset({"", "0", "false"})
 
 
 class Mode(StrEnum):
-    """Who may do what on a server at all."""
+    """The access control of a server."""
 
     OPEN = "open"
     DEFAULT_DENY = "default_deny"
     POLICY = "policy"
 
 
-class BootError(Exception):
-    """The server does not start; no graph was opened."""
+class StartupError(Exception):
+    """The server cannot start; no graph was opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a server does at once, and how much one request may cost."""
+    """The limits on concurrent work, and on the cost of one query."""
 
     budget: Budget
     running_reads_max: int
@@ -57,34 +120,35 @@ class Bounds:
 
 
 def decide_mode(*, has_tokens: bool, has_policy: bool, is_unauthenticated: bool) -> Mode:
-    """How a server runs, or why it must not."""
+    """The access control of a server; `StartupError` if the combination is unsafe."""
     if has_tokens:
         return Mode.POLICY if has_policy else Mode.DEFAULT_DENY
     if has_policy:
-        raise BootError(
+        raise StartupError(
             "a policy file is configured but no bearer tokens are, so nobody could be told apart; "
             f"set {TOKENS_FILE}, {TOKENS_JSON} or {TOKEN}"
         )
     if is_unauthenticated:
         return Mode.OPEN
-    raise BootError(
+    raise StartupError(
         f"neither bearer tokens nor a policy are configured; set {TOKENS_FILE}, {TOKENS_JSON} or "
         f"{TOKEN}, or say --unauthenticated if everybody who reaches this server may do everything"
     )
 
 
 def is_on(text: str | None) -> bool:
-    """Whether a switch of the environment is on: it is, unless unset, blank, `0` or `false`."""
+    """Whether an environment switch is on: set, and not blank, `0` or `false`."""
     return text is not None and text.strip().lower() not in _OFF
 
 
 def find_tokens(environment: Mapping[str, str], *, file_text: str | None) -> tuple[Tokens, str]:
-    """The tokens that the environment names, and what the log calls where they come from.
+    """The tokens that the environment configures, and the name of their source for the log.
 
-    `file_text` is what is in the file of tokens, if one is named; it takes the place of the JSON.
+    `file_text` is the content of the token file, if one is configured; it replaces the JSON
+    variable.
     """
     if environment.get(TOKENS_AWS_SECRET, "").strip():
-        raise BootError(
+        raise StartupError(
             f"{TOKENS_AWS_SECRET} is set, and this build cannot read AWS secrets; unset it and "
             f"use {TOKENS_FILE}"
         )
@@ -102,11 +166,11 @@ def find_tokens(environment: Mapping[str, str], *, file_text: str | None) -> tup
     try:
         return parse_tokens(named), " and ".join(sources) or "none"
     except InvalidValueError as error:
-        raise BootError(str(error)) from error
+        raise StartupError(str(error)) from error
 
 
 def parse_bounds(environment: Mapping[str, str]) -> tuple[Bounds, tuple[str, ...]]:
-    """The bounds that the environment names, and a warning for each that makes no sense."""
+    """The limits that the environment sets, and a warning for each invalid value."""
     warnings: list[str] = []
 
     def count(name: str, default: int) -> int:
@@ -132,23 +196,23 @@ def parse_bounds(environment: Mapping[str, str]) -> tuple[Bounds, tuple[str, ...
 
 
 def parse_bind(text: str) -> tuple[str, int]:
-    """A host and a port, of `host:port`; an IPv6 host stands in brackets."""
+    """Host and port of `host:port`; an IPv6 host is in brackets."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise BootError(f"--bind wants HOST:PORT, as in 127.0.0.1:8080, not {text!r}")
+        raise StartupError(f"--bind wants HOST:PORT, as in 127.0.0.1:8080, not {text!r}")
     return host.strip("[]"), int(port)
 
 
 def _parse_map(text: str, *, source: str) -> list[tuple[str, str]]:
-    # As pairs, because an object would keep only the last of two tokens of one actor.
+    # Decoded as pairs, because an object would retain only the last of two tokens of one actor.
     try:
         parsed = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
-        raise BootError(f"{source} is no JSON") from error
+        raise StartupError(f"{source} is no JSON") from error
     if (
         not text.strip().startswith("{")
         or not isinstance(parsed, list)
         or not all(isinstance(each, str) for pair in parsed for each in pair)
     ):
-        raise BootError(f"{source} has to be a JSON object of actors and their tokens")
+        raise StartupError(f"{source} has to be a JSON object of actors and their tokens")
     return parsed

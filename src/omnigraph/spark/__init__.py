@@ -1,4 +1,4 @@
-"""Bulk loads on Spark: many rows, one commit. `session` is for users; it comes with PySpark."""
+"""Bulk loads on Spark: many rows, one commit. `session` is public and needs PySpark."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ __all__ = ["session"]
 
 
 def __getattr__(name: str) -> object:
-    # Whoever only wants to know what there is does not wait for PySpark.
+    # Importing the package must not import PySpark.
     if name != "session":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,31 +1,35 @@
-"""Running one Spark action: progress while it runs, and nothing left of it when it is given up.
+"""One Spark action with progress and cancellation; maintenance tasks on executors.
 
-Promises that an exception in the caller's thread cancels the jobs of this action and no others
-before it is raised on, and that nothing is reported afterwards. (On Ctrl-C PySpark cancels all that
-a process runs, by itself.) In a session of this process the tasks have ended by then; a Spark
-Connect server kills them in the seconds that follow and tells nobody when they are gone. Does not
-touch the graph.
+An exception in the calling thread cancels the jobs of its action and no others. In a classic
+session the tasks have ended when the exception is raised; a Spark Connect server ends them shortly
+after. A task that Spark runs twice leaves only unreferenced files. The module does not know what a
+task does and changes no graph itself.
 """
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import orjson
+import pyarrow as pa
 from pyspark import SparkContext, SparkStageInfo, inheritable_thread_target
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
-from omnigraph.engine.loads import Progress
-from omnigraph.model.limits import SPARK_CANCEL_WAIT_S, SPARK_POLL_INTERVAL_S
-from omnigraph.spark.sessions import is_connect
-from omnigraph.spark.spark_errors import FOREIGN, spark_errors
+from omnigraph.engine.graph_load import Progress
+from omnigraph.model.limits import SPARK_CANCEL_WAIT_S, SPARK_PART_ROWS_MAX, SPARK_POLL_INTERVAL_S
+from omnigraph.spark.errors import FOREIGN, carried_errors, spark_errors
+from omnigraph.spark.sessions import find_working_session, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.shell.progress import StageInfo
@@ -35,27 +39,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TaskCount:
-    """How many tasks of an action are done, of those that Spark has planned so far."""
+    """The completed tasks of an action, and the tasks that Spark has planned so far."""
 
     done: int
     planned: int
 
 
 def run_job(spark: SparkSession, action: Callable[[], T], *, stage: str, progress: Progress) -> T:
-    """Run a Spark action and return what it returns; `progress` is called in this thread.
+    """Run a Spark action and return its result; `progress` is called in this thread.
 
-    What it reports are tasks, of those that Spark has begun to plan; there may come more. Whatever
-    is raised here cancels the action first.
+    Progress counts tasks out of those that Spark has planned so far; the total may grow. Any
+    exception raised here cancels the action first.
     """
-    # Not around `progress`: what that raises is the caller's, whatever its class.
+    # `progress` runs outside the translation: its exceptions belong to the caller, of any class.
     translated = partial(
         spark_errors, action=f"finish '{stage}' on Spark, so the graph is unchanged"
     )
     with translated():
         job = _job(spark)
         inherit = inheritable_thread_target(spark)
-    # This thread asks Java nothing: when it is interrupted PySpark does, on the connection of
-    # this thread, which must not be waiting for another answer then.
+    # This thread makes no calls to Java: when it is interrupted, PySpark makes one on the
+    # connection of this thread, which must not be waiting for another response then.
     workers = ThreadPoolExecutor(max_workers=2)
     running = workers.submit(inherit(job.run), action, stage)
 
@@ -74,8 +78,8 @@ def run_job(spark: SparkSession, action: Callable[[], T], *, stage: str, progres
     return outcome
 
 
-def run_silently(spark: SparkSession, action: Callable[[], T], *, stage: str) -> T:
-    """Run a Spark action and return what it returns, without a word while it runs."""
+def run_job_quietly(spark: SparkSession, action: Callable[[], T], *, stage: str) -> T:
+    """Run a Spark action and return its result, without reporting progress."""
     return run_job(spark, action, stage=stage, progress=_say_nothing)
 
 
@@ -94,43 +98,43 @@ def _report(
             progress(stage, found.done, found.planned or None)
             told = found
     if not running.exception():
-        # Spark's own count comes late.
+        # Spark's own task counts lag behind.
         planned = count().planned
         progress(stage, planned, planned or None)
 
 
 def _end(running: Future[T], job: _Job) -> None:
-    """Cancel until the action has returned and none of its tasks runs, or for as long as allowed.
+    """Cancel until the action has returned and none of its tasks runs, or until the time limit.
 
-    Between two jobs of one action there is nothing to cancel, so once is not enough.
+    Between two jobs of one action there is nothing to cancel, so one call is not enough.
     """
     deadline = time.monotonic() + SPARK_CANCEL_WAIT_S
-    with suppress(*FOREIGN):  # a Spark that does not answer runs nothing that we could stop
+    with suppress(*FOREIGN):  # if Spark does not respond, there is nothing left to stop
         while time.monotonic() < deadline and not (running.done() and job.is_over()):
             job.cancel()
             time.sleep(SPARK_POLL_INTERVAL_S / 4)
 
 
 class _Job(Protocol):
-    """What one action runs, as far as one can see and stop it."""
+    """The jobs of one action, as far as they can be observed and stopped."""
 
     def run(self, action: Callable[[], T], stage: str, /) -> T:
-        """Run the action in this thread, so that what it starts can be told from the rest."""
+        """Run the action in this thread, marking its jobs so that they can be identified."""
 
     def count(self) -> TaskCount:
         """The tasks that the action has started so far."""
 
     def cancel(self) -> None:
-        """Stop what the action runs at the moment."""
+        """Stop the jobs that the action is running now."""
 
     def is_over(self) -> bool:
-        """Whether no task runs any more, as far as can be known."""
+        """Whether no task is running any more, as far as can be determined."""
 
 
 class _ClassicJob:
-    """Jobs of a session in this process, held together by a group.
+    """Jobs of a session in this process, identified by a job group.
 
-    A session's own tags would not do: another thread cannot cancel by them (PySpark 4.3).
+    Session tags do not work here: another thread cannot cancel by them (PySpark 4.3).
     """
 
     def __init__(self, context: SparkContext, group: str) -> None:
@@ -157,7 +161,7 @@ class _ClassicJob:
         return not any(stage.numActiveTasks for stage in self._started_stages())
 
     def _started_stages(self) -> Iterator[SparkStageInfo]:
-        # Stages that an earlier job has run already are planned again, and never started.
+        # Stages that an earlier job has already run are planned again but never started.
         for stage in map(self._find_stage, self._stage_ids()):
             if stage and (stage.numCompletedTasks or stage.numActiveTasks or stage.numFailedTasks):
                 yield stage
@@ -170,7 +174,7 @@ class _ClassicJob:
             yield from self._stages_by_job[job_id]
 
     def _find_stage(self, stage_id: int) -> SparkStageInfo | None:
-        # A question takes ten trips to Java, so what cannot change is asked once.
+        # A query takes ten round trips to Java, so results that cannot change are cached.
         if stage_id in self._ended:
             return self._ended[stage_id]
         stage = self._tracker.getStageInfo(stage_id)
@@ -180,7 +184,7 @@ class _ClassicJob:
 
 
 class _ConnectJob:
-    """Operations on a Spark Connect server, which tells of them while they run."""
+    """Operations on a Spark Connect server, which reports their progress while they run."""
 
     def __init__(self, spark: SparkSession, tag: str) -> None:
         self._spark, self._tag = spark, tag
@@ -190,11 +194,11 @@ class _ConnectJob:
     def run(self, action: Callable[[], T], stage: str, /) -> T:  # noqa: ARG002  # a tag has no text
         self._thread = threading.get_ident()
         self._spark.addTag(self._tag)
-        self._spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]  # any callable does
+        self._spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]  # any callable
         try:
             return action()
         finally:
-            self._spark.removeProgressHandler(self._hear)  # type: ignore[arg-type]  # any callable does
+            self._spark.removeProgressHandler(self._hear)  # type: ignore[arg-type]  # any callable
 
     def count(self) -> TaskCount:
         counts = tuple(self._count_by_operation.values())
@@ -207,7 +211,7 @@ class _ConnectJob:
         self._spark.interruptTag(self._tag)
 
     def is_over(self) -> bool:
-        # The server says nothing of tasks once their operation has ended.
+        # The server does not report tasks after their operation has ended.
         return True
 
     def _hear(
@@ -217,7 +221,8 @@ class _ConnectJob:
         operation_id: str | None,
         **_more: object,
     ) -> None:
-        # Whoever shares the session is heard as well, from the thread that waits for the operation.
+        # Handlers also receive the operations of other users of the session, each in the thread
+        # that waits for its operation.
         if threading.get_ident() == self._thread and stages:
             known = tuple(stages)
             self._count_by_operation[operation_id] = TaskCount(
@@ -229,3 +234,98 @@ class _ConnectJob:
 def _job(spark: SparkSession) -> _Job:
     name = f"omnigraph-{uuid.uuid4()}"
     return _ConnectJob(spark, name) if is_connect(spark) else _ClassicJob(spark.sparkContext, name)
+
+
+_NUMBER_BYTES = 8
+
+
+def make_tasks(session: SparkSession, count: int, *, size: int) -> DataFrame:
+    """The numbers from 0 up to a count of at least one, each in its own partition.
+
+    `size` is the approximate total number of bytes of rows that the tasks produce.
+    """
+    share = max(1, -(-size // (_NUMBER_BYTES * count)))
+    every = session.range(0, count * share, 1, numPartitions=count)
+    # Spark's size estimate assumes that a filter removes no rows and that tasks do not grow their
+    # input, so the range is made as large as the output.
+    first = every.where(f.col("id") % share == 0)
+    return first.select(f.expr(f"id div {share}").alias("id"))
+
+
+def encode(value: object) -> str:
+    """The JSON of a value."""
+    return orjson.dumps(value).decode()
+
+
+def decode(kind: type[T], text: str) -> T:
+    """The value of a type that is encoded as JSON."""
+    value = _build(kind, orjson.loads(text))
+    assert isinstance(value, kind), "what one process encodes another decodes"
+    return value
+
+
+def _build(kind: object, document: object) -> object:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        if document is None:
+            return None
+        (kind,) = (each for each in arguments if each is not NoneType)
+        return _build(kind, document)
+    if origin is tuple and isinstance(document, list):
+        kinds = [arguments[0]] * len(document) if arguments[-1] is Ellipsis else arguments
+        return tuple(_build(*pair) for pair in zip(kinds, document, strict=True))
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(document, dict):
+        hints = get_type_hints(kind)
+        return kind(**{name: _build(hints[name], part) for name, part in document.items()})
+    return document
+
+
+R = TypeVar("R")
+
+_CORES_OF_SERVER = 8
+_OUTCOME = "number long, outcome binary"
+
+
+def open_workers(spark: object) -> SparkWorkers:
+    """The workers of a session: the given one, else the running one, else a new one."""
+    return SparkWorkers(find_working_session(spark))
+
+
+class SparkWorkers:
+    """Executors that run any work on tables, with one job per call."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def share(self, row_count: int) -> int:
+        """An equal share of the rows for each core, at most some seconds of work."""
+        return max(1, min(SPARK_PART_ROWS_MAX, -(-row_count // self._count_cores())))
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T], *, stage: str) -> tuple[R, ...]:
+        """The result of the work for each task, in task order; each runs as one Spark task."""
+        if not tasks:
+            return ()
+        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+        frame = numbers.mapInArrow(partial(_work_on, work, tuple(tasks)), _OUTCOME)
+        rows = run_job_quietly(self._spark, frame.collect, stage=stage)
+        outcomes = {row["number"]: row["outcome"] for row in rows}
+        return tuple(pickle.loads(outcomes[number]) for number in range(len(tasks)))
+
+    def _count_cores(self) -> int:
+        # A server does not report its cores; a few tasks more than cores do no harm.
+        if is_connect(self._spark):
+            return _CORES_OF_SERVER
+        return self._spark.sparkContext.defaultParallelism
+
+
+# On executors
+
+
+def _work_on(
+    work: Callable[[T], R], tasks: Sequence[T], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    with carried_errors():
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                outcome = pickle.dumps(work(tasks[number]))
+                yield pa.record_batch({"number": [number], "outcome": [outcome]})

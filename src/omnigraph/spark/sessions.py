@@ -1,58 +1,217 @@
-"""Spark sessions: the one that runs, or one made for this machine.
+"""Spark sessions and the Java process behind them.
 
-Promises that a session which somebody else started is used as it is, that one of ours starts
-without a word on the terminal, and that a setting which cannot be had is refused rather than
-ignored. Does not know what the session is for.
+A running session is used as it is, and a setting that it cannot take is rejected. A session started
+here prints nothing unless a log level is set, and a failed start reports the error of Java. All
+PySpark internals that the project depends on for this are named here. What a session is used for is
+not known here.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
-from typing import TypeGuard
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from socket import create_connection
+from typing import IO, TypeAlias, TypeGuard
 
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.errors import InvalidValueError, UnavailableError
 from omnigraph.model.limits import (
+    SPARK_CANCEL_WAIT_S,
     SPARK_CONNECT_RETRIES_MAX,
     SPARK_HEAP_BYTES_MAX,
     SPARK_HEAP_BYTES_MIN,
+    SPARK_PYTHON_START_S_MAX,
 )
-from omnigraph.spark.java import forget_dead_java, is_stopped, start_classic_session
-from omnigraph.spark.spark_errors import spark_errors
+from omnigraph.spark.errors import explain, spark_errors
+
+Settle: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]]
+
+_LOG_LEVEL = "spark.log.level"
+_LOCAL_ADDRESS = "SPARK_LOCAL_IP"
+_PYTHON_VARIABLE = "PYSPARK_PYTHON"
+_ANY_PYTHON = "python3"
+_UNCAUGHT = 'Exception in thread "main" '
+
+# Error text of the start script or of Java, and the advice for each.
+_ADVICE = (
+    ("JAVA_HOME is not set", "Java is not installed; install Java 17 or newer"),
+    (
+        "bin/java: No such file",
+        "there is no Java where JAVA_HOME points; Java 17 or newer is needed",
+    ),
+    ("UnsupportedClassVersionError", "this Java is too old; install Java 17 or newer"),
+)
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether a session of this process was stopped."""
+    # A process has one context at a time, and its sessions end with it.
+    return spark.sparkContext is not SparkContext._active_spark_context  # noqa: SLF001
+
+
+def reset_dead_gateway() -> None:
+    """Reset PySpark if its Java process has died.
+
+    Otherwise PySpark continues to call the dead process and cannot start a new one.
+    """
+    gateway = SparkContext._gateway  # noqa: SLF001
+    child = None if gateway is None else gateway.proc
+    if child is not None and _has_died(gateway):
+        child.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
+        SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+
+
+def _has_died(gateway: JavaGateway) -> bool:
+    if gateway.proc.poll() is not None:
+        return True
+    try:
+        at = gateway.gateway_parameters
+        create_connection((at.address, at.port), timeout=SPARK_CANCEL_WAIT_S).close()
+    except ConnectionError:
+        # A killed process closes its sockets before it ends. No other client can reach it any more,
+        # so it is killed here.
+        gateway.proc.kill()
+        gateway.proc.wait(timeout=SPARK_CANCEL_WAIT_S)
+        return True
+    return False
+
+
+def finds_data_sources(spark: SparkSession) -> bool:
+    """Whether the Java process knows which Python to search for data sources.
+
+    Java reads this from its start environment, so a process that an earlier session started may not
+    know it.
+    """
+    java = spark.sparkContext._jvm  # noqa: SLF001
+    assert java is not None, "a session that runs has a process"
+    return bool(java.System.getenv(_PYTHON_VARIABLE))
+
+
+def start_session(asked: Mapping[str, str], *, settle: Settle, python: str) -> SparkSession:
+    """Start a session, and its Java process unless one is running.
+
+    `settle` computes all settings from the requested ones and those of the process. Tasks on this
+    machine run the given `python` unless another one is configured.
+    """
+    with SparkContext._lock:  # noqa: SLF001  # two threads must not start two processes
+        context = SparkContext._active_spark_context or _start_context(asked, settle, python)  # noqa: SLF001
+    if str(context.master).startswith("local") and context.pythonExec == _ANY_PYTHON:
+        context.pythonExec = python
+    return SparkSession.builder.getOrCreate()
+
+
+def _start_context(asked: Mapping[str, str], settle: Settle, python: str) -> SparkContext:
+    gateway = SparkContext._gateway  # noqa: SLF001  # the process outlives its sessions
+    if gateway is None:
+        gateway = _launch(settle(asked, {}), python=python, is_quiet=_LOG_LEVEL not in asked)
+    conf = SparkConf(_jvm=gateway.jvm)
+    for name, value in settle(asked, dict(conf.getAll())).items():
+        conf.set(name, value)
+    return SparkContext(conf=conf, gateway=gateway)
+
+
+def _launch(settings: Mapping[str, str], *, python: str, is_quiet: bool) -> JavaGateway:
+    conf = SparkConf(loadDefaults=False)
+    for name, value in settings.items():
+        conf.set(name, value)
+    is_local = settings["spark.master"].startswith("local")
+    environment = _environment(python) if is_local else nullcontext()
+    # Java and Spark write to standard error before any log level applies. The file has no name;
+    # Java holds it open, and it is deleted when the process ends.
+    with environment, warnings.catch_warnings(), tempfile.TemporaryFile() as log:
+        # Lance warns about forks, but the process that PySpark forks only executes Java.
+        warnings.filterwarnings("ignore", message="lance is not fork-safe")
+        options = {"stderr": log} if is_quiet else {}
+        try:
+            return launch_gateway(conf, options)  # type: ignore[no-untyped-call]  # it has no types
+        except PySparkException as error:
+            raise UnavailableError(action="start Spark", reason=_complaint(log)) from error
+
+
+@contextmanager
+def _environment(python: str) -> Iterator[None]:
+    """Set the environment variables that Spark reads only from the environment, for the block.
+
+    They are the loopback address, because Spark does not start on a machine whose host name cannot
+    be resolved, and the Python in which Spark searches for data sources. Variables that are already
+    set are not changed.
+    """
+    wanted = {_LOCAL_ADDRESS: "127.0.0.1", _PYTHON_VARIABLE: python}
+    missing = {name: value for name, value in wanted.items() if not os.environ.get(name)}
+    os.environ.update(missing)
+    try:
+        yield
+    finally:
+        for name in missing:
+            del os.environ[name]
+
+
+def _complaint(log: IO[bytes]) -> str:
+    log.seek(0)
+    text = log.read().decode(errors="replace")
+    for words, advice in _ADVICE:
+        if words in text:
+            return advice
+    _, _, thrown = text.rpartition(_UNCAUGHT)
+    return f"its Java process ended: {explain(thrown)}"
+
 
 _CONNECT = "pyspark.sql.connect.session"
 _LOCAL = "local[*]"
 _MASTER, _REMOTE = "spark.master", "spark.remote"
+_PYTHON = "spark.pyspark.python"
+
+_WORKER_MODULES = ("omnigraph", "numpy", "obstore", "orjson", "pyarrow")
+"""Modules that the workers import first; a Python that has them has this package installed."""
+
+_PRINT_MISSING = """
+import sys
+from importlib.util import find_spec
+version = "%d.%d" % sys.version_info[:2]
+missing = [name for name in sys.argv[2:] if find_spec(name) is None]
+print("\\n".join(missing if version == sys.argv[1] else ["Python " + sys.argv[1]]))
+"""
 
 
 def session(master: str | None = None, **conf: object) -> SparkSession:
-    """Return the running Spark session, or start one: on this machine unless `master` says where.
+    """Return the running Spark session, or start one, on this machine unless `master` is given.
 
     A master of the form `sc://…` is a Spark Connect server. `conf` holds settings by their Spark
-    names. A session that runs already takes the settings that Spark can still change; others are
-    refused if they differ from what it has.
+    names. On a running session, settings that Spark can still change are applied; others are
+    rejected if they differ from the current value. A session whose Python workers do not have this
+    package is rejected.
     """
     asked = _parse_settings(master, conf)
     running = _find_running()
     if running is not None:
         _require_settings(running, asked)
+        require_workers(running)
         return running
-    with spark_errors(action="start Spark"):
-        if _REMOTE in asked:
-            return _connect(asked)
-        return start_classic_session(asked, settle=_settle, python=sys.executable)
+    return _start(asked)
 
 
 def find_session(given: object) -> SparkSession:
-    """Return the session that was given, else the one that runs, else a new one on this machine."""
+    """Return the given session, else the running one, else a new one on this machine."""
+    reset_dead_gateway()
     if given is None:
-        return session()
-    forget_dead_java()
+        return _find_running() or _start({})
     if not _is_session(given):
         problem = f"a Spark session is needed, not {type(given).__name__}"
     elif not _is_running(given):
@@ -64,38 +223,124 @@ def find_session(given: object) -> SparkSession:
     )
 
 
+def find_working_session(given: object) -> SparkSession:
+    """Return the session as `find_session` does, and require that its workers have this package."""
+    found = find_session(given)
+    require_workers(found)
+    return found
+
+
+def require_workers(spark: SparkSession) -> None:
+    """Reject a session whose Python workers cannot import this package, before a task fails.
+
+    On one machine the Python of the workers is run directly, because a failing task prints a stack
+    trace before its error can be translated. Workers behind a Spark Connect server are not checked,
+    because it runs queries only; the error of a query there is translated.
+    """
+    if is_connect(spark):
+        return
+    context = spark.sparkContext
+    is_local = str(context.master).startswith("local")
+    if not is_local:
+        with spark_errors(action="ask the Python workers of Spark what they have"):
+            found = context.parallelize(_WORKER_MODULES, 1).map(find_spec).map(bool).collect()
+        missing = [
+            name for name, is_found in zip(_WORKER_MODULES, found, strict=True) if not is_found
+        ]
+        cure = "install omnigraph on every executor, for the Python that PYSPARK_PYTHON names"
+    elif _is_this_python(context.pythonExec):
+        return
+    else:
+        missing = _find_missing(context.pythonExec)
+        cure = (
+            "before the first Spark session of this process starts, set: "
+            f'os.environ["PYSPARK_PYTHON"] = "{sys.executable}"'
+        )
+    if missing:
+        raise UnavailableError(
+            action="use this Spark session",
+            reason=f"its Python workers run {context.pythonExec}, which does not have "
+            f"{', '.join(missing)}; {cure}",
+        )
+
+
 def is_connect(spark: object) -> bool:
     """Whether a session talks to a Spark Connect server."""
-    # Its module takes a second to import, and nobody has such a session without having done it.
+    # The module takes a second to import, and a Connect session exists only if it was imported.
     module = sys.modules.get(_CONNECT)
     return module is not None and isinstance(spark, module.SparkSession)
 
 
 def local_settings(*, cores: int, memory_bytes: int) -> dict[str, str]:
-    """The settings of a session on one machine that has so many cores and so much memory."""
+    """The settings of a session on one machine with the given cores and memory."""
     heap_bytes = min(max(memory_bytes // 4, SPARK_HEAP_BYTES_MIN), SPARK_HEAP_BYTES_MAX)
     return {
-        # Rows do not pass through Java, keys do; more than this they are spilled to disk.
+        # Keys pass through Java, rows do not; keys beyond this size are spilled to disk.
         "spark.driver.memory": f"{heap_bytes >> 20}m",
-        # The garbage collectors for many cores want cores, and a heap this small needs none.
+        # Parallel garbage collectors use extra cores, which a heap this small does not need.
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": str(2 * cores),
-        # Keys are short, so more of them than Spark's own 10,000 go to Python at a time.
+        # Keys are short, so more of them than Spark's default of 10,000 go to Python per batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        # A machine whose own name leads nowhere still has this address.
+        # This address works even if the host name of the machine cannot be resolved.
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
     }
 
 
+def _start(asked: Mapping[str, str]) -> SparkSession:
+    with spark_errors(action="start Spark"):
+        if _REMOTE in asked:
+            return _connect(asked)
+        python = asked.get(_PYTHON, sys.executable)
+        started = start_session(asked, settle=_settle, python=python)
+    if _PYTHON in asked:
+        # Only `spark-submit` applies this setting by itself.
+        started.sparkContext.pythonExec = python
+    try:
+        require_workers(started)
+    except UnavailableError:
+        started.stop()
+        raise
+    if not finds_data_sources(started):
+        started.dataSource.register(import_module("pyspark_omnigraph").DefaultSource)
+    return started
+
+
+def _is_this_python(name: str) -> bool:
+    """Whether a command is the Python of this process, possibly under another of its names."""
+    found = shutil.which(name)
+    if found is None:
+        return False
+    # All virtual environments resolve to the same file; the folder identifies each.
+    here, there = Path(sys.executable), Path(found)
+    return (here.parent, here.resolve()) == (there.parent, there.resolve())
+
+
+def _find_missing(python: str) -> list[str]:
+    """What a Python of this machine lacks: this Python version, or modules of the workers."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    try:
+        asked = subprocess.run(
+            [python, "-c", _PRINT_MISSING, version, *_WORKER_MODULES],
+            capture_output=True,
+            text=True,
+            timeout=SPARK_PYTHON_START_S_MAX,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return list(_WORKER_MODULES)
+    return asked.stdout.splitlines()
+
+
 def _settle(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a new session; `given` are those that its Java process came with."""
+    """All settings of a new session; `given` are the settings of its Java process."""
     wanted = {
         _MASTER: _LOCAL,
         "spark.app.name": "omnigraph",
-        # Where in Python each expression was written is not worth what noting it costs.
+        # Recording where in Python each expression was written is not worth its cost.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -107,7 +352,7 @@ def _settle(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
 
 
 def _cores(master: str) -> int:
-    """How many tasks a local master runs at a time."""
+    """The number of tasks that a local master runs at a time."""
     counts = [int(digits) for digits in re.findall(r"\d+", master)]
     if master.startswith("local-cluster") and len(counts) == 3:
         return counts[0] * counts[1]
@@ -137,7 +382,7 @@ def _parse_setting(name: str, value: object) -> str:
 
 
 def _find_running() -> SparkSession | None:
-    forget_dead_java()
+    reset_dead_gateway()
     try:
         found = SparkSession.active()
     except PySparkException:
@@ -146,20 +391,21 @@ def _find_running() -> SparkSession | None:
 
 
 def _is_session(given: object) -> TypeGuard[SparkSession]:
-    # Classic and Connect have a class each, and neither is a kind of the other.
+    # Classic and Connect have separate session classes, and neither is a subclass of the other.
     return isinstance(given, SparkSession) or is_connect(given)
 
 
 def _is_running(spark: SparkSession) -> bool:
     if is_connect(spark):
-        return not spark.is_stopped  # type: ignore[attr-defined]  # only the class of Connect has it
+        return not spark.is_stopped  # type: ignore[attr-defined]  # only Connect has it
     return not is_stopped(spark)
 
 
 def _connect(asked: Mapping[str, str]) -> SparkSession:
     spark = SparkSession.builder.remote(asked[_REMOTE]).getOrCreate()
     patient = spark.client.get_retry_policies()
-    # PySpark tries a server that is not there for ten minutes; one that was there may come back.
+    # PySpark retries an unreachable server for ten minutes. The short policy applies only to the
+    # first contact; a server that has answered may come back.
     hasty = [type(policy)(max_retries=SPARK_CONNECT_RETRIES_MAX) for policy in patient]
     spark.client.set_retry_policies(hasty)
     is_there = False
@@ -189,8 +435,8 @@ def _require_settings(running: SparkSession, asked: Mapping[str, str]) -> None:
 
 def _find_setting(running: SparkSession, name: str) -> str | None:
     if name == _REMOTE and is_connect(running):
-        builder = running.client._builder  # noqa: SLF001  # told nowhere else
-        return f"sc://{builder.endpoint}"  # type: ignore[attr-defined]  # the default builder has it
+        builder = running.client._builder  # noqa: SLF001  # available nowhere else
+        return f"sc://{builder.endpoint}"  # type: ignore[attr-defined]  # default builder has it
     return running.conf.get(name, None)
 
 

@@ -1,8 +1,7 @@
-"""Property types as Spark has them, and rows in the form that Spark takes; nothing is lost.
+"""Property types as Spark types, and stored rows converted to Spark rows without loss.
 
-Spark has no unsigned numbers: a `U32` is a `bigint` and a `U64` a `decimal(20,0)`. A `DateTime` is
-a `timestamp`, an instant whatever the time zone of a session. The way back is that of any other
-rows that are loaded. Knows no session.
+Unsigned types widen: `U32` is `bigint` and `U64` is `decimal(20,0)`. `DateTime` is a `timestamp`,
+an instant in any session time zone. The way back is an ordinary load. Needs PySpark.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -35,6 +35,7 @@ from omnigraph.compiler.ir import Column
 from omnigraph.engine.ops.export import complete
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.types import PropertyType, Scalar, Vector
+from omnigraph.spark.sessions import find_session
 
 _TYPE_BY_SCALAR: Mapping[Scalar, DataType] = MappingProxyType(
     {
@@ -54,7 +55,7 @@ _TYPE_BY_SCALAR: Mapping[Scalar, DataType] = MappingProxyType(
 
 
 def spark_type(type: PropertyType) -> DataType:
-    """The Spark type of a property's values; whether null is allowed is the field's to say."""
+    """The Spark type of a property's values; nullability is a matter of the field."""
     if isinstance(type.element, Vector):
         return ArrayType(FloatType(), containsNull=False)
     scalar = _TYPE_BY_SCALAR[type.element]
@@ -73,22 +74,22 @@ def spark_schema(declared: NodeType | EdgeType) -> StructType:
 
 
 def result_schema(columns: Iterable[Column]) -> StructType:
-    """The columns of a query's result; any of them may be null."""
+    """The columns of a query's result; all of them are nullable."""
     return StructType([StructField(each.name, spark_type(each.type)) for each in columns])
 
 
 def to_spark(rows: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
-    """Rows, as they are stored, in Spark's form; a column that they lack is null."""
-    # The zone is the one that Spark compares with: what is stored counts from the same moment.
+    """Stored rows in Spark's form; missing columns are null."""
+    # Spark compares timestamps in UTC, and stored timestamps count from the same epoch.
     wanted = to_arrow_schema(schema, timezone="UTC")
     columns = [_without_remains(each) for each in complete(rows, wanted).columns]
     return pa.record_batch(columns, schema=wanted)
 
 
 def _without_remains(values: pa.Array) -> pa.Array:
-    """The same values, with nothing left of the numbers of a vector that is null.
+    """The same values, without the elements behind vectors that are null.
 
-    They are null, too, and Arrow refuses to see such in a list whose elements are not.
+    Those elements are null too, and Arrow rejects nulls in a list with non-nullable elements.
     """
     if not pa.types.is_list(values.type) or not values.values.null_count:
         return values
@@ -97,3 +98,20 @@ def _without_remains(values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(
         offsets, values.flatten(), type=values.type, mask=values.is_null()
     )
+
+
+def make_frame(
+    rows: pa.Table, columns: Iterable[tuple[str, PropertyType]], given: object
+) -> DataFrame:
+    """The rows of a result as a frame of the given session, else of the running or a new one."""
+    schema = StructType([StructField(name, spark_type(type)) for name, type in columns])
+    batches = [to_spark(each, schema) for each in rows.to_batches()]
+    table = pa.Table.from_batches(batches, to_arrow_schema(schema, timezone="UTC"))
+    return create_frame(find_session(given), table, schema)
+
+
+def create_frame(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Rows in Spark's form as a frame, which holds all of them."""
+    # PySpark stops at the first chunk without rows and fails on a table without chunks.
+    whole = rows.combine_chunks()
+    return session.createDataFrame(whole if whole.num_rows else [], schema)

@@ -1,9 +1,10 @@
-"""What the environment says about S3, as storage options.
+"""S3 settings of the environment, as storage options.
 
-Lance and obstore read credentials, the region and more from the environment by themselves. This is
-what they leave out: that an endpoint of S3 goes before one of everything, that an endpoint at
-`http://` is meant as it is written, and who asks for buckets in the path. Holds no secret, so it
-may travel to executors. The environment is given, not read.
+Lance and obstore read credentials, the region and other settings from the environment themselves.
+This module adds what they omit: an S3 endpoint takes precedence over a general one, an `http://`
+endpoint is used without TLS, and buckets are addressed in the path if requested. The options
+contain no secret, so they may be sent to executors. The environment is an argument and is not read
+here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _YES = frozenset({"1", "true", "yes", "on"})
 
-# What the options are called, without the `aws_` that each may begin with.
+# The option names, without the optional prefix `aws_`.
 _ENDPOINT_NAMES = frozenset({"endpoint", "endpoint_url", "endpoint_url_s3"})
 _HTTP_NAME = "allow_http"
 _HOSTED_NAME = "virtual_hosted_style_request"
@@ -22,7 +23,7 @@ _HOSTED_NAME = "virtual_hosted_style_request"
 def make_storage_options(
     environment: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """The options that a caller gives, and those of the environment that they leave open."""
+    """The options of the caller, completed with those of the environment."""
     options = dict(given)
     named = {name.lower().removeprefix("aws_"): value for name, value in given.items()}
     endpoint = next((named[name] for name in _ENDPOINT_NAMES if name in named), None)
@@ -30,7 +31,7 @@ def make_storage_options(
         endpoint = _find_first(environment, _ENDPOINTS)
         if endpoint is not None:
             options["aws_endpoint"] = endpoint
-    # One that only the libraries read is spoken to as well.
+    # An endpoint that only the libraries read is used as well.
     reached = endpoint or environment.get("AWS_ENDPOINT", "")
     is_plain = reached.strip().lower().startswith("http://")
     if _HTTP_NAME not in named and (is_plain or _is_yes(environment, "AWS_ALLOW_HTTP")):
@@ -41,7 +42,7 @@ def make_storage_options(
 
 
 def _find_first(environment: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """The first variable that says something; one that is set to nothing does not."""
+    """The value of the first variable that is set and not blank."""
     return next(filter(None, (environment.get(name, "").strip() for name in names)), None)
 
 

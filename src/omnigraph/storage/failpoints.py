@@ -1,8 +1,8 @@
-"""Named places in the write path at which a test can make it fail or stand still.
+"""Named points in the write path at which a test can inject a failure or a pause.
 
-Promises that an inactive one costs a look at an empty mapping. Failpoints are an argument, so a
-test reaches only the graph that it gave them to, and an activation ends with its block. Cutting
-*every* effect is not their job: that is done below the code, at the ports.
+An inactive failpoint costs one check of an empty mapping. Failpoints are an argument, so a test
+affects only the graph that it passed them to, and an activation ends with its block. Tests that
+interrupt *every* durable effect do so at the ports and not with failpoints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from omnigraph.model.errors import GraphError, ReadSetChangedError, UnavailableE
 
 
 class Failpoint(StrEnum):
-    """Every name there is."""
+    """The names of all failpoints."""
 
     INIT_AFTER_SCHEMA_PG_WRITTEN = "init.after_schema_pg_written"
     INIT_AFTER_SCHEMA_CONTRACT_WRITTEN = "init.after_schema_contract_written"
@@ -57,6 +57,7 @@ class Failpoint(StrEnum):
     SCHEMA_APPLY_AFTER_STAGING_WRITE = "schema_apply.after_staging_write"
 
     BRANCH_MERGE_POST_CANDIDATE_VALIDATION = "branch_merge.post_candidate_validation"
+    BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT = "branch_merge.post_phase_b_pre_manifest_commit"
 
     CLASSIFY_FRESH_READ = "classify.fresh_read"
     FORK_BEFORE_CLASSIFY = "fork.before_classify"
@@ -80,7 +81,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """The first arrival stands still until it is released; all later ones pass.
+    """The first arrival blocks until it is released; all later ones pass.
 
     `timeout_s` bounds the wait of either side for the other.
     """
@@ -94,12 +95,12 @@ FAIL_ALWAYS = Script((), Step.FAIL)
 
 
 def fail_times(count: int) -> Script:
-    """Fail that many arrivals, then pass."""
+    """Fail the first `count` arrivals, then pass."""
     return Script((Step.FAIL,) * count, Step.PASS)
 
 
 class Activation:
-    """One failpoint under way: how often it was reached, and the parked arrival if there is one."""
+    """An active failpoint: its number of arrivals, and the parked arrival if there is one."""
 
     def __init__(self, name: Failpoint, action: Action) -> None:
         self._name = name
@@ -111,21 +112,21 @@ class Activation:
 
     @property
     def arrivals(self) -> int:
-        """How often the failpoint was reached since it was activated."""
+        """The number of arrivals since the failpoint was activated."""
         return self._arrivals
 
     def wait_for_arrival(self) -> None:
-        """Return once the first arrival stands there; `TimeoutError` if none comes."""
+        """Wait until the first arrival is parked; raises `TimeoutError` if none comes."""
         assert isinstance(self._action, Park)
         if not self._has_arrived.wait(self._action.timeout_s):
             raise TimeoutError(f"nothing reached the failpoint {self._name}")
 
     def release(self) -> None:
-        """Let the parked arrival go on."""
+        """Let the parked arrival continue."""
         self._is_released.set()
 
     def arrive(self) -> None:
-        """Do what this arrival does: go on, fail, or wait."""
+        """Perform the action of this arrival: pass, fail or wait."""
         with self._counting:
             number = self._arrivals
             self._arrivals += 1
@@ -146,13 +147,13 @@ class Failpoints:
         self._active: dict[Failpoint, Activation] = {}
 
     def maybe_fail(self, name: Failpoint) -> None:
-        """Raise, or wait, if a test wants it here."""
+        """Raise or wait if a test has activated this failpoint."""
         if self._active and (activation := self._active.get(name)) is not None:
             activation.arrive()
 
     @contextmanager
     def activate(self, name: Failpoint, action: Action) -> Iterator[Activation]:
-        """Make a failpoint act for the length of the block; who is parked then goes on."""
+        """Activate a failpoint for the block; a parked arrival continues at its end."""
         assert name not in self._active, f"{name} is active already"
         activation = Activation(Failpoint(name), action)
         self._active[name] = activation
@@ -166,6 +167,6 @@ class Failpoints:
 def _injected_error(name: Failpoint) -> GraphError:
     reason = f"injected failpoint triggered: {name}"
     if name is Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION:
-        # Stands for another writer who was first, which is no failure of the storage.
+        # Simulates another writer that was first, which is not a storage failure.
         return ReadSetChangedError(member=f"({reason}) the head", expected="one", actual="another")
     return UnavailableError(action="go on", reason=reason)

@@ -1,60 +1,355 @@
-"""Leases: whose turn it is on a branch, among processes that share nothing but an object store.
+"""Branch leases: mutual exclusion of writers that share only an object store.
 
-Promises that a lease changes hands only by a conditional write, that its epoch only grows, that a
-holder who dies is followed by another once its time is up, and that whoever takes a lease from one
-who did not let go calls the fence before anything else. Does *not* promise that two processes never
-both believe they hold it: one that was paused finds out when it asks. Clocks decide how long
-somebody waits, never who may write.
+A lease changes owner only by a conditional write, and its epoch only grows. A process that seizes
+a lease first calls the fence. Two processes can both believe that they hold a lease; a paused
+holder detects the loss when it checks the storage. Clocks determine how long a process waits and
+never which process may write.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from random import uniform
-from threading import Condition
+from threading import Condition, Event, Lock, Thread
 
-from omnigraph.model.errors import BusyError
+import orjson
+
+from omnigraph.model.errors import BusyError, CorruptError, UnavailableError
 from omnigraph.model.limits import (
     LEASE_CLOCK_SKEW_S_MAX,
     LEASE_PROBE_INTERVAL_S_MAX,
     LEASE_PROBE_INTERVAL_S_MIN,
     LEASE_SHARED_S_MAX,
 )
-from omnigraph.storage.lease_records import Lease, Owner, SeenLease
-from omnigraph.storage.tenures import LeaseTerms, Tenure
+from omnigraph.model.runtime import Clock
+from omnigraph.model.types import read_timestamp
+from omnigraph.storage.ports import ObjectStore
+
+LEASES_PREFIX = "__leases"
+LEASE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process; the nonce distinguishes it from an earlier process with the same number."""
+
+    host: str
+    process_id: int
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The process that may write on a branch, the lease's epoch, and its expiry.
+
+    `branch` is None on main. The epoch grows whenever the lease changes owner and never shrinks: a
+    released lease remains in the storage with `is_held` false.
+    """
+
+    branch: str | None
+    owner: Owner
+    epoch: int
+    heartbeat: int
+    ttl_s: float
+    since: datetime
+    expires_at: datetime
+    is_held: bool
+
+    @property
+    def state(self) -> tuple[Owner, int, int]:
+        """A value that differs between any two states of a lease."""
+        return (self.owner, self.epoch, self.heartbeat)
+
+    def is_good(self, now: datetime) -> bool:
+        """Whether the holder may be alive at a timestamp, allowing for clock skew."""
+        return self.is_held and now <= self.expires_at + timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedLease:
+    """A lease as read from the storage, and the token required to replace it."""
+
+    lease: Lease
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseObject:
+    """The storage object of one branch's lease."""
+
+    objects: ObjectStore
+    branch: str | None
+
+    @property
+    def path(self) -> str:
+        """The object's path; a digest, because branch names vary in length and contain slashes."""
+        return (
+            f"{LEASES_PREFIX}/{hashlib.sha256((self.branch or '').encode()).hexdigest()[:32]}.json"
+        )
+
+    def find(self) -> ObservedLease | None:
+        """The stored lease; None if it was never taken."""
+        stored = self.objects.find(self.path)
+        if stored is None:
+            return None
+        return ObservedLease(decode_lease(stored.content, path=self.path), stored.token)
+
+    def write(self, lease: Lease, *, after: ObservedLease | None) -> ObservedLease | None:
+        """Durable effect: replace an observed lease; return what is stored, which may be another's.
+
+        If the response is lost, including that of a retried request, the lease is read back.
+        """
+        content = encode_lease(lease)
+        try:
+            token = None
+            if after is None:
+                self.objects.put_if_absent(self.path, content)
+            else:
+                token = self.objects.put_if_match(self.path, content, token=after.token)
+        except UnavailableError:
+            found = self.find()
+            if found is not None and found.lease.state == lease.state:
+                return found
+            raise
+        return self.find() if token is None else ObservedLease(lease, token)
+
+
+def encode_lease(lease: Lease) -> bytes:
+    """The content of a lease's object."""
+    document: dict[str, object] = {
+        "format_version": LEASE_FORMAT,
+        "branch": lease.branch,
+        "owner": {
+            "host": lease.owner.host,
+            "process_id": lease.owner.process_id,
+            "nonce": lease.owner.nonce,
+        },
+        "epoch": lease.epoch,
+        "heartbeat": lease.heartbeat,
+        "ttl_s": lease.ttl_s,
+        "since": lease.since.isoformat(),
+        "expires_at": lease.expires_at.isoformat(),
+        "is_held": lease.is_held,
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def decode_lease(content: bytes, *, path: str) -> Lease:
+    """The lease stored in an object; raises `CorruptError` if the content is not valid.
+
+    The object is not changed.
+    """
+    try:
+        document: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise _corrupt(path, "it is no JSON") from error
+    match document:
+        case {"format_version": int(version)} if version != LEASE_FORMAT:
+            raise _corrupt(
+                path, f"it has format {version}, this version of OmniGraph reads {LEASE_FORMAT}"
+            )
+        case {
+            "format_version": int(),
+            "branch": str() | None as branch,
+            "owner": {"host": str(host), "process_id": int(process_id), "nonce": str(nonce)},
+            "epoch": int(epoch),
+            "heartbeat": int(heartbeat),
+            "ttl_s": float() | int() as ttl_s,
+            "since": str(since),
+            "expires_at": str(expires_at),
+            "is_held": bool(is_held),
+        }:
+            return Lease(
+                branch=branch,
+                owner=Owner(host, process_id, nonce),
+                epoch=epoch,
+                heartbeat=heartbeat,
+                ttl_s=float(ttl_s),
+                since=_decode_moment(since, path),
+                expires_at=_decode_moment(expires_at, path),
+                is_held=is_held,
+            )
+        case _:
+            raise _corrupt(path, "a field is missing or has another type")
+
+
+def _decode_moment(text: str, path: str) -> datetime:
+    try:
+        return read_timestamp(text)
+    except ValueError as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def _corrupt(path: str, problem: str) -> CorruptError:
+    return CorruptError(
+        subject=f"the lease {path}",
+        problem=f"{problem}; nothing was written; upgrade this OmniGraph if a newer one wrote it, "
+        "or delete the object when nobody writes to the graph",
+    )
+
+
+_LOG = logging.getLogger(__name__)
+
+# The initial value of `trusted`: versions are counted from 1.
+_NOTHING = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOptions:
+    """The location of a lease, its duration, and the fence to call when it is seized."""
+
+    place: LeaseObject
+    clock: Clock
+    ttl_s: float
+    timeout_s: float
+    fence: Callable[[str | None], None]
+
+
+class HeldLease:
+    """A lease held by one process and shared by its threads, from acquisition to release.
+
+    `trusted` is the newest version of the branch that was known before the lease began, or was made
+    or read under it. A writer that starts from it conflicts with the fence of a process that seized
+    the lease.
+    """
+
+    def __init__(self, seen: ObservedLease, *, terms: LeaseOptions, asked_at: float) -> None:
+        self._seen = seen
+        self._terms = terms
+        self._renewed_at = asked_at
+        self._process_id = os.getpid()
+        self._is_over = Event()
+        self._writing = Lock()
+        self._started_at = asked_at
+        self.is_lost = False
+        self.users = 1
+        self.trusted = _NOTHING
+
+    @property
+    def age_s(self) -> float:
+        """The seconds since the lease was taken."""
+        return self._terms.clock.monotonic() - self._started_at
+
+    def trust(self, version: int) -> None:
+        """Record a version that is safe to write on."""
+        self.trusted = max(self.trusted, version)
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process took the lease, and not a process that it was forked from."""
+        return self._process_id == os.getpid()
+
+    def has_lapsed(self) -> bool:
+        """Whether the lease is lost or may have expired by the local clock; sends no request."""
+        if self.is_lost or not self.is_of_this_process:
+            return True
+        return self._terms.clock.monotonic() - self._renewed_at > self._terms.ttl_s
+
+    def is_kept(self) -> bool:
+        """Whether this process still owns the lease, read from the storage."""
+        if self.is_lost or not self.is_of_this_process:
+            return False
+        found = self._terms.place.find()
+        self.is_lost = found is None or not self._is_same(found)
+        return not self.is_lost
+
+    def keep_alive(self) -> None:
+        """Renew the lease in the background until it is released or lost."""
+        Thread(target=self._beat, name="omnigraph-lease", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop renewing the lease and let it expire."""
+        self._is_over.set()
+
+    def let_go(self) -> ObservedLease | None:
+        """Durable effect: release the lease; return what is stored, None if unknown or lost."""
+        self.stop()
+        with self._writing:
+            if self.is_lost:
+                return None
+            try:
+                return self._write(is_held=False)
+            except (UnavailableError, CorruptError) as error:
+                # Writes made under the lease remain valid; the next writer waits until it expires.
+                _LOG.warning("a lease stays until it expires: %s", error)
+                return None
+
+    def _beat(self) -> None:
+        while not self._terms.clock.wait(self._is_over, timeout_s=self._terms.ttl_s / 3):
+            with self._writing:
+                if self._is_over.is_set() or self.is_lost:
+                    return
+                try:
+                    self._renew()
+                except UnavailableError as error:
+                    _LOG.warning("a lease could not be renewed: %s", error)
+                except CorruptError as error:
+                    _LOG.warning("a lease is lost: %s", error)
+                    self.is_lost = True
+
+    def _renew(self) -> None:
+        asked_at = self._terms.clock.monotonic()
+        found = self._write(is_held=True)
+        if self.is_lost or found is None:
+            _LOG.warning("a lease is lost: another process took it")
+            return
+        self._seen, self._renewed_at = found, asked_at
+
+    def _write(self, *, is_held: bool) -> ObservedLease | None:
+        terms, lease = self._terms, self._seen.lease
+        wanted = replace(
+            lease,
+            heartbeat=lease.heartbeat + 1,
+            expires_at=terms.clock.now() + timedelta(seconds=terms.ttl_s),
+            is_held=is_held,
+        )
+        found = terms.place.write(wanted, after=self._seen)
+        self.is_lost = found is None or not self._is_same(found)
+        return found
+
+    def _is_same(self, found: ObservedLease) -> bool:
+        mine = self._seen.lease
+        return (found.lease.owner, found.lease.epoch) == (mine.owner, mine.epoch)
 
 
 class BranchLease:
-    """The lease of one branch, as the threads of one process share it."""
+    """The lease of one branch, shared by the threads of one process."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._turn = Condition()
-        self._tenure: Tenure | None = None
+        self._tenure: HeldLease | None = None
         self._is_changing = False
         self._rest_until = 0.0
-        self._known: SeenLease | None = None
+        self._known: ObservedLease | None = None
         self._watched: tuple[str, float] | None = None
 
     @contextmanager
-    def hold(self, terms: LeaseTerms, *, end: float) -> Iterator[tuple[Tenure, bool]]:
-        """Hold the lease for the block, and whether it was taken for it; `end` bounds the wait."""
+    def hold(self, terms: LeaseOptions, *, end: float) -> Iterator[tuple[HeldLease, bool]]:
+        """Hold the lease for the block; yields it and whether it was newly taken.
+
+        `end` bounds the wait.
+        """
         joined = self._find_tenure(terms, end)
         tenure = self._take(terms, end) if joined is None else joined
         try:
             yield tenure, joined is None
         finally:
-            # In a fork of the process nothing is held, and its copies of locks may never open.
+            # A forked process holds nothing, and its copies of locks may never be released.
             if tenure.is_of_this_process:
                 self._leave(tenure)
 
-    # Among the threads of this process
+    # Coordination between the threads of this process
 
-    def _find_tenure(self, terms: LeaseTerms, end: float) -> Tenure | None:
-        """The tenure of other threads; if there is none, all others wait for us to take one."""
+    def _find_tenure(self, terms: LeaseOptions, end: float) -> HeldLease | None:
+        """The lease that other threads hold; None if this thread takes it and others wait."""
         with self._turn:
             while True:
                 now = time.monotonic()
@@ -73,8 +368,8 @@ class BranchLease:
                     raise _refusal(terms, holder="another thread of this process")
                 self._turn.wait(pause)
 
-    def _take(self, terms: LeaseTerms, end: float) -> Tenure:
-        taken: Tenure | None = None
+    def _take(self, terms: LeaseOptions, end: float) -> HeldLease:
+        taken: HeldLease | None = None
         try:
             taken = self._acquire(terms, terms.clock.monotonic() + end - time.monotonic())
             return taken
@@ -84,7 +379,7 @@ class BranchLease:
                 self._is_changing = False
                 self._turn.notify_all()
 
-    def _leave(self, tenure: Tenure) -> None:
+    def _leave(self, tenure: HeldLease) -> None:
         with self._turn:
             tenure.users -= 1
             if tenure.users:
@@ -93,22 +388,24 @@ class BranchLease:
                 tenure.stop()
                 return
             self._tenure, self._is_changing = None, True
-        left: SeenLease | None = None
+        left: ObservedLease | None = None
         try:
             left = tenure.let_go()
         finally:
             with self._turn:
                 self._known, self._is_changing = left, False
                 if tenure.age_s > LEASE_SHARED_S_MAX:
-                    # Others look now and then, and would never see it free.
+                    # Other processes poll at intervals and would never find the lease free
+                    # otherwise.
                     self._rest_until = time.monotonic() + 2 * LEASE_PROBE_INTERVAL_S_MAX
                 self._turn.notify_all()
 
-    # Among processes
+    # Coordination between processes
 
-    def _acquire(self, terms: LeaseTerms, end: float) -> Tenure:
+    def _acquire(self, terms: LeaseOptions, end: float) -> HeldLease:
         place, clock = terms.place, terms.clock
-        # What we let go ourselves is mostly still there: then taking it is one request.
+        # A lease that this process released is usually unchanged, so that taking it again needs one
+        # request.
         is_recalled = self._known is not None and not self._known.lease.is_held
         seen = self._known if is_recalled else place.find()
         pause = LEASE_PROBE_INTERVAL_S_MIN
@@ -119,11 +416,11 @@ class BranchLease:
                 wanted = self._plan(seen, terms)
                 found = place.write(wanted, after=seen)
                 if found is not None and found.lease.state == wanted.state:
-                    tenure = Tenure(found, terms=terms, asked_at=asked_at)
+                    tenure = HeldLease(found, terms=terms, asked_at=asked_at)
                     return _begin(tenure, terms, is_seizure=is_seizure)
                 seen = found
                 if is_recalled:
-                    # Others had their turn since; now we know how it is.
+                    # Another process has held the lease since; `seen` is now current.
                     is_recalled = False
                     continue
             left = end - clock.monotonic()
@@ -133,10 +430,11 @@ class BranchLease:
             pause = min(2 * pause, LEASE_PROBE_INTERVAL_S_MAX)
             seen = place.find()
 
-    def _is_dead(self, seen: SeenLease, terms: LeaseTerms) -> bool:
-        """Whether a holder has shown no sign of life for so long that it may be followed."""
+    def _is_dead(self, seen: ObservedLease, terms: LeaseOptions) -> bool:
+        """Whether the holder has not renewed the lease for so long that it may be seized."""
         if seen.lease.owner == self._owner:
-            # We are the one thread that takes it, so this is what an attempt of ours has left.
+            # Only one thread of this process takes the lease, so this is left over from an earlier
+            # attempt.
             return True
         now = terms.clock.monotonic()
         if self._watched is None or self._watched[0] != seen.token:
@@ -145,7 +443,7 @@ class BranchLease:
         skew = timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
         return is_silent or terms.clock.now() > seen.lease.expires_at + skew
 
-    def _plan(self, seen: SeenLease | None, terms: LeaseTerms) -> Lease:
+    def _plan(self, seen: ObservedLease | None, terms: LeaseOptions) -> Lease:
         now = terms.clock.now()
         return Lease(
             branch=terms.place.branch,
@@ -159,7 +457,7 @@ class BranchLease:
         )
 
 
-def _begin(tenure: Tenure, terms: LeaseTerms, *, is_seizure: bool) -> Tenure:
+def _begin(tenure: HeldLease, terms: LeaseOptions, *, is_seizure: bool) -> HeldLease:
     tenure.keep_alive()
     is_fenced = not is_seizure
     try:
@@ -168,18 +466,19 @@ def _begin(tenure: Tenure, terms: LeaseTerms, *, is_seizure: bool) -> Tenure:
             is_fenced = True
     finally:
         if not is_fenced:
-            # A crash here, or a failure, leaves it held, so that the next one has to fence too.
+            # A crash or a failure here leaves the lease held, so that the next holder calls the
+            # fence too.
             tenure.stop()
     return tenure
 
 
-def _describe(seen: SeenLease | None) -> str:
+def _describe(seen: ObservedLease | None) -> str:
     if seen is None:
         return "another process"
     owner, since = seen.lease.owner, seen.lease.since.isoformat(timespec="seconds")
     return f"process {owner.process_id} on {owner.host} (since {since})"
 
 
-def _refusal(terms: LeaseTerms, *, holder: str) -> BusyError:
+def _refusal(terms: LeaseOptions, *, holder: str) -> BusyError:
     branch = terms.place.branch or "main"
     return BusyError(action=f"write on branch '{branch}'", holder=holder, waited_s=terms.timeout_s)

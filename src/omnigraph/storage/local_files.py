@@ -1,14 +1,15 @@
-"""Control objects as files of a local disk: whole, conditional, and durable when that is asked.
+"""Control objects as files on a local disk, with atomic, conditional and durable writes.
 
-A name shows the old content or the new, never a part, whenever the process or the machine stops:
-files are written under a reserved name, flushed, and renamed or linked into place. obstore does
-the same without the flush, and has no put-if-match on disks, so files are written here. What a
-dead process left under such a name is removed by whoever writes beside it an hour later.
+A name refers to the old content or the new one, never to a part, whenever the process or the
+machine stops: files are written under a reserved name, flushed, and renamed or linked into place.
+obstore does the same without the flush and has no put-if-match on disks, so files are written here.
+Files that a dead process left under reserved names are removed by the next writer in the folder an
+hour later.
 
-A token is a file's inode, time and size. Every write makes a new inode and stamps it with a clock
-of nanoseconds, so two contents that ever shared a name have different tokens, and asking for one
-reads no content. What compares and replaces holds a lock of the root's: processes on one machine
-exclude each other, and so do those that share a disk on which `flock` works.
+A token consists of a file's inode, modification time and size. Every write creates a new inode and
+sets its time with nanosecond precision, so two contents of one name have different tokens, and
+computing a token reads no content. A compare-and-replace holds a lock of the root: processes on one
+machine exclude each other, and so do those that share a disk on which `flock` works.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from omnigraph.model.limits import (
     OBJECT_LOCK_TIMEOUT_S,
     STAGED_OBJECT_AGE_MAX_S,
 )
-from omnigraph.storage.object_errors import is_reserved, require_object_path, storage_errors
+from omnigraph.storage.errors import is_reserved, require_object_path, storage_errors
 from omnigraph.storage.ports import Listing, StoredObject
 
 LOCKS_FOLDER = "__locks"
-"""Lock files are here; they hold nothing, so no listing shows them."""
+"""The folder of lock files; they hold no objects, so listings omit them."""
 
 _OBJECTS_LOCK = "objects.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class FileLock:
-    """A locked file: the opening that holds the lock, and the process that took it."""
+    """A locked file: the descriptor that holds the lock, and the process that took it."""
 
     descriptor: int
     process_id: int
@@ -54,7 +55,7 @@ class _Staged:
 
 
 class LocalObjects:
-    """The objects below one folder, which need not exist before the first write."""
+    """The objects below one folder, which is created by the first write."""
 
     def __init__(self, root: Path, *, is_durable: bool) -> None:
         self._root = root
@@ -67,7 +68,8 @@ class LocalObjects:
         with storage_errors(f"read {target}"):
             try:
                 with target.open("rb") as file:
-                    # The open file, not the name: another write may have taken the name since.
+                    # The status of the open file, not of the name, which another write may have
+                    # replaced.
                     return StoredObject(file.read(), _token(os.fstat(file.fileno())))
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 return None
@@ -101,7 +103,7 @@ class LocalObjects:
         target = self._target(path)
         with storage_errors(f"write {target}"), self._staged(content, target) as staged:
             try:
-                # A link never replaces, so it needs no turn.
+                # A link never replaces a file, so it needs no lock.
                 target.hardlink_to(staged.path)
             except FileExistsError:
                 return False
@@ -111,7 +113,7 @@ class LocalObjects:
     def put_if_match(self, path: str, content: bytes, *, token: str) -> str | None:
         target = self._target(path)
         with storage_errors(f"write {target}"):
-            # Most that lose find out here, before anything is written.
+            # Most failing writers are detected here, before anything is written.
             if _find_token(target) != token:
                 return None
             with self._staged(content, target) as staged:
@@ -127,7 +129,7 @@ class LocalObjects:
         with storage_errors(f"delete {target}"):
             if _find_token(target) is None:
                 return
-            # Not flushed: whatever power brings back, whoever deleted it can delete again.
+            # Not flushed: if a power loss restores the file, the caller can delete it again.
             with self._turn():
                 target.unlink(missing_ok=True)
 
@@ -137,7 +139,8 @@ class LocalObjects:
             was_there = False
             while folder.is_dir():
                 was_there = True
-                # Another process may be deleting the same; then there is less to do next time.
+                # Another process may be deleting the same folder; the next pass then has less to
+                # delete.
                 with suppress(FileNotFoundError):
                     shutil.rmtree(folder)
             if was_there:
@@ -149,14 +152,15 @@ class LocalObjects:
 
     @contextmanager
     def _staged(self, content: bytes, target: Path) -> Iterator[_Staged]:
-        # A crash before the name is taken leaves a file that no listing shows.
+        # A crash before the rename leaves a file that no listing shows.
         path = target.with_name(f"#{randbelow(10**18)}")
         try:
             with self._create(path) as file:
                 file.write(content)
                 file.flush()
                 now = time.time_ns()
-                # Many kernels stamp in milliseconds only, and inodes are used again at once.
+                # Many kernels set times with millisecond precision only, and inodes are reused at
+                # once.
                 os.utime(file.fileno(), ns=(now, now))
                 if self._is_durable:
                     os.fsync(file.fileno())
@@ -180,14 +184,15 @@ class LocalObjects:
         self._flush(folder.parent)
 
     def _sweep(self, folder: Path) -> None:
-        # A look at the folder once in a while: a write that is under way is never that old, and
-        # one that is after all fails at its last step, with nothing written.
+        # The folder is scanned occasionally. A write in progress is never that old; if it is after
+        # all, its last step fails and nothing is written.
         now = time.time()
         if now - self._swept_at.get(folder, 0.0) < STAGED_OBJECT_AGE_MAX_S:
             return
         self._swept_at[folder] = now
         for path in folder.glob("#*"):
-            # It may go away while we look, or be another user's: no reason to refuse a write.
+            # The file may disappear meanwhile or belong to another user; neither is a reason to
+            # reject a write.
             with suppress(OSError):
                 if is_reserved(path.name) and _is_file_before(now - STAGED_OBJECT_AGE_MAX_S, path):
                     path.unlink()
@@ -201,7 +206,7 @@ class LocalObjects:
             unlock_file(lock)
 
     def _flush(self, folder: Path) -> None:
-        # A name is durable when its folder is.
+        # A name is durable once its folder is flushed.
         if not self._is_durable:
             return
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -212,11 +217,12 @@ class LocalObjects:
 
 
 def lock_file(path: Path, *, timeout_s: float) -> FileLock:
-    """Lock a file, made if need be, against every other opening of it.
+    """Lock a file, created if necessary, against every other open descriptor of it.
 
-    `BlockingIOError` if somebody else keeps it all the time. The lock belongs to the opening, so
-    threads exclude each other too, and it ends with its process however that ends. A fork inherits
-    the opening: if the parent is killed, the lock ends when the child does.
+    Raises `BlockingIOError` if the lock is held by another for the whole timeout. The lock belongs
+    to the open file description, so threads exclude each other too, and it ends with its process
+    however that ends. A forked process inherits the description: if the parent is killed, the lock
+    ends when the child does.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -229,9 +235,9 @@ def lock_file(path: Path, *, timeout_s: float) -> FileLock:
 
 
 def unlock_file(lock: FileLock) -> None:
-    """Let a locked file go, at once even if a fork inherited it."""
+    """Release a file lock, at once even if a forked process inherited it."""
     try:
-        # A fork that leaves the block it was made in must not unlock what its parent holds.
+        # A forked process that leaves the block must not release the lock of its parent.
         if lock.process_id == os.getpid():
             fcntl.flock(lock.descriptor, fcntl.LOCK_UN)
     finally:
@@ -239,13 +245,13 @@ def unlock_file(lock: FileLock) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock of a file now; looking makes no file and keeps no lock."""
+    """Whether the lock of a file is held now; creates no file and takes no lasting lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # Shared, so that two who look do not take each other for a holder.
+        # Shared, so that two concurrent checks do not mistake each other for a holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -255,7 +261,7 @@ def is_locked(path: Path) -> bool:
 
 
 def _wait_for_lock(descriptor: int, timeout_s: float) -> None:
-    # A waiting flock cannot be given a bound, so we look again and again.
+    # `flock` has no timeout, so the lock is polled.
     end = time.monotonic() + timeout_s
     pause = LOCK_PROBE_INTERVAL_S / 32
     while True:
@@ -279,7 +285,7 @@ def _tokens_of(entries: Iterable[os.DirEntry[str]]) -> dict[str, str]:
     tokens: dict[str, str] = {}
     for entry in entries:
         if not entry.is_dir():
-            # It may go away while we look.
+            # The file may disappear meanwhile.
             with suppress(FileNotFoundError):
                 tokens[entry.name] = _token(entry.stat())
     return tokens
@@ -294,7 +300,7 @@ def _entries(folder: str | Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _holds_objects(folder: str) -> bool:
-    # A prefix is there when something is below it; emptied folders stay behind.
+    # A prefix exists if there is an object below it; emptied folders remain.
     return any(not entry.is_dir() or _holds_objects(entry.path) for entry in _entries(folder))
 
 

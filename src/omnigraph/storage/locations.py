@@ -1,8 +1,8 @@
-"""Where a graph lives: a folder of a local disk, a prefix of an S3 bucket, or a throw-away folder.
+"""Graph locations: a local folder, a prefix of an S3 bucket, or a temporary folder.
 
-Promises that two spellings of one place give one location, and that Lance and we mean the same
-place by it: what Lance would read otherwise than written is refused. Looks at no storage, but for
-`memory://`, whose folder it makes.
+Two spellings of one location give one `Location`, and Lance interprets it the same way: a spelling
+that Lance would read differently is rejected. No storage is accessed, except that `memory://`
+creates its folder.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from urllib.parse import unquote
 
 from omnigraph.model.errors import InvalidNameError
 from omnigraph.model.limits import MEMORY_DISK_BYTES_MIN
-from omnigraph.storage.object_errors import storage_errors
+from omnigraph.storage.errors import storage_errors
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEMES = "a graph is at a path, file://…, s3://bucket/prefix or memory://name"
 
-# A name of this process, so that another one that gets its number later finds nothing of it.
+# A random name, so that a later process with the same number does not find its files.
 _PROCESS = token_hex(8)
 _SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place for a graph.
+    """The location of a graph.
 
-    `uri` is what users see and `root` what Lance is given; both are canonical. On S3 `bucket` and
-    `prefix` say the same in two parts, elsewhere they are None and empty.
+    `uri` is shown to users and `root` is passed to Lance; both are canonical. On S3, `bucket` and
+    `prefix` are its two parts; elsewhere they are None and empty.
     """
 
     uri: str
     root: str
     bucket: str | None
     prefix: str
-    # Options hold secrets: they are no part of what is printed.
+    # Options hold secrets, so they are excluded from `repr`.
     storage_options: Mapping[str, str] = field(repr=False, hash=False)
 
     @property
     def is_local(self) -> bool:
-        """Whether the graph is a folder that this machine reaches as files."""
+        """Whether the graph is a folder that this machine accesses as files."""
         return self.bucket is None
 
 
 def parse_location(uri: str, *, storage_options: Mapping[str, str]) -> Location:
-    """The place that a caller means, or `InvalidNameError` with the rule it breaks."""
+    """The location of a URI; raises `InvalidNameError` with the rule that it violates."""
     if not uri.strip():
         raise _refusal(uri, f"it is empty; {_SCHEMES}")
     if _CONTROL.search(uri):
@@ -64,7 +64,7 @@ def parse_location(uri: str, *, storage_options: Mapping[str, str]) -> Location:
     scheme, rest = _split_scheme(uri)
     match scheme:
         case "":
-            root = _parse_folder(rest, uri)
+            root = _parse_folder(_expand_home(rest, uri), uri)
             return Location(root, root, None, "", options)
         case "file":
             root = _parse_folder(_decode_file_uri(rest, uri), uri)
@@ -77,6 +77,11 @@ def parse_location(uri: str, *, storage_options: Mapping[str, str]) -> Location:
             name = _parse_name(rest, uri)
             root = str(_memory_folder(os.getpid()) / name)
             return Location(f"memory://{name}", root, None, "", options)
+        case "http" | "https":
+            raise _refusal(
+                uri,
+                f"it is the url of a server; to reach its graph, call omnigraph.connect({uri!r})",
+            )
         case _:
             raise _refusal(uri, f"{scheme}:// is unknown; {_SCHEMES}")
 
@@ -103,14 +108,25 @@ def _decode_file_uri(rest: str, uri: str) -> str:
     return decoded
 
 
+def _expand_home(path: str, uri: str) -> str:
+    if not path.startswith("~"):
+        return path
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError as error:
+        raise _refusal(
+            uri, "its user has no home folder here; for a folder of this name, say ./~…"
+        ) from error
+
+
 def _parse_folder(path: str, uri: str) -> str:
     if "?" in path:
-        # Lance cuts a path there and would put branches into another folder.
+        # Lance truncates a path there and would create branches in another folder.
         raise _refusal(uri, "a folder with a `?` in its path cannot hold a graph")
     if not _is_unicode(path):
         raise _refusal(uri, "a folder whose path is no Unicode text cannot hold a graph")
     with storage_errors("find the current folder"):
-        # Lexical on purpose: a graph keeps its name when a link on the way to it changes.
+        # Lexical on purpose: the name of a graph does not change when a link in its path changes.
         root = "/" + os.path.normpath(Path.cwd() / path).lstrip("/")
     if root == "/":
         raise _refusal(uri, "the root of the file system cannot hold a graph; name a folder")
@@ -123,7 +139,7 @@ def _parse_bucket(rest: str, uri: str) -> tuple[str, str]:
         raise _refusal(uri, "it needs a bucket: s3://bucket/prefix")
     prefix = prefix.rstrip("/")
     if any(mark in prefix for mark in "?#%"):
-        # Lance decodes what is behind a `%` and ends the key at the other two.
+        # Lance decodes `%` sequences and ends the key at the other two characters.
         raise _refusal(uri, "a prefix has no `?`, `#` or `%`")
     if prefix:
         _require_segments(prefix, uri)
@@ -144,7 +160,7 @@ def _require_segments(path: str, uri: str) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    # Bytes of a path that are no UTF-8 arrive as lone surrogates, which Lance cannot take.
+    # Bytes of a path that are not UTF-8 arrive as lone surrogates, which Lance does not accept.
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -154,8 +170,8 @@ def _refusal(uri: str, rule: str) -> InvalidNameError:
 
 @cache
 def _memory_folder(process_id: int) -> Path:
-    # The path follows from the process alone, so that two threads that come first agree on it.
-    # A fork has another id: it makes, and removes, a folder of its own.
+    # The path depends only on the process, so that two threads that call this first agree on it. A
+    # forked process has another id and creates, and removes, a separate folder.
     folder = _memory_disk() / f"omnigraph-{process_id}-{_PROCESS}"
     with storage_errors(f"make the folder of memory graphs, {folder}"):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -168,13 +184,13 @@ def _memory_disk() -> Path:
         disk = os.statvfs(_SHARED_MEMORY)
     except OSError:
         return Path(tempfile.gettempdir())
-    # Containers often have one of a few megabytes, which the first load would fill.
+    # The /dev/shm of a container is often a few megabytes, which the first load would fill.
     is_roomy = disk.f_blocks * disk.f_frsize >= MEMORY_DISK_BYTES_MIN
     is_writable = os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
     return _SHARED_MEMORY if is_roomy and is_writable else Path(tempfile.gettempdir())
 
 
 def _remove_memory_folder(folder: Path, process_id: int) -> None:
-    # A fork inherits what runs at exit, and must leave its parent's graphs alone.
+    # A forked process inherits exit handlers and must not remove its parent's graphs.
     if os.getpid() == process_id:
         shutil.rmtree(folder, ignore_errors=True)

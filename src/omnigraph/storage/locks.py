@@ -1,11 +1,11 @@
-"""Write queues: who holds the lock of a type on a branch is the only one who may move it.
+"""Write locks: only the holder of the lock of a type on a branch may advance it.
 
-Promises that writers of one graph exclude each other key by key, whichever handles of a process
-they use; that several keys are taken in one order, so nobody waits in a circle; that a wait is
-bounded; and that a writer that dies lets go. Among processes a local disk excludes key by key, by
-file locks that end with their process. An object store excludes branch by branch, by leases, which
-can be taken from a process that is only paused: whoever holds such locks asks before it publishes.
-Locks are not reentrant: asking again for a key that one holds waits in vain.
+Writers of one graph exclude each other key by key, across all handles of a process. Several keys
+are taken in one order, so that writers cannot deadlock. A wait is bounded, and a writer that dies
+releases its locks. Between processes, a local disk excludes key by key, with file locks that end
+with their process. An object store excludes branch by branch, with leases, which can be seized from
+a process that is only paused, so the holder of a lease checks it before it publishes. Locks are not
+reentrant: requesting a held key again waits until the timeout.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from weakref import WeakValueDictionary
 
 from omnigraph.model.errors import BusyError
 from omnigraph.model.runtime import Clock
-from omnigraph.storage.lease_records import LeaseObject, Owner
-from omnigraph.storage.leases import BranchLease
+from omnigraph.storage.errors import storage_errors
+from omnigraph.storage.leases import BranchLease, HeldLease, LeaseObject, LeaseOptions, Owner
 from omnigraph.storage.local_files import (
     LOCKS_FOLDER,
     FileLock,
@@ -35,30 +35,28 @@ from omnigraph.storage.local_files import (
     unlock_file,
 )
 from omnigraph.storage.locations import Location
-from omnigraph.storage.object_errors import storage_errors
 from omnigraph.storage.ports import ObjectStore
-from omnigraph.storage.tenures import LeaseTerms, Tenure
 
 
 @dataclass(frozen=True, slots=True)
 class LockKey:
-    """What one write excludes another from: a table on a branch of it (None: its own)."""
+    """The unit of exclusion between writes: a table on one of its branches (None: main)."""
 
     table_key: str
     branch: str | None
 
 
 class HeldLocks:
-    """The proof that locks are held, good until they are let go.
+    """The proof that locks are held, valid until they are released.
 
-    `is_fresh` says that the leases among them were taken for this hold and not before it.
+    `is_fresh` means that the leases among them were taken for this hold and not before it.
     """
 
     def __init__(
         self,
         keys: frozenset[LockKey],
         *,
-        tenure_by_branch: Mapping[str | None, Tenure],
+        tenure_by_branch: Mapping[str | None, HeldLease],
         is_fresh: bool,
     ) -> None:
         self._keys = keys
@@ -67,66 +65,66 @@ class HeldLocks:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is held."""
+        """Whether no lock is held."""
         return not self._keys
 
     @property
     def is_revocable(self) -> bool:
-        """Whether another process may take them from one that it believes to be dead."""
+        """Whether another process may seize them from a process that it believes to be dead."""
         return bool(self.tenure_by_branch)
 
     def covers(self, keys: Iterable[LockKey]) -> bool:
-        """Whether all of these are held now."""
+        """Whether all of these keys are held now."""
         return self._keys.issuperset(keys)
 
     def expire(self) -> None:
-        """Take note that the locks are let go."""
+        """Record that the locks are released."""
         self._keys = frozenset()
 
     def has_lapsed(self) -> bool:
-        """Whether another process may have taken them by now; asks nobody."""
+        """Whether another process may have seized them by now; sends no request."""
         return any(tenure.has_lapsed() for tenure in self.tenure_by_branch.values())
 
     def is_kept(self) -> bool:
-        """Whether no other process has taken them, asked of the storage."""
+        """Whether no other process has seized them, read from the storage."""
         return all(tenure.is_kept() for tenure in self.tenure_by_branch.values())
 
     def trusts(self, version: int) -> bool:
-        """Whether a version of the branch was known, made or asked about while it was ours."""
+        """Whether a version of the branch was known, made or read while the lease was held."""
         return all(version <= tenure.trusted for tenure in self.tenure_by_branch.values())
 
     def trust(self, version: int) -> None:
-        """Take note of such a version."""
+        """Record such a version."""
         for tenure in self.tenure_by_branch.values():
             tenure.trust(version)
 
 
 class WriteLocks(Protocol):
-    """The write queues of one graph."""
+    """The write locks of one graph."""
 
     def hold(self, keys: Iterable[LockKey]) -> AbstractContextManager[HeldLocks]:
-        """Hold locks for the block; `BusyError` if others keep one for too long."""
+        """Hold locks for the block; raises `BusyError` if the wait for one exceeds the timeout."""
 
     def hold_within(
         self, held: HeldLocks, keys: Iterable[LockKey]
     ) -> AbstractContextManager[HeldLocks]:
-        """Hold further locks; what a lease of those held already covers takes no other."""
+        """Hold more locks; keys covered by a lease in `held` take no further lease."""
 
     def find_holder(self, keys: Iterable[LockKey]) -> str | None:
-        """Who seems to hold one of these locks now, found by a look that writes nothing."""
+        """The apparent holder of one of these locks; writes nothing."""
 
 
 def hold_nothing() -> HeldLocks:
-    """What is held by who needs no locks."""
+    """The value for callers that need no locks."""
     return HeldLocks(frozenset(), tenure_by_branch={}, is_fresh=False)
 
 
 class ProcessLocks:
     """The locks and leases that all handles in this process share, by root.
 
-    One is kept as long as somebody holds it or waits for it, so the mappings stay as small as what
-    is going on. A fork starts without: the locks of its parent's threads would never open, and its
-    parent's leases are not its own.
+    An entry exists as long as a thread holds it or waits for it, so the mappings stay small. A
+    forked process starts empty: the locks of its parent's threads would never be released, and it
+    does not own its parent's leases.
     """
 
     def __init__(self) -> None:
@@ -152,14 +150,14 @@ class ProcessLocks:
             return self._lease_by_name.setdefault((root, branch), BranchLease(self._owner))
 
 
-# State of the module, because handles know nothing of each other; and not behind a cached function,
-# which may run twice when two threads come first.
+# Module state, because handles do not know each other. A cached function could run twice when two
+# threads call it first.
 THIS_PROCESS = ProcessLocks()
 
 
 @dataclass(frozen=True, slots=True)
 class Locking:
-    """Whose the locks are, whose time it is, and how long a lease is good."""
+    """The process locks, the clock, and the duration of a lease."""
 
     process_locks: ProcessLocks
     clock: Clock
@@ -174,24 +172,24 @@ def open_write_locks(
     fence: Callable[[str | None], None],
     timeout_s: float,
 ) -> WriteLocks:
-    """The write queues of a graph; every handle of it in this process shares them.
+    """The write locks of a graph, shared by all its handles in this process.
 
-    `fence` is called for a branch whose lease was taken from a process that had not let go, before
-    anybody holds it. `timeout_s` bounds the wait of one `hold`, however many keys it asks for.
+    `fence` is called for a branch whose lease was seized from a process that had not released it,
+    before the lease is held. `timeout_s` bounds the wait of one `hold` for any number of keys.
     """
     if location.is_local:
         folder = Path(location.root) / LOCKS_FOLDER
         return _FileLocks(locking, root=location.root, folder=folder, timeout_s=timeout_s)
 
-    def terms_of(branch: str | None) -> LeaseTerms:
+    def terms_of(branch: str | None) -> LeaseOptions:
         place = LeaseObject(objects, branch)
-        return LeaseTerms(place, locking.clock, locking.lease_s, timeout_s, fence)
+        return LeaseOptions(place, locking.clock, locking.lease_s, timeout_s, fence)
 
     return _LeaseLocks(locking, root=location.root, terms_of=terms_of, timeout_s=timeout_s)
 
 
 class _FileLocks:
-    """Write queues on a local disk."""
+    """Write locks on a local disk."""
 
     def __init__(self, locking: Locking, *, root: str, folder: Path, timeout_s: float) -> None:
         self._threads = _ThreadLocks(locking.process_locks, root, timeout_s)
@@ -204,7 +202,8 @@ class _FileLocks:
         end = time.monotonic() + self._timeout_s
         with ExitStack() as stack:
             for key in ordered:
-                # Threads wait for each other without asking the disk; then one asks for all.
+                # Threads of this process wait for each other in memory, so that only one of them
+                # polls the disk.
                 stack.enter_context(self._threads.hold(key, end))
                 stack.enter_context(self._held_on_disk(key, end))
             held = HeldLocks(frozenset(ordered), tenure_by_branch={}, is_fresh=False)
@@ -243,14 +242,14 @@ class _FileLocks:
 
 
 class _LeaseLocks:
-    """Write queues on an object store."""
+    """Write locks on an object store."""
 
     def __init__(
         self,
         locking: Locking,
         *,
         root: str,
-        terms_of: Callable[[str | None], LeaseTerms],
+        terms_of: Callable[[str | None], LeaseOptions],
         timeout_s: float,
     ) -> None:
         self._process_locks = locking.process_locks
@@ -258,7 +257,8 @@ class _LeaseLocks:
         self._root = root
         self._terms_of = terms_of
         self._timeout_s = timeout_s
-        # For what they remember: taking again what we let go last is one request.
+        # Referenced for their cached state: taking again a lease that was released last needs one
+        # request.
         self._kept: dict[str | None, BranchLease] = {}
 
     def hold(self, keys: Iterable[LockKey]) -> AbstractContextManager[HeldLocks]:
@@ -272,8 +272,9 @@ class _LeaseLocks:
         tenures = {each: held.tenure_by_branch.get(each) for each in branches}
         is_fresh = bool(branches)
         with ExitStack() as stack:
-            taken: dict[str | None, Tenure] = {}
-            # Leases before locks: who waits for a lease must not keep its holder from a lock.
+            taken: dict[str | None, HeldLease] = {}
+            # Leases before locks: a thread that waits for a lease must not hold a lock that the
+            # lease's holder needs.
             for branch, tenure in tenures.items():
                 if tenure is None:
                     lease = self._lease_of(branch).hold(self._terms_of(branch), end=end)
@@ -303,7 +304,7 @@ class _LeaseLocks:
 
 
 class _ThreadLocks:
-    """The part of write queues that is among the threads of this process."""
+    """The part of write locks that coordinates the threads of this process."""
 
     def __init__(self, process_locks: ProcessLocks, root: str, timeout_s: float) -> None:
         self._process_locks = process_locks
@@ -322,26 +323,26 @@ class _ThreadLocks:
 
 
 def _refusal(key: LockKey, timeout_s: float, *, holder: str) -> BusyError:
-    # Keys of no type are our own: the manifest's, for one, and the schema's.
+    # Keys without a type are internal, such as those of the manifest and of the schema.
     name = key.table_key.partition(":")[2] or "the graph"
     branch = f" on branch '{key.branch}'" if key.branch and key.branch != key.table_key else ""
     return BusyError(action=f"write {name}{branch}", holder=holder, waited_s=timeout_s)
 
 
 def _sort_keys(keys: Iterable[LockKey]) -> list[LockKey]:
-    # Once each, and a table before its branches: whoever takes several takes them in this order.
+    # Each key once, and a table before its branches: all callers take locks in this order.
     return sorted(set(keys), key=lambda key: (key.table_key, key.branch is not None, key.branch))
 
 
 def _digest(key: LockKey) -> str:
-    # Names have any length and characters; a file name has not.
+    # Names may have any length and any characters, and file names may not.
     text = key.table_key if key.branch is None else f"{key.table_key}\0{key.branch}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _write_holder(lock: FileLock) -> None:
     number = str(lock.process_id).encode()
-    # Only for the message of who waits in vain: a full disk must not keep a clean-up from running.
+    # Only for the message of a writer that times out: a full disk must not prevent a clean-up.
     with suppress(OSError):
         os.pwrite(lock.descriptor, number, 0)
         os.ftruncate(lock.descriptor, len(number))

@@ -1,8 +1,8 @@
 """Control objects in an S3 bucket, and the choice between a bucket and a disk.
 
-Promises what `ObjectStore` says with one request a call (a listing or a removal of thousands takes
-one a thousand). Tokens are entity tags: two equal contents may have the same one, so who must tell
-them apart writes a counter into the content. S3 acknowledges only what is durable.
+Each `ObjectStore` call sends one request; a listing or deletion sends one per thousand objects.
+Tokens are entity tags: two equal contents may have the same tag, so a writer that must distinguish
+them includes a counter in the content. S3 acknowledges a write only when it is durable.
 """
 
 from __future__ import annotations
@@ -23,26 +23,22 @@ from obstore.store import S3Store
 
 from omnigraph.model.errors import InvalidValueError, UnavailableError
 from omnigraph.model.limits import OBJECT_RETRIES_MAX, OBJECT_RETRY_TIMEOUT_S
+from omnigraph.storage.errors import find_code, is_reserved, require_object_path, storage_errors
 from omnigraph.storage.local_files import LocalObjects
 from omnigraph.storage.locations import Location
-from omnigraph.storage.object_errors import (
-    find_code,
-    is_reserved,
-    require_object_path,
-    storage_errors,
-)
 from omnigraph.storage.ports import Listing, ObjectStore, StoredObject
 
-# Options that Lance takes beside those of obstore; retries are set here, for control objects.
+# Options that Lance accepts in addition to those of obstore. Retries of control objects are
+# configured below.
 _OPTIONS_OF_LANCE = frozenset(
     {"client_max_retries", "client_retry_timeout", "download_retry_count", "request_timeout"}
 )
 
 
 def open_objects(location: Location, *, is_durable: bool) -> ObjectStore:
-    """The control objects of a graph; nothing is asked of the storage yet.
+    """The control objects of a graph; sends no request.
 
-    `is_durable` asks a local disk to flush what it is given before a call returns.
+    With `is_durable`, a local disk flushes each write before the call returns.
     """
     if location.bucket is None:
         return LocalObjects(Path(location.root), is_durable=is_durable)
@@ -133,13 +129,13 @@ class ObstoreObjects:
 
 
 def delete_rows_file(objects: ObjectStore, path: str) -> None:
-    """Remove a file of rows, and the folder of its name with the blobs too large for it."""
+    """Delete a row file and the folder of the same name, which holds its large blobs."""
     objects.delete(path)
     objects.delete_prefix(path.removesuffix(".lance"))
 
 
 def open_bucket(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store:
-    """The objects of a bucket below a prefix; nothing is asked of it yet."""
+    """The objects of a bucket below a prefix; sends no request."""
     config = {name: value for name, value in options.items() if name not in _OPTIONS_OF_LANCE}
     try:
         return S3Store(
@@ -160,12 +156,12 @@ def open_bucket(bucket: str, prefix: str, options: Mapping[str, str]) -> S3Store
 
 
 def _bad_option(subject: str, problem: str) -> InvalidValueError:
-    # Without the value: it may be a secret.
+    # The value is omitted because it may be a secret.
     return InvalidValueError(subject=subject, expected="S3 option", value=None, problem=problem)
 
 
 def _require_bucket(error: FileNotFoundError | BaseError) -> None:
-    # A missing bucket and a missing object are one error to obstore.
+    # obstore reports a missing bucket and a missing object as the same error.
     if find_code(error) == "NoSuchBucket":
         raise error
 

@@ -1,30 +1,141 @@
-"""The two ports through which everything durable happens: tables and objects.
+"""The storage ports, `ObjectStore` and `TableStore`, and the values that cross them.
 
-Every method says whether it has a durable effect; those that have one are the ones a fault test
-cuts, fails or delays. Paths are relative to the graph's root, with `/`. Errors are already ours:
-nothing above this module sees an exception of Lance or obstore.
+Every method states whether it has a durable effect; fault tests interrupt exactly those methods.
+Paths are relative to the root of the graph. Implementations raise only OmniGraph errors. Values
+for other processes are small, immutable and picklable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lance import Transaction
 
-from omnigraph.storage.table_layout import IndexSpec, IndexState, Layout, LayoutStep, Workers
-from omnigraph.storage.table_parts import LineFolder, NewFile, StruckFragment, TablePart
+if TYPE_CHECKING:
+    from lance import Transaction
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class IndexKind(StrEnum):
+    """The kind of an index: comparisons, full text, or vector distance."""
+
+    BTREE = "BTREE"
+    INVERTED = "INVERTED"
+    VECTOR = "VECTOR"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSpec:
+    """An index that a column should have."""
+
+    column: str
+    kind: IndexKind
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """An existing index of a column, and how many rows of the version it covers."""
+
+    spec: IndexSpec
+    rows_covered: int
+
+
+class LayoutStep(StrEnum):
+    """A step that improves the layout of a table, in the order in which the steps run."""
+
+    RELEASE = "forget what indexes know of files or columns that are about to change"
+    CONVERT = "store timestamps, which earlier versions stored as dates, in their own type"
+    COMPACT = "join files, and leave out rows that were deleted"
+    INDEX = "let every index know every row"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a version, and the steps that would improve it, one version each.
+
+    `fragments_removed` of its `fragments` would be compacted. `uncovered` are the wanted indexes
+    that do not exist or do not cover every row. About `rows_moved` rows are rewritten or indexed.
+    """
+
+    steps: tuple[LayoutStep, ...]
+    fragments: int
+    fragments_removed: int
+    uncovered: tuple[IndexSpec, ...]
+    rows_moved: int
+
+
+class Workers(Protocol):
+    """Other processes that run tasks; no version names their files until these are staged."""
+
+    def share(self, row_count: int) -> int:
+        """The number of rows, out of `row_count`, that one task should process."""
+
+    def run(self, work: Callable[[T], R], tasks: Sequence[T], *, stage: str) -> tuple[R, ...]:
+        """Run `work` on each task; returns the results in task order. All values must be picklable.
+
+        A task may run more than once; its result is that of one of the runs.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TableBranchFolder:
+    """The location of a table branch's files; `is_bare` means that the branch did not exist yet."""
+
+    uri: str
+    # Options hold secrets, so they are excluded from `repr`.
+    storage_options: Mapping[str, str] | None = field(repr=False)
+    is_bare: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """Some fragments of one version, in the order of the table."""
+
+    folder: TableBranchFolder
+    version: int
+    fragments: tuple[int, ...]
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A row file below the folder of a table branch that no version names yet.
+
+    `fragment` is the metadata that Lance needs to add it to a version.
+    """
+
+    fragment: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentDeletions:
+    """A fragment with deleted rows; `fragment` is Lance's metadata, None if no row is left."""
+
+    number: int
+    fragment: str | None
+    rows_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenPart:
+    """The new files of rewritten rows, and the fragments from which those rows are deleted."""
+
+    files: tuple[NewFile, ...]
+    struck: tuple[FragmentDeletions, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """A line of versions: a table's path below the root, and the branch of it (None: its own)."""
+    """A table branch: the table's path below the root, and its branch (None: the main branch)."""
 
     path: str
     branch: str | None
@@ -53,11 +164,11 @@ class StagedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagedWrite:
-    """Files that nobody refers to, and the transaction that would make them a version.
+    """Files that no version refers to, and the transaction that would make them a version.
 
-    `rows_added` and `rows_removed` are what the table's row count gains and loses by it. `files`
-    are paths below the table, for those who must make them durable. `ids` are those of the rows in
-    the files, in their order; None if they are many, or not known.
+    `rows_added` and `rows_removed` are the changes to the table's row count. `files` are paths
+    below the table, for callers that make them durable. `ids` are the ids of the rows in the files,
+    in file order; None if they are many or not known.
     """
 
     base: TableVersion
@@ -70,13 +181,13 @@ class StagedWrite:
 
     @property
     def uuid(self) -> str:
-        """What proves, long after a crash, that a version is this write."""
+        """The transaction id, which identifies the version of this write even after a crash."""
         return str(self.transaction.uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """How many versions of a line were deleted, and how many bytes of files with them."""
+    """The number of deleted versions of a table branch, and of the deleted bytes."""
 
     versions: int
     size: int
@@ -84,7 +195,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class VersionFile:
-    """The file in which Lance describes one version; the size is None where asking costs."""
+    """The manifest file of one version; the size is None where reading it costs a request."""
 
     path: str
     size: int | None
@@ -92,7 +203,7 @@ class VersionFile:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """What Lance remembers of the transaction that made a version."""
+    """Lance's record of the transaction that made a version."""
 
     uuid: str
     read_version: int
@@ -102,7 +213,7 @@ class TransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object's bytes, and the token that `put_if_match` compares."""
+    """The content of an object, and the token that `put_if_match` compares."""
 
     content: bytes
     token: str
@@ -118,9 +229,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class TableDelta:
-    """The rows in which the files of two versions differ, each with the columns its version has.
+    """The rows that differ between the files of two versions, each with its version's columns.
 
-    A row of which every value stayed the same may be in both: it was only written again.
+    A row whose values are all unchanged may be in both tables: it was only rewritten.
     """
 
     gone: pa.Table
@@ -129,9 +240,9 @@ class TableDelta:
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """A part of a blob; the size of the whole is None if the row has none.
+    """A part of a blob; `size` is that of the whole blob, None if the row has no blob.
 
-    `place` names the stored bytes: two reads that give the same place give the same bytes.
+    `place` identifies the stored bytes: two reads that return the same place return the same bytes.
     """
 
     content: bytes
@@ -140,151 +251,153 @@ class StoredBlob:
 
 
 class ObjectStore(Protocol):
-    """Small control files: the schema, sidecars, claims."""
+    """Small control files, such as the schema, sidecars and claims."""
 
     def find(self, path: str) -> StoredObject | None:
-        """The object, or None if there is none."""
+        """The object, or None if it does not exist."""
 
     def list(self, prefix: str) -> Listing:
-        """One level of names below a prefix; nothing there is an empty listing."""
+        """One level of names below a prefix; the listing is empty if there is no object."""
 
     def tokens(self, prefix: str) -> Mapping[str, str]:
-        """The objects of that level with their tokens, without a look at what lies deeper."""
+        """The objects of that level with their tokens, without listing deeper prefixes."""
 
     def put(self, path: str, content: bytes) -> str:
-        """Durable effect: write the object whole, replacing what was there; its new token."""
+        """Durable effect: write or replace the object atomically; return its new token."""
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
-        """Durable effect: write the object unless there is one; whether it was written."""
+        """Durable effect: write the object if none exists; return whether it was written."""
 
     def put_if_match(self, path: str, content: bytes, *, token: str) -> str | None:
-        """Durable effect: replace the object that has this token; None if it has another."""
+        """Durable effect: replace the object with this token; None if the token differs."""
 
     def delete(self, path: str) -> None:
-        """Durable effect: remove the object, unless power is lost then; a missing one is fine."""
+        """Durable effect: delete the object if it exists; a power loss may undo the deletion."""
 
     def delete_prefix(self, prefix: str) -> None:
-        """Durable effect: remove everything below a prefix; nothing there is fine."""
+        """Durable effect: delete all objects below a prefix, if there are any."""
 
 
 class RowReader(Protocol):
-    """Rows at exact versions, and nothing else: what reads ask of a store.
+    """Reads of rows at exact versions.
 
-    A store has all rows; what stands before it for a reader who may not see everything, some.
+    A table store implements it for all rows; row-level security implements it for the rows that a
+    reader may see.
     """
 
     def schema(self, at: TableVersion) -> pa.Schema:
         """The columns of a version."""
 
     def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
-        """The rows of a version that a predicate holds for."""
+        """The rows of a version that match a predicate."""
 
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
-        """Those of some ids that are there."""
+        """The given ids that exist."""
 
     def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """The rows with some ids."""
+        """The rows with the given ids."""
 
     def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows in the order of their ids."""
+        """All rows in id order."""
 
     def read_blob(
         self, at: TableVersion, *, id: str, column: str, start: int, length: int | None
     ) -> StoredBlob | None:
-        """Some bytes of a blob."""
+        """A range of bytes of a blob."""
 
     def find_delta(
         self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
     ) -> TableDelta:
-        """The rows in which two versions differ."""
+        """The rows that differ between two versions."""
 
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
-        """The rows at these places of a scan."""
+        """The rows at these positions of a scan."""
 
     def stored_bytes(self, at: TableVersion, column: str) -> int:
-        """How much room a column takes."""
+        """The stored size of a column in bytes."""
 
 
 class TableStore(RowReader, Protocol):
     """Lance tables, opened at exact versions and changed only by staged writes."""
 
     def with_workers(self, workers: Workers) -> TableStore:
-        """The same tables, with indexes and joined files of theirs written by others."""
+        """The same tables, whose indexes and compacted files are written by workers."""
 
     # Reads
 
     def find_head(self, ref: TableRef) -> int | None:
-        """The newest version, asked of the storage; None if there is no such table or branch."""
+        """The newest version, read from the storage; None if the table or branch does not exist."""
 
     def generation(self) -> int:
-        """A number that grows whenever a table or branch turns out to be another of its name.
+        """A counter that grows when a table or branch turns out to have been recreated.
 
-        Asks nobody: it is `find_head` that finds out.
+        It sends no request: `find_head` detects the recreation.
         """
 
     def column_numbers(self, at: TableVersion) -> Mapping[str, int]:
-        """The columns of a version, each with the number that it keeps when it is renamed.
+        """The columns of a version with their field ids, which a rename does not change.
 
-        A table that is written anew as a whole has its columns numbered anew.
+        An overwrite of the whole table assigns new field ids.
         """
 
     def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
-        """The rows of a version that a predicate holds for, in one table; blobs as bytes.
+        """The rows of a version that match a predicate, in one table; blobs are returned as bytes.
 
-        `NotFoundError` means that the version was cleaned up or that its branch is gone.
+        Raises `NotFoundError` if the version was cleaned up or its branch was deleted.
         """
 
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
-        """Those of some ids that are there, at most `PROBED_VALUES_MAX` of them and each once.
+        """The given ids that exist; at most `PROBED_VALUES_MAX` distinct ids may be given.
 
-        Costs no request once the table has been asked before, unless rows were deleted near them.
+        After the first lookup in a table this sends no request, unless rows near them were deleted.
         """
 
     def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """The rows with some ids, at most `PROBED_VALUES_MAX` of them and each once.
+        """The rows with the given ids; at most `PROBED_VALUES_MAX` distinct ids may be given.
 
-        Costs about the same for a table of one file and of many once it has been asked before.
+        After the first lookup in a table the cost hardly depends on the number of files.
         """
 
     def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows in the order of their ids, a batch at a time; blobs as bytes.
+        """All rows in id order, a batch at a time; blobs are returned as bytes.
 
-        No more is in memory at once than about twice `SORTED_BYTES_MAX` and some batches, however
-        many rows and blobs there are.
+        Memory use is bounded by about twice `SORTED_BYTES_MAX` plus a few batches, for any number
+        of rows and blobs.
         """
 
     def read_blob(
         self, at: TableVersion, *, id: str, column: str, start: int, length: int | None
     ) -> StoredBlob | None:
-        """Some bytes of a blob, or all from `start` on; None if there is no such row.
+        """A range of bytes of a blob, or all from `start`; None if the row does not exist.
 
-        Only those bytes are read. What lies behind the end of the blob is left out.
+        Only those bytes are read. A range beyond the end of the blob is truncated.
         """
 
     def scan_new(
         self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
     ) -> pa.Table:
-        """At least the rows that came after `since`, by reading only files it does not have."""
+        """At least the rows added after `since`, read only from files that it does not have."""
 
     def find_delta(
         self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
     ) -> TableDelta:
-        """The rows of `old` that `new` has not or has elsewhere, and the other way round.
+        """The rows that `old` and `new` do not share at the same address, on each side.
 
-        Both are versions of one table, on whichever of its branches and in either order of time.
-        Costs what changed between them; after a compaction that is all it moved. Of the columns
-        those are read that a version has; blobs come as bytes.
+        Both are versions of one table, on any of its branches and in either order of time. The cost
+        is proportional to the changes between them; a compaction counts as a change of all rows
+        that it moved. Columns that a version does not have are skipped; blobs are returned as
+        bytes.
         """
 
     def take(
         self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
     ) -> pa.Table:
-        """The rows at these places of a scan of the version; places ascend, each once."""
+        """The rows at these positions of a scan, which ascend and are distinct."""
 
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
-        """How many rows of a version a predicate holds for."""
+        """The number of rows of a version that match a predicate."""
 
     def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
         """The rows of each fragment, in order."""
@@ -293,153 +406,155 @@ class TableStore(RowReader, Protocol):
         """The indexes of a version, by column."""
 
     def plan_layout(self, at: TableVersion, *, wanted: Sequence[IndexSpec]) -> Layout:
-        """What is to do so that a table lies in few files and its indexes know every row.
+        """The steps that leave a table with few files and with indexes that cover every row.
 
-        `wanted` are the indexes it should have and can: of columns that it has, and with vectors.
+        `wanted` are the indexes that the table should have and that can be built: their columns
+        exist, and vector columns have vectors.
         """
 
     def parts(self, at: TableVersion, *, rows_max: int) -> tuple[TablePart, ...]:
-        """A version in parts of about so many rows, for other processes to read."""
+        """A version split into parts of about `rows_max` rows, for other processes to read."""
 
     def describe(self, at: TableVersion) -> VersionFile:
-        """Where Lance keeps the description of a version; costs no request."""
+        """The location of a version's manifest file; sends no request."""
 
     def versions(self, ref: TableRef) -> tuple[int, ...]:
-        """The versions of a line that are there, ascending; none if there is no such line."""
+        """The existing versions of a table branch, ascending; empty if there is no such branch."""
 
     def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
-        """The newest version of a line that was made before a moment; None if there is none."""
+        """The newest version of a table branch made before a timestamp; None if there is none."""
 
     def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
-        """What cleaning would delete."""
+        """What `clean` would delete."""
 
     def find_transaction(self, at: TableVersion) -> TransactionRecord | None:
-        """What made a version; None if Lance no longer knows."""
+        """The transaction that made a version; None if Lance no longer has it."""
 
     def find_operations(self, ref: TableRef, *, after: int) -> tuple[str | None, ...]:
-        """What Lance calls that which made each version after one; None where it is not known."""
+        """Lance's name of the operation of each version after `after`; None where unknown."""
 
     def branches(self, path: str) -> frozenset[str]:
         """The branches of a table."""
 
     def is_fresh_fork(self, ref: TableRef, *, of: TableVersion) -> bool:
-        """Whether a branch of a table, which exists, is just as it was forked from a version."""
+        """Whether an existing table branch is unchanged since it was forked from a version."""
 
     def find_outside(self, at: TableVersion) -> frozenset[str]:
-        """The places outside of a moved or copied graph in which a version looks for its files."""
+        """The locations outside this graph, if it was moved or copied, that a version refers to."""
 
-    # Staging: files that nobody refers to
+    # Staging: files that no version refers to
 
     def stage_append(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
-        """Rows to add. There must be some."""
+        """Stage rows to add; at least one row is required."""
 
     def stage_append_stream(self, rows: pa.RecordBatchReader, *, onto: TableVersion) -> StagedWrite:
-        """The same from a stream that is never held whole."""
+        """The same for a stream, which is never held in memory as a whole."""
 
     def stage_merge_insert(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
-        """Rows that replace those with the same `id` and are added otherwise; ids are distinct."""
+        """Stage an upsert by `id`; ids must be distinct."""
 
     def stage_exchange(
         self, rows: pa.Table, *, removing: pa.Array, onto: TableVersion
     ) -> StagedWrite:
-        """The same, while the rows with other ids go; there must be rows to put."""
+        """The same, and delete the rows with the ids in `removing`; `rows` must not be empty."""
 
     def stage_overwrite(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
-        """Rows, perhaps none, that replace all there are; the table gets their columns."""
+        """Stage rows, possibly none, that replace all rows; the table takes their columns."""
 
     def stage_delete(self, ids: pa.Array, *, onto: TableVersion) -> StagedWrite | None:
-        """Remove the rows with these ids; None, and so no version, if there is none of them."""
+        """Stage the deletion of the rows with these ids; None, and no version, if none exists."""
 
     def stage_replacement(
         self, rows: pa.Table, *, replacing: Sequence[str], onto: TableVersion
     ) -> StagedWrite:
-        """Rows of the manifest; those that exist under the `object_id`s in `replacing` go.
+        """Stage rows of the manifest; existing rows with an `object_id` in `replacing` are deleted.
 
-        Of two such writes onto one version that replace the same row, one is refused by `apply`:
-        whoever always replaces one common row has a compare-and-swap.
+        Of two such writes onto one version that replace the same row, `apply` rejects one. Writers
+        that always replace one common row therefore have a compare-and-swap.
         """
 
-    def folder(self, ref: TableRef) -> LineFolder:
-        """Where other processes write files for a line, which need not exist yet."""
+    def folder(self, ref: TableRef) -> TableBranchFolder:
+        """Where other processes write files of a table branch, which need not exist yet."""
 
     def stage_files(
         self,
         files: Sequence[NewFile],
-        struck: Sequence[StruckFragment],
+        struck: Sequence[FragmentDeletions],
         *,
         columns: pa.Schema,
         is_overwrite: bool,
         onto: TableVersion,
     ) -> StagedWrite:
-        """Files of rows that other processes wrote, while the rows they struck go.
+        """Stage row files that other processes wrote, and the deletions in `struck`.
 
-        `ReadSetChangedError` means that a file is gone: so is the line that it was written for.
+        Raises `ReadSetChangedError` if a file does not exist, because its table branch was deleted.
         """
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
-        """Indexes of columns over all rows; what is there already is completed or replaced.
+        """Stage indexes over all rows; an existing index is completed or replaced.
 
-        At least one must lack something. For a vector index a row must have a vector.
+        At least one index must be incomplete. A vector index requires at least one row with a
+        vector.
         """
 
     def stage_layout(
         self, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion, uuid: str
     ) -> StagedWrite:
-        """One step of a plan, onto the version that the step before it has made.
+        """Stage one step of a layout, onto the version that the previous step made.
 
-        No row changes, nor its id; their order in a scan may. The transaction gets the uuid.
+        Rows and their ids do not change; their order in a scan may. The transaction gets the uuid.
         """
 
     def stage_columns(
         self, schema: pa.Schema, *, renames: Mapping[str, str], onto: TableVersion
     ) -> StagedWrite | None:
-        """The columns of a schema in place of those there are; None if it has just these.
+        """Stage a change to the columns of a schema; None if the table already has them.
 
-        `renames` lead from names that are there to names of the schema. What else is missing is
-        added, null everywhere, and what is not in the schema goes, its index too. No row is
-        written, so it costs the same however many there are.
+        `renames` map existing names to names of the schema. Other missing columns are added with
+        null values, and columns that are not in the schema are dropped with their indexes. No row
+        is written, so the cost does not depend on the number of rows.
         """
 
     # Durable effects
 
     def create(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
-        """Durable effect: create a table; `AlreadyExistsError` if there is one.
+        """Durable effect: create a table; raises `AlreadyExistsError` if it exists.
 
-        It is born whole at version 1; a configuration is then set by version 2.
+        The table is created atomically at version 1; version 2 then sets the configuration, if any.
         """
 
     def apply(self, staged: StagedWrite) -> TableVersion:
         """Durable effect: advance a table by exactly one version.
 
-        `ExpectedVersionMismatchError` means that nothing landed, `UnexpectedBaseError` that the
-        write landed on a version nobody prepared it for.
+        Raises `ExpectedVersionMismatchError` if nothing was written, and `UnexpectedBaseError` if
+        the write landed on a version that it was not prepared for.
         """
 
     def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
-        """Durable effect: join fragments smaller than that; None if another writer was first.
+        """Durable effect: compact fragments below that size; None if another writer was first.
 
-        Content stays the same, and so does the version if there is nothing to join. Only for
-        tables whose versions nobody pins.
+        The content does not change, nor does the version if there is nothing to compact. Only for
+        tables whose versions are not pinned.
         """
 
     def delete_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
-        """Durable effect: remove files of a line that no version names; a missing one is fine."""
+        """Durable effect: delete files of a table branch that no version names, if they exist."""
 
     def fork(self, at: TableVersion, *, branch: str) -> TableRef:
-        """Durable effect: start a branch of the table at a version; it must not exist."""
+        """Durable effect: create a table branch at a version; it must not exist."""
 
     def delete_branch(self, ref: TableRef) -> None:
-        """Durable effect: remove a branch of the table and its files; a missing one is fine."""
+        """Durable effect: delete a table branch and its files, if it exists."""
 
     def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
-        """Durable effect: delete versions of a line, and the files that no other version has.
+        """Durable effect: delete versions of a table branch, and the files that only they use.
 
-        The newest one stays, and those that branches were made from; a missing one is fine. Files
-        that no version names go when they are a week old.
+        The newest version and versions that branches were forked from are retained; missing
+        versions are ignored. Files that no version names are deleted once they are a week old.
         """
 
     def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
-        """Durable effect: make an old version's content the newest, by a transaction's uuid."""
+        """Durable effect: make an old version's content the newest, under a transaction uuid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,3 +563,44 @@ class Stores:
 
     objects: ObjectStore
     tables: TableStore
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLocation:
+    """A version of a table, and its location."""
+
+    folder: TableBranchFolder
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPart:
+    """Rows of some fragments of a version: all of them, or those deleted in another version.
+
+    The part's row count is an estimate of the number of these rows.
+    """
+
+    part: TablePart
+    deleted_in: VersionLocation | None
+
+    @property
+    def row_count(self) -> int:
+        """The estimated number of rows."""
+        return self.part.row_count
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaParts:
+    """The rows of an old and of a new version that the other does not have at the same address."""
+
+    gone: tuple[DeltaPart, ...]
+    come: tuple[DeltaPart, ...]
+
+    @property
+    def row_count(self) -> int:
+        """The estimated number of rows to read."""
+        return sum(each.row_count for each in (*self.gone, *self.come))
+
+
+NO_DELTA = DeltaParts((), ())
+"""The delta of two equal versions."""

@@ -1,34 +1,37 @@
-"""Files of rows outside of a graph: lines of JSON, Parquet or Arrow, on a local disk.
+"""The Arrow schema of a type, and local row files in NDJSON, Parquet or Arrow format.
 
-A file or folder appears whole and durable under its name, or not at all; until then it has a hidden
-name beside it, which a load of the folder passes over. Takes rows a batch at a time. What lines of
-JSON say is the caller's business.
+Equal declarations give equal schemas, and a blob is a `large_binary` column. A file or folder
+appears under its name complete and durable, or not at all. Rows are written a batch at a time. The
+caller supplies the JSON encoding.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
+from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import AlreadyExistsError, InvalidValueError, UnavailableError
 from omnigraph.model.limits import ROW_GROUP_BYTES
-from omnigraph.storage.durability import flush_path
+from omnigraph.model.types import PropertyType, Scalar, Vector
+from omnigraph.storage.fsync import flush_path
 
 EncodeBlock = Callable[[pa.RecordBatch], memoryview]
-"""Makes lines of JSON, with their ends, of some rows."""
+"""Encodes rows as lines of JSON, including the line ends."""
 
 
 class FileFormat(StrEnum):
-    """What a file of rows can be."""
+    """The formats of a row file."""
 
     NDJSON = "ndjson"
     PARQUET = "parquet"
@@ -36,7 +39,7 @@ class FileFormat(StrEnum):
 
 
 def parse_format(text: str) -> FileFormat:
-    """The format that a caller names."""
+    """The format with this name; raises `InvalidValueError` if there is none."""
     try:
         return FileFormat(text)
     except ValueError as error:
@@ -48,14 +51,74 @@ def parse_format(text: str) -> FileFormat:
         ) from error
 
 
-def format_of(target: Path) -> FileFormat:
-    """The format that a file's name tells, as a load would read it: lines of JSON if none does."""
-    suffix = target.suffix.lower().removeprefix(".")
-    return FileFormat(suffix) if suffix in tuple(FileFormat) else FileFormat.NDJSON
+class ResultFormat(StrEnum):
+    """The formats of a query result: those that a load can read, and text for other programs.
+
+    They are separate from the formats of an export, because the text formats do not preserve types.
+    """
+
+    NDJSON = "ndjson"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    JSON = "json"
+    CSV = "csv"
+    TSV = "tsv"
+
+
+_FORMAT_BY_SUFFIX = {
+    ".parquet": ResultFormat.PARQUET,
+    ".arrow": ResultFormat.ARROW,
+    ".feather": ResultFormat.ARROW,
+    ".ipc": ResultFormat.ARROW,
+    ".ndjson": ResultFormat.NDJSON,
+    ".jsonl": ResultFormat.NDJSON,
+    ".json": ResultFormat.JSON,
+    ".csv": ResultFormat.CSV,
+    ".tsv": ResultFormat.TSV,
+}
+
+
+def parse_result_format(text: str) -> ResultFormat:
+    """The result format with this name; raises `InvalidValueError` if there is none."""
+    try:
+        return ResultFormat(text)
+    except ValueError as error:
+        known = _list_words(tuple(ResultFormat))
+        raise InvalidValueError(
+            subject="format",
+            expected=known,
+            value=text,
+            problem=f"{text!r} is not a format of results; the formats are {known}",
+        ) from error
+
+
+def find_result_format(target: Path) -> ResultFormat:
+    """The result format for a file's suffix; NDJSON for a name without a suffix, such as a pipe.
+
+    Raises `InvalidValueError` for an unknown suffix.
+    """
+    suffix = target.suffix.lower()
+    if not suffix:
+        return ResultFormat.NDJSON
+    found = _FORMAT_BY_SUFFIX.get(suffix)
+    if found is None:
+        known = _list_words(tuple(_FORMAT_BY_SUFFIX))
+        raise InvalidValueError(
+            subject=str(target),
+            expected=known,
+            value=suffix,
+            problem=f"rows cannot be written as '{suffix}'; nothing was written; use one of the "
+            f"suffixes {known}",
+        )
+    return found
+
+
+def _list_words(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def parse_target(given: str | os.PathLike[str]) -> Path:
-    """The local path that a caller wants written."""
+    """The local path of an output file; raises `InvalidValueError` for any other location."""
     text = os.fsdecode(given)
     uri = urlsplit(text) if "://" in text else None
     if uri is not None and (uri.scheme != "file" or uri.netloc not in ("", "localhost")):
@@ -65,12 +128,23 @@ def parse_target(given: str | os.PathLike[str]) -> Path:
             value=text,
             problem="files are written to local disks only; write there and copy",
         )
-    return Path(text if uri is None else unquote(uri.path)).resolve()
+    return _expand_home(Path(text if uri is None else unquote(uri.path))).resolve()
+
+
+def _expand_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        # There is no such user, so it is a file name.
+        return path
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name at the end of the block; it must be new or empty."""
+    """A folder to fill, renamed to its target at the end of the block.
+
+    Raises `AlreadyExistsError` unless the target is new or an empty folder.
+    """
     with _writing(target):
         if target.exists() and not (target.is_dir() and not any(target.iterdir())):
             advice = "an export goes into a new or empty folder; name another one"
@@ -89,9 +163,9 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(target: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of a file at the end of the block.
+    """A path to write to, which replaces the target file at the end of the block.
 
-    A device or a pipe is written to as it is: nothing takes its place.
+    A device or a pipe is written directly and not replaced.
     """
     with _writing(target):
         if target.exists() and not (target.is_file() or target.is_dir()):
@@ -115,7 +189,7 @@ def write_rows(
     format: FileFormat,
     encode: EncodeBlock,
 ) -> int:
-    """Write rows to a path and return how many there were; for JSON they go through `encode`."""
+    """Write rows to a path and return their number; NDJSON rows are encoded by `encode`."""
     match format:
         case FileFormat.NDJSON:
             return _write_lines(path, batches, encode)
@@ -123,20 +197,6 @@ def write_rows(
             return _write_parquet(path, batches, schema)
         case FileFormat.ARROW:
             return _write_arrow(path, batches, schema)
-
-
-def exchange_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns as other libraries take them: to many of them a `date64` is a whole day."""
-    return pa.schema([each.with_type(exchange_type(each.type)) for each in schema])
-
-
-def exchange_type(type: pa.DataType) -> pa.DataType:
-    """The same for one type: instants are UTC timestamps."""
-    if pa.types.is_date64(type):
-        return pa.timestamp("ms", tz="UTC")
-    if pa.types.is_list(type):
-        return pa.list_(type.value_field.with_type(exchange_type(type.value_type)))
-    return type
 
 
 def _write_lines(path: Path, batches: Iterable[pa.RecordBatch], encode: EncodeBlock) -> int:
@@ -158,7 +218,7 @@ def _write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Sch
 
 
 def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in groups that are worth the description that Parquet gives each."""
+    """Batches in groups large enough to justify the metadata of a Parquet row group."""
     group: list[pa.RecordBatch] = []
     for batch in batches:
         group.append(batch)
@@ -189,3 +249,52 @@ def _writing(target: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UnavailableError(action=f"write '{target}'", reason=reason) from error
+
+
+ID = pa.field("id", pa.string(), nullable=False)
+ENDPOINTS = (
+    pa.field("src", pa.string(), nullable=False),
+    pa.field("dst", pa.string(), nullable=False),
+)
+
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+"""The Arrow type of every `DateTime`, in rows and in results."""
+
+_TYPE_BY_SCALAR: Mapping[Scalar, pa.DataType] = MappingProxyType(
+    {
+        Scalar.STRING: pa.string(),
+        Scalar.BLOB: pa.large_binary(),
+        Scalar.BOOL: pa.bool_(),
+        Scalar.I32: pa.int32(),
+        Scalar.I64: pa.int64(),
+        Scalar.U32: pa.uint32(),
+        Scalar.U64: pa.uint64(),
+        Scalar.F32: pa.float32(),
+        Scalar.F64: pa.float64(),
+        Scalar.DATETIME: TIMESTAMP,
+        Scalar.DATE: pa.date32(),
+    }
+)
+
+
+def table_schema(declared: NodeType | EdgeType) -> pa.Schema:
+    """The columns of a type's rows: the id, the endpoints of an edge, then properties by name."""
+    endpoints = ENDPOINTS if isinstance(declared, EdgeType) else ()
+    properties = [
+        pa.field(name, arrow_type(each.type), nullable=each.type.is_nullable)
+        for name, each in sorted(declared.properties.items())
+    ]
+    return pa.schema([ID, *endpoints, *properties])
+
+
+def arrow_type(type: PropertyType) -> pa.DataType:
+    """The Arrow type of a property's values; nullability is set on the field."""
+    if isinstance(type.element, Vector):
+        # Lance indexes vectors of this type, and list elements are always nullable.
+        return pa.list_(_element(pa.float32()), type.element.dimension)
+    scalar = _TYPE_BY_SCALAR[type.element]
+    return pa.list_(_element(scalar)) if type.is_list else scalar
+
+
+def _element(type: pa.DataType) -> pa.Field:
+    return pa.field("item", type, nullable=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from tests.support.both_graphs import Both, both_graphs
 
 
@@ -17,5 +17,5 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 @pytest.fixture(params=["embedded", "remote"])
-def graph(request: pytest.FixtureRequest, both: Both) -> GraphCalls:
+def graph(request: pytest.FixtureRequest, both: Both) -> AnyGraph:
     return both.find(str(request.param))

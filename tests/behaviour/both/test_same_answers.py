@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.results import Result
+from omnigraph.model.errors import InvalidValueError, MergeConflictError
 from tests.support.both_graphs import (
     ADD_THING,
     ALL_THINGS,
@@ -26,8 +31,9 @@ from tests.support.both_graphs import (
     fresh_branch,
     lines,
 )
+from tests.support.commands import invoke_command
 
-Question = Callable[[GraphCalls], object]
+Question = Callable[[AnyGraph], object]
 
 BY_DAY = """
 query by_day($day: Date, $moment: DateTime, $big: I64, $words: [String]) {
@@ -41,7 +47,27 @@ query totals() {
     return { count($t) as things, sum($t.small) as small, avg($t.small) as average }
 }
 """
+NUMBERS = """
+query numbers() {
+    match { $t: Thing  $t.small is not null }
+    return { $t.name as name, $t.small as small }
+    order { $t.name }
+}
+"""
 NOTHING = 'query nothing() { match { $t: Thing { name: "none" } } return { $t.name, $t.big } }'
+LITERALS = 'query literals() { match { $t: Thing { name: "a" } } return { 1, 2 } }'
+WITHIN = """
+query within($line: String) {
+    match { $t: Thing  $line contains $t.name }
+    return { $t.name }
+}
+"""
+WITHOUT_VALUE = """
+query without_value() {
+    match { $t: Thing  null > 3 or null = $t.big or 3 in null or now() in null }
+    return { $t.name }
+}
+"""
 PAIRS = """
 query pairs() {
     match { $a: Thing  $a near $b }
@@ -115,6 +141,9 @@ QUESTIONS: dict[str, Question] = {
             },
         )
     ),
+    "columns of literals": lambda g: rows_of(g.query(LITERALS)),
+    "a text around a property": lambda g: rows_of(g.query(WITHIN, {"line": "xx a yy"})),
+    "comparisons with null": lambda g: rows_of(g.query(WITHOUT_VALUE)),
     "one query of several": lambda g: rows_of(g.query(f"{NAMES}\n{TOTALS}", name="totals")),
     "a branch": lambda g: rows_of(g.query(FIND_THING, {"name": "a"}, branch="side")),
     "a branch with a slash": lambda g: rows_of(g.query(NAMES, branch="clean/side")),
@@ -209,15 +238,53 @@ def test_a_table_of_a_remote_snapshot_is_named_by_its_place_in_the_graph(told: B
     assert all(here[key].path.endswith(f"/{there[key].path}") for key in here)
 
 
-def test_a_result_can_be_written_to_a_file(
-    told: Both, tmp_path_factory: pytest.TempPathFactory
+def read_back(file: Path) -> list[dict[str, object]]:
+    """The rows of a file that a result was written to, by a reader of its format."""
+    rows: list[dict[str, object]]
+    match file.suffix:
+        case ".parquet":
+            rows = parquet.read_table(file).to_pylist()
+        case ".arrow" | ".feather" | ".ipc":
+            rows = pa.ipc.open_file(file).read_all().to_pylist()
+        case ".ndjson" | ".jsonl":
+            rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        case ".json":
+            rows = json.loads(file.read_text(encoding="utf-8"))
+        case _:
+            between = "," if file.suffix == ".csv" else "\t"
+            with file.open(encoding="utf-8", newline="") as lines:
+                rows = [dict(row) for row in csv.DictReader(lines, delimiter=between)]
+    return rows
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [".parquet", ".arrow", ".feather", ".ipc", ".ndjson", ".jsonl", ".json", ".csv", ".tsv"],
+)
+def test_a_result_is_written_alike_by_its_suffix_embedded_remote_and_by_the_command(
+    told: Both, tmp_path: Path, suffix: str
 ) -> None:
-    folder = tmp_path_factory.mktemp("files")
+    files = [tmp_path / f"{name}{suffix}" for name in ("embedded", "remote", "command")]
 
-    for kind in ("embedded", "remote"):
-        told.find(kind).query(ALL_THINGS).write(folder / f"{kind}.ndjson")
+    told.embedded.query(NUMBERS).write(files[0])
+    told.remote.query(NUMBERS).write(files[1])
+    ended = invoke_command("query", "-e", NUMBERS, "--store", told.embedded.uri, "--out", files[2])
 
-    assert (folder / "remote.ndjson").read_bytes() == (folder / "embedded.ndjson").read_bytes()
+    assert ended.code == 0, ended.err
+    rows = told.embedded.query(NUMBERS).rows
+    if suffix in (".csv", ".tsv"):
+        rows = [{name: str(cell) for name, cell in row.items()} for row in rows]
+    for file in files:
+        assert read_back(file) == rows
+    assert files[0].read_bytes() == files[1].read_bytes() == files[2].read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["embedded", "remote"])
+def test_a_suffix_that_no_format_has_is_refused(told: Both, tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InvalidValueError, match=r"'\.xlsx'.*\.csv and \.tsv"):
+        told.find(kind).query(NUMBERS).write(tmp_path / "found.xlsx")
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_revert_is_what_it_says_in_both_histories(told: Both) -> None:
@@ -243,3 +310,69 @@ def test_what_one_loads_the_other_sees_at_once(told: Both) -> None:
 
     notes = "query notes() { match { $n: Note } return { $n.text } order { $n.text } }"
     assert [row["n.text"] for row in told.embedded.query(notes, branch=branch)] == ["hi", "keyless"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "route", "body", "exit_code"),
+    [
+        (("merge", "side"), "branches/merge", {"source": "side"}, 1),
+        (("branch", "create", "side"), "branches", {"name": "side"}, 1),
+        (
+            ("query", "-e", "query q() { match { $x: Nope } return { $x.name } }"),
+            "query",
+            {"query": "query q() { match { $x: Nope } return { $x.name } }"},
+            1,
+        ),
+        (
+            ("query", "-e", NOTHING, "--branch", "gone"),
+            "query",
+            {"query": NOTHING, "branch": "gone"},
+            1,
+        ),
+        (
+            ("mutate", "-e", ADD_THING, "--params", '{"name": "x"}', "--if-commit", "0" * 26),
+            None,
+            {},
+            4,
+        ),
+    ],
+    ids=["conflicts", "a name that is taken", "a wrong query", "no branch", "a lost swap"],
+)
+def test_an_error_of_a_command_is_json_with_the_code_of_the_server(
+    told: Both,
+    arguments: tuple[str, ...],
+    route: str | None,
+    body: dict[str, object],
+    exit_code: int,
+) -> None:
+    served = ("--server", told.server.url, "--graph", "default")
+
+    here = invoke_command(*arguments, "--store", told.embedded.uri, "--json")
+    there = invoke_command(*arguments, *served, "--json")
+
+    assert (here.code, there.code) == (exit_code, exit_code), here.err + there.err
+    assert here.fields == there.fields
+    assert str(here.fields["error"]) in here.err.replace("\n", " ") or "-->" in here.err
+    code = "precondition_failed"
+    if route is not None:
+        code = told.server.ask("POST", f"/graphs/default/{route}", token=None, json=body).json()[
+            "code"
+        ]
+    assert here.fields["code"] == code
+
+
+def test_conflicts_of_a_merge_name_the_same_rows_embedded_and_served(told: Both) -> None:
+    with pytest.raises(MergeConflictError) as here:
+        told.embedded.merge("side")
+    with pytest.raises(MergeConflictError) as there:
+        told.remote.merge("side")
+    answer = told.server.ask(
+        "POST", "/graphs/default/branches/merge", token=None, json={"source": "side"}
+    ).json()
+
+    assert there.value.conflicts == here.value.conflicts
+    assert str(there.value) == str(here.value)
+    assert "Thing 'a'" in str(there.value)
+    assert [(each["table_key"], each["row_id"]) for each in answer["merge_conflicts"]] == [
+        (f"node:{each.type}", each.id) for each in here.value.conflicts
+    ]

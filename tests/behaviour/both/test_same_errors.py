@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.errors import (
     AlreadyExistsError,
@@ -38,7 +38,7 @@ from tests.support.both_graphs import (
     lines,
 )
 
-Deed = Callable[[GraphCalls], object]
+Deed = Callable[[AnyGraph], object]
 
 MISSING = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 PAIRS = "query pairs() { match { $a: Thing  $b: Thing } return { $a.name, $b.name } }"
@@ -75,6 +75,18 @@ REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
         CompileError,
         lambda g: g.query("query q() {\n match { $p: Thing { nme: 1 } }\n return { $p.x, $q.y } }"),
     ),
+    "two columns of one name": (
+        CompileError,
+        lambda g: g.query("query q() { match { $p: Thing } return { $p.name, $p.name } }"),
+    ),
+    "the least of nodes": (
+        CompileError,
+        lambda g: g.query("query q() { match { $p: Thing } return { min($p) } }"),
+    ),
+    "a list in null": (
+        CompileError,
+        lambda g: g.query("query q() { match { $p: Thing  [1, 2] in null } return { $p.name } }"),
+    ),
     "no text at all": (InvalidValueError, lambda g: g.query(None)),  # type: ignore[arg-type]
     "a mutation as a query": (CompileError, lambda g: g.query(ADD_THING)),
     "a query as a mutation": (CompileError, lambda g: g.mutate(NAMES)),
@@ -96,6 +108,10 @@ REFUSED: dict[str, tuple[type[GraphError], Deed]] = {
     "a number that is too large": (
         InvalidValueError,
         lambda g: g.mutate(ADD_THING, {"name": "x", "small": 2**31}),
+    ),
+    "null for a required property": (
+        InvalidValueError,
+        lambda g: g.mutate("query q($text: String?) { insert Note { text: $text } }"),
     ),
     # Places
     "a branch that is not there": (NotFoundError, lambda g: g.query(NAMES, branch="nope")),
@@ -288,8 +304,8 @@ def test_a_graph_that_was_closed_is_refused_alike(told: Both) -> None:
     assert refused[0] == refused[1]
 
 
-def _closed(told: Both) -> list[GraphCalls]:
-    opened: list[GraphCalls] = [
+def _closed(told: Both) -> list[AnyGraph]:
+    opened: list[AnyGraph] = [
         omnigraph.open(told.server.store, read_only=True),
         omnigraph.connect(told.server.url),
     ]

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from omnigraph import CsvFile
-from omnigraph.client.calls import GraphCalls
+from omnigraph.client.remote import AnyGraph
 from omnigraph.engine.results import MergeOutcome
 from omnigraph.errors import MergeConflictError, PreconditionFailedError
 from tests.support.both_graphs import (
@@ -33,7 +33,7 @@ from tests.support.both_graphs import (
 START = ["a", "b", "inf", "nan", "ü/%?#& c"]
 
 
-def test_a_mutation_is_one_commit(graph: GraphCalls) -> None:
+def test_a_mutation_is_one_commit(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     before = graph.commits(branch)
 
@@ -44,7 +44,38 @@ def test_a_mutation_is_one_commit(graph: GraphCalls) -> None:
     assert names_on(graph, branch) == sorted([*START, "new"])
 
 
-def test_a_mutation_that_touches_nothing_makes_no_commit(graph: GraphCalls) -> None:
+def test_rows_are_loaded_from_lists_of_dicts(graph: AnyGraph) -> None:
+    branch = fresh_branch(graph)
+
+    by_type = graph.load({"Thing": [{"name": "x"}, {"name": "y"}]}, mode="append", branch=branch)
+    records = [{"type": "Thing", "data": {"name": "z"}}]
+    named = graph.load(records, mode="append", branch=branch)
+
+    assert (by_type.nodes_loaded, named.nodes_loaded) == ({"Thing": 2}, {"Thing": 1})
+    assert names_on(graph, branch) == sorted([*START, "x", "y", "z"])
+
+
+ENDS_BY_FORM: dict[str, Callable[[tuple[str, str]], object]] = {
+    "dicts": lambda names: {"Near": [dict(zip(names, ("a", "b"), strict=True))]},
+    "records": lambda names: [{"edge": "Near", **dict(zip(names, ("a", "b"), strict=True))}],
+    "Arrow": lambda names: {"Near": pa.table([["a"], ["b"]], names=list(names))},
+    "pandas": lambda names: {"Near": pa.table([["a"], ["b"]], names=list(names)).to_pandas()},
+}
+
+
+@pytest.mark.parametrize("names", [("from", "to"), ("src", "dst")])
+@pytest.mark.parametrize("form", ENDS_BY_FORM)
+def test_the_ends_of_edges_go_by_either_pair_of_names(
+    graph: AnyGraph, form: str, names: tuple[str, str]
+) -> None:
+    branch = fresh_branch(graph)
+
+    done = graph.load(ENDS_BY_FORM[form](names), mode="append", branch=branch)
+
+    assert done.edges_loaded == {"Near": 1}
+
+
+def test_a_mutation_that_touches_nothing_makes_no_commit(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
 
     done = graph.mutate(DROP_THING, {"name": "nobody"}, branch=branch)
@@ -52,7 +83,7 @@ def test_a_mutation_that_touches_nothing_makes_no_commit(graph: GraphCalls) -> N
     assert (done.affected_nodes, done.commit_id) == (0, None)
 
 
-def test_a_write_is_carried_out_only_at_the_commit_that_it_names(graph: GraphCalls) -> None:
+def test_a_write_is_carried_out_only_at_the_commit_that_it_names(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     seen = graph.head(branch)
     graph.mutate(ADD_THING, {"name": "x"}, branch=branch)
@@ -64,7 +95,7 @@ def test_a_write_is_carried_out_only_at_the_commit_that_it_names(graph: GraphCal
     assert "y" not in names_on(graph, branch)
 
 
-def test_what_is_asked_twice_with_a_key_is_done_once(graph: GraphCalls) -> None:
+def test_what_is_asked_twice_with_a_key_is_done_once(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     first = graph.mutate(ADD_THING, {"name": "x"}, branch=branch, idempotency_key=f"k {branch}")
 
@@ -163,7 +194,7 @@ INPUTS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("given", INPUTS)
-def test_every_kind_of_input_is_loaded(graph: GraphCalls, given: str, tmp_path: Path) -> None:
+def test_every_kind_of_input_is_loaded(graph: AnyGraph, given: str, tmp_path: Path) -> None:
     branch = fresh_branch(graph)
 
     done = graph.load(INPUTS[given](tmp_path), mode="append", branch=branch)
@@ -175,7 +206,7 @@ def test_every_kind_of_input_is_loaded(graph: GraphCalls, given: str, tmp_path: 
     ]
 
 
-def test_rows_without_keys_get_ids(graph: GraphCalls) -> None:
+def test_rows_without_keys_get_ids(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
 
     done = graph.load({"Note": thing_rows(text=["x", "y"])}, mode="append", branch=branch)
@@ -185,7 +216,7 @@ def test_rows_without_keys_get_ids(graph: GraphCalls) -> None:
     assert len(set(ids)) == 2
 
 
-def test_edges_are_loaded_with_their_ends(graph: GraphCalls) -> None:
+def test_edges_are_loaded_with_their_ends(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     rows = thing_rows(src=["a", "b"], dst=["nan", "inf"], weight=[0.5, None])
 
@@ -194,7 +225,7 @@ def test_edges_are_loaded_with_their_ends(graph: GraphCalls) -> None:
     assert (done.nodes_loaded, done.edges_loaded) == ({}, {"Near": 2})
 
 
-def test_a_load_makes_the_branch_that_it_is_given_a_base_for(graph: GraphCalls) -> None:
+def test_a_load_makes_the_branch_that_it_is_given_a_base_for(graph: AnyGraph) -> None:
     base = fresh_branch(graph)
 
     done = graph.load(
@@ -205,7 +236,7 @@ def test_a_load_makes_the_branch_that_it_is_given_a_base_for(graph: GraphCalls) 
     assert f"{base}-new" in graph.branches()
 
 
-def test_a_load_in_mode_overwrite_leaves_only_its_rows(graph: GraphCalls) -> None:
+def test_a_load_in_mode_overwrite_leaves_only_its_rows(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
 
     graph.load({"Note": thing_rows(text=["only"])}, mode="overwrite", branch=branch)
@@ -214,7 +245,7 @@ def test_a_load_in_mode_overwrite_leaves_only_its_rows(graph: GraphCalls) -> Non
     assert graph.query(notes, branch=branch).rows == [{"n.text": "only"}]
 
 
-def test_a_load_tells_how_far_it_is(graph: GraphCalls) -> None:
+def test_a_load_tells_how_far_it_is(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     told: list[tuple[str, int, int | None]] = []
 
@@ -229,7 +260,7 @@ def test_a_load_tells_how_far_it_is(graph: GraphCalls) -> None:
     assert {stage for stage, _, _ in told} <= {"read", "commit"}
 
 
-def test_a_load_of_a_key_that_is_asked_for_twice_is_done_once(graph: GraphCalls) -> None:
+def test_a_load_of_a_key_that_is_asked_for_twice_is_done_once(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     key = f"load {branch}"
     rows = '{"type":"Note","data":{"text":"once"}}'
@@ -241,7 +272,7 @@ def test_a_load_of_a_key_that_is_asked_for_twice_is_done_once(graph: GraphCalls)
     assert graph.head(branch) == first.commit_id
 
 
-def test_a_transaction_is_one_commit(graph: GraphCalls) -> None:
+def test_a_transaction_is_one_commit(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     before = graph.commits(branch)
 
@@ -257,7 +288,7 @@ def test_a_transaction_is_one_commit(graph: GraphCalls) -> None:
     assert names_on(graph, branch) == sorted([*START, "x", "y"])
 
 
-def test_a_transaction_that_fails_leaves_no_trace(graph: GraphCalls) -> None:
+def test_a_transaction_that_fails_leaves_no_trace(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     before, branches = graph.head(branch), graph.branches()
 
@@ -269,7 +300,7 @@ def test_a_transaction_that_fails_leaves_no_trace(graph: GraphCalls) -> None:
     assert graph.branches() == branches
 
 
-def test_a_transaction_that_others_get_in_the_way_of_is_a_conflict(graph: GraphCalls) -> None:
+def test_a_transaction_that_others_get_in_the_way_of_is_a_conflict(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     branches = graph.branches()
 
@@ -285,7 +316,7 @@ def test_a_transaction_that_others_get_in_the_way_of_is_a_conflict(graph: GraphC
     assert graph.query(FIND_THING, {"name": "a"}, branch=branch).rows[0]["t.small"] == 12
 
 
-def test_a_branch_is_merged(graph: GraphCalls) -> None:
+def test_a_branch_is_merged(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     side = fresh_branch(graph, base=branch)
     graph.mutate(ADD_THING, {"name": "x"}, branch=side)
@@ -298,7 +329,7 @@ def test_a_branch_is_merged(graph: GraphCalls) -> None:
     assert graph.merge(side, into=branch).outcome is MergeOutcome.ALREADY_UP_TO_DATE
 
 
-def test_a_merge_that_conflicts_shows_all_three_images(graph: GraphCalls) -> None:
+def test_a_merge_that_conflicts_shows_all_three_images(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     side = fresh_branch(graph, base=branch)
     graph.mutate(SET_SMALL, {"name": "a", "small": 50}, branch=side)
@@ -317,9 +348,7 @@ def test_a_merge_that_conflicts_shows_all_three_images(graph: GraphCalls) -> Non
 @pytest.mark.parametrize(
     ("decision", "small"), [("source", 50), ("target", 60), ({"name": "a", "small": 70}, 70)]
 )
-def test_a_conflict_is_decided_by_the_caller(
-    graph: GraphCalls, decision: object, small: int
-) -> None:
+def test_a_conflict_is_decided_by_the_caller(graph: AnyGraph, decision: object, small: int) -> None:
     branch = fresh_branch(graph)
     side = fresh_branch(graph, base=branch)
     graph.mutate(SET_SMALL, {"name": "a", "small": 50}, branch=side)
@@ -330,7 +359,7 @@ def test_a_conflict_is_decided_by_the_caller(
     assert graph.query(FIND_THING, {"name": "a"}, branch=branch).rows[0]["t.small"] == small
 
 
-def test_different_properties_of_a_row_merge_if_that_is_asked_for(graph: GraphCalls) -> None:
+def test_different_properties_of_a_row_merge_if_that_is_asked_for(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     side = fresh_branch(graph, base=branch)
     graph.mutate(SET_SMALL, {"name": "a", "small": 50}, branch=side)
@@ -342,7 +371,7 @@ def test_different_properties_of_a_row_merge_if_that_is_asked_for(graph: GraphCa
     assert (row["t.small"], row["t.big"]) == (50, 60)
 
 
-def test_a_commit_is_undone_and_done_again_elsewhere(graph: GraphCalls) -> None:
+def test_a_commit_is_undone_and_done_again_elsewhere(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     elsewhere = fresh_branch(graph)
     done = graph.mutate(ADD_THING, {"name": "x"}, branch=branch)
@@ -355,7 +384,7 @@ def test_a_commit_is_undone_and_done_again_elsewhere(graph: GraphCalls) -> None:
     assert names_on(graph, elsewhere) == sorted([*START, "x"])
 
 
-def test_a_branch_comes_and_goes(graph: GraphCalls) -> None:
+def test_a_branch_comes_and_goes(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     was_there = branch in graph.branches()
 
@@ -365,7 +394,7 @@ def test_a_branch_comes_and_goes(graph: GraphCalls) -> None:
     assert branch not in graph.branches()
 
 
-def test_a_tag_comes_and_goes(graph: GraphCalls) -> None:
+def test_a_tag_comes_and_goes(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     name = branch.replace("work", "tags")
 
@@ -377,7 +406,7 @@ def test_a_tag_comes_and_goes(graph: GraphCalls) -> None:
     assert name not in graph.tags()
 
 
-def test_a_feed_goes_on_where_it_stopped(graph: GraphCalls) -> None:
+def test_a_feed_goes_on_where_it_stopped(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     feed = graph.changes("now", branch)
     nothing = list(feed)
@@ -393,7 +422,7 @@ def test_a_feed_goes_on_where_it_stopped(graph: GraphCalls) -> None:
     assert rest.commit.id == graph.head(branch)
 
 
-def test_a_feed_that_is_left_stays_at_the_commit_before(graph: GraphCalls) -> None:
+def test_a_feed_that_is_left_stays_at_the_commit_before(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     feed = graph.changes("now", branch)
     first = graph.mutate(ADD_THING, {"name": "x"}, branch=branch)
@@ -406,7 +435,7 @@ def test_a_feed_that_is_left_stays_at_the_commit_before(graph: GraphCalls) -> No
     assert feed.cursor == f"after:{first.commit_id}"
 
 
-def test_an_export_is_loaded_back(graph: GraphCalls) -> None:
+def test_an_export_is_loaded_back(graph: AnyGraph) -> None:
     branch = fresh_branch(graph)
     graph.mutate(DROP_THING, {"name": "nan"}, branch=branch)
     graph.mutate(DROP_THING, {"name": "inf"}, branch=branch)
@@ -417,7 +446,7 @@ def test_an_export_is_loaded_back(graph: GraphCalls) -> None:
     assert list(graph.export(branch=branch)) == exported
 
 
-def test_a_schema_is_planned_and_applied(graph: GraphCalls) -> None:
+def test_a_schema_is_planned_and_applied(graph: AnyGraph) -> None:
     accepted = graph.schema_source
     name = fresh_branch(graph).replace("work/", "Type")
     wanted = f"{accepted}\nnode {name} {{ x: String @key }}"

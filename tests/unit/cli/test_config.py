@@ -14,7 +14,7 @@ from omnigraph.cli.config import (
     find_home,
     parse_config,
 )
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError
 
 
 def test_without_a_file_nothing_is_set() -> None:

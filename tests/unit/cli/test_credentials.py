@@ -11,7 +11,7 @@ from omnigraph.cli.credentials import (
     with_token,
     without_section,
 )
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError
 
 SERVERS = {
     "prod": "https://prod.example/",

@@ -1,13 +1,156 @@
-"""The table of commands: every name leads to a command of ours that takes the global flags."""
+"""Every command: location, help, capability."""
 
+import re
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
 
-from omnigraph.cli.capabilities import Capability
 from omnigraph.cli.command import Command
-from omnigraph.cli.flags import GlobalOption
-from omnigraph.cli.registry import ENTRIES, Entry, find_entry, list_names, summary_of
+from omnigraph.cli.options import NO_FLAGS, Flags, GlobalOption
+from omnigraph.cli.output import CommandError
+from omnigraph.cli.registry import (
+    ENTRIES,
+    Capability,
+    Entry,
+    Verb,
+    applicable_flags,
+    find_entry,
+    list_names,
+    require_applicable,
+    summary_of,
+)
+from tests.support.source_tree import read_document
+
+QUERY = Verb("query", Capability.DATA, takes_cluster=False, takes_actor=False)
+GRAPHS_LIST = Verb("graphs list", Capability.SERVED, takes_cluster=False, takes_actor=False)
+INIT = Verb("init", Capability.DIRECT, takes_cluster=False, takes_actor=False)
+OPTIMIZE = Verb("optimize", Capability.DIRECT, takes_cluster=True, takes_actor=False)
+POLICY_TEST = Verb("policy test", Capability.CONTROL, takes_cluster=True, takes_actor=False)
+CLUSTER_PLAN = Verb("cluster plan", Capability.CONTROL, takes_cluster=False, takes_actor=False)
+VERSION = Verb("version", Capability.LOCAL, takes_cluster=False, takes_actor=False)
+ALIAS = Verb("alias", Capability.LOCAL, takes_cluster=False, takes_actor=False)
+
+SERVER = replace(NO_FLAGS, server="prod")
+CLUSTER = replace(NO_FLAGS, cluster="./brain")
+GRAPH = replace(NO_FLAGS, graph="g")
+
+
+@pytest.mark.parametrize(
+    ("verb", "server", "cluster", "graph"),
+    [
+        (QUERY, True, False, True),
+        (GRAPHS_LIST, True, False, True),
+        (INIT, False, False, False),
+        (OPTIMIZE, False, True, True),
+        (POLICY_TEST, False, True, True),
+        (CLUSTER_PLAN, False, False, False),
+        (VERSION, False, False, False),
+    ],
+    ids=lambda value: value.name if isinstance(value, Verb) else str(value),
+)
+def test_a_flag_that_a_command_cannot_follow_is_refused(
+    verb: Verb, *, server: bool, cluster: bool, graph: bool
+) -> None:
+    applies = {
+        "--server": _is_let_through(verb, SERVER),
+        "--cluster": _is_let_through(verb, CLUSTER),
+        "--graph": _is_let_through(verb, GRAPH),
+    }
+
+    assert applies == {"--server": server, "--cluster": cluster, "--graph": graph}
+
+
+@pytest.mark.parametrize(
+    ("verb", "flags", "parts"),
+    [
+        (
+            OPTIMIZE,
+            SERVER,
+            [
+                "`optimize`",
+                "direct (storage-native)",
+                "--server does not apply",
+                "a storage URI",
+                "--cluster <dir> --graph <id>",
+            ],
+        ),
+        (INIT, CLUSTER, ["`init`", "direct (storage-native)", "--cluster does not apply", "URI"]),
+        (QUERY, CLUSTER, ["`query`", "a data command", "--cluster does not apply"]),
+        (GRAPHS_LIST, CLUSTER, ["`graphs list`", "a served command", "--cluster does not apply"]),
+        (CLUSTER_PLAN, SERVER, ["`cluster plan`", "cluster control", "--config <dir>"]),
+        (POLICY_TEST, SERVER, ["`policy test`", "cluster control", "--cluster <dir|uri>"]),
+        (VERSION, GRAPH, ["`version`", "a local command", "--graph does not apply"]),
+    ],
+)
+def test_a_refusal_names_the_command_the_flag_and_what_to_use(
+    verb: Verb, flags: Flags, parts: list[str]
+) -> None:
+    with pytest.raises(CommandError) as refused:
+        require_applicable(verb, flags)
+
+    said = str(refused.value)
+    assert [part for part in parts if part not in said] == []
+    assert said == said.strip()
+
+
+@pytest.mark.parametrize(
+    ("spelling", "flags"),
+    [
+        ("--server", SERVER),
+        ("--graph", GRAPH),
+        ("--cluster", CLUSTER),
+        ("--store", replace(NO_FLAGS, store="g")),
+        ("--profile", replace(NO_FLAGS, profile="p")),
+        ("--as", replace(NO_FLAGS, actor="ann")),
+    ],
+)
+def test_an_alias_takes_no_address_from_the_command_line(spelling: str, flags: Flags) -> None:
+    with pytest.raises(CommandError, match="the alias binding owns addressing") as refused:
+        require_applicable(ALIAS, flags)
+
+    assert spelling in str(refused.value)
+
+
+def test_help_shows_the_flags_that_the_guard_lets_through() -> None:
+    shown = {verb.name: applicable_flags(verb) for verb in (QUERY, OPTIMIZE, INIT, VERSION)}
+
+    assert {"--server", "--graph", "--store", "--profile"} <= shown["query"]
+    assert "--cluster" not in shown["query"]
+    assert {"--cluster", "--graph"} <= shown["optimize"]
+    assert "--server" not in shown["optimize"]
+    assert not {"--server", "--cluster", "--graph"} & shown["init"]
+    assert not shown["version"]
+
+
+def test_the_first_page_names_the_commands_that_no_server_runs() -> None:
+    found = re.search(r"storage themselves do not: (.*?)\.", read_document("README.md"), re.DOTALL)
+    assert found is not None
+
+    flags = {each.name: applicable_flags(each.verb) for each in ENTRIES}
+    without_server = {
+        name for name, shown in flags.items() if "--store" in shown and "--server" not in shown
+    }
+    assert set(re.findall(r"`([^`]+)`", found[1])) == without_server
+
+
+def test_help_shows_in_whose_name_a_cluster_is_changed() -> None:
+    taking = {each.name for each in ENTRIES if "--as" in applicable_flags(each.verb)}
+
+    assert {each for each in taking if each.startswith("cluster ")} == {
+        "cluster apply",
+        "cluster approve",
+        "cluster import",
+        "cluster refresh",
+    }
+
+
+def _is_let_through(verb: Verb, flags: Flags) -> bool:
+    try:
+        require_applicable(verb, flags)
+    except CommandError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)

@@ -15,8 +15,7 @@ from omnigraph.cluster.config import (
     encode_config,
     parse_config,
 )
-from omnigraph.cluster.digests import digest_config
-from omnigraph.cluster.findings import Findings
+from omnigraph.cluster.resources import Findings, digest_config
 from omnigraph.embed.profiles import ProviderKind
 
 WHOLE = """

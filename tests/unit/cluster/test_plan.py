@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from omnigraph.cluster.addresses import Kind, kind_of
 from omnigraph.cluster.approvals import Approval
 from omnigraph.cluster.config import ClusterConfig, GraphDeclaration
 from omnigraph.cluster.desired import Desired, Resource, find_dependencies
-from omnigraph.cluster.ledger import APPLIED, EMPTY, AppliedResource, Ledger
 from omnigraph.cluster.plan import Change, Plan, make_plan
+from omnigraph.cluster.resources import Kind, kind_of
 from omnigraph.cluster.sources import SourceFile, Sources
+from omnigraph.cluster.state import APPLIED, EMPTY, AppliedResource, ClusterState
 
 BINDINGS = {"policy.p": ("graph.a",)}
 PROVIDERS = {"graph.a": "provider.embedding.e"}
@@ -54,7 +54,7 @@ def desiring(**digests: str) -> Desired:
     )
 
 
-def knowing(**digests: str) -> Ledger:
+def knowing(**digests: str) -> ClusterState:
     ledger = EMPTY
     for name, digest in digests.items():
         address = name.replace("_", ".")
@@ -69,7 +69,7 @@ def approval() -> Approval:
 
 def planned(
     desired: Desired,
-    ledger: Ledger,
+    ledger: ClusterState,
     *,
     pending: frozenset[str] = frozenset(),
     approvals: tuple[Approval, ...] = (),

@@ -1,10 +1,17 @@
 """Lint and the operation descriptor: what is reported, in which order, in which form."""
 
-from omnigraph.compiler.compile import compile_query, compile_schema
+from pathlib import Path
+
+import pytest
+
+from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
+from omnigraph.compiler.descriptor import describe_operation, encode_operation
 from omnigraph.compiler.lint import LintReport, encode_report, lint_queries
-from omnigraph.compiler.operation import describe_operation, encode_operation
+from omnigraph.compiler.query.parser import parse_queries
+from omnigraph.errors import CompileError
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source
+from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 
 CREW = """
 node Pilot { handle: String @key  hours: I32?  born: Date?  mark: Vector(2)?  tags: [I64]? }
@@ -123,10 +130,57 @@ def test_a_warning_of_a_query_is_one_line_with_its_place_and_advice() -> None:
     )
 
 
-def test_a_mixed_mutation_is_no_business_of_lint() -> None:
+def test_a_mutation_that_inserts_and_deletes_is_an_error() -> None:
     report = lint('query m($r: String) { insert Ship { reg: $r } delete Ship where reg = "S2" }')
 
-    assert report.status == "ok"
+    assert report.status == "error"
+    assert report.results[0].error is not None
+    assert "[D2]" in report.results[0].error
+
+
+QUERY_FILES = corpus_paths("query/*/*.gq")
+
+
+@pytest.mark.parametrize("path", QUERY_FILES, ids=corpus_id)
+def test_lint_fails_exactly_where_compiling_fails(path: Path) -> None:
+    catalog = catalog_of(path.with_name("schema.pg").read_text("utf-8"))
+    source = Source(path.name, read_corpus_file(path).source)
+    try:
+        compile_queries(source, catalog)
+        is_valid = True
+    except CompileError:
+        is_valid = False
+
+    report = lint_queries(source, catalog)
+
+    assert (report.status == "ok") is is_valid
+    assert {each.name: each.error for each in report.results} == _run_faults(source, catalog)
+
+
+def _run_faults(source: Source, catalog: Catalog) -> dict[str, str | None]:
+    """What running each query of a text is refused with, by name; none if it does not parse."""
+    try:
+        names = [query.name.text for query in parse_queries(source)]
+    except CompileError:
+        return {}
+    return {name: _run_fault(source, catalog, name) for name in names}
+
+
+def _run_fault(source: Source, catalog: Catalog, name: str) -> str | None:
+    try:
+        compile_query(source, catalog, name=name)
+    except CompileError as error:
+        return str(error)
+    return None
+
+
+def test_the_corpus_holds_faults_of_reads_and_of_mutations() -> None:
+    """Else the test above would prove little."""
+    faults = [read_corpus_file(path).sections.get("diagnostics", "") for path in QUERY_FILES]
+
+    assert sum(bool(each) for each in faults) > 100
+    for code in ("[P7]", "[T5]", "[T7]", "[T8]", "[T12]", "[T26]", "[T39]", "[D2]"):
+        assert any(code in each for each in faults), code
 
 
 def test_the_report_as_json_leaves_out_what_is_empty() -> None:

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given
 
-from omnigraph.compiler.migration.plan import MigrationPlan, plan_migration
-from omnigraph.compiler.migration.steps import (
+from omnigraph.compiler.migration import MigrationPlan, plan_migration
+from omnigraph.compiler.migration_steps import (
     AddConstraint,
     AddProperty,
     AddType,

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.embed.formats import (
     GeminiFormat,
-    MalformedAnswerError,
+    MalformedResponseError,
     OpenAiFormat,
     Purpose,
     find_reason,
@@ -85,18 +85,18 @@ def test_vectors_without_a_number_are_in_order_already() -> None:
     ],
 )
 def test_an_answer_for_other_texts_is_malformed(content: bytes) -> None:
-    with pytest.raises(MalformedAnswerError):
+    with pytest.raises(MalformedResponseError):
         OPENAI.read(content, count=2)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"embeddings": []}', b'{"embeddings": [1, 2]}'])
 def test_an_answer_of_gemini_for_other_texts_is_malformed(content: bytes) -> None:
-    with pytest.raises(MalformedAnswerError):
+    with pytest.raises(MalformedResponseError):
         GEMINI.read(content, count=2)
 
 
 def test_an_error_inside_a_good_answer_is_told() -> None:
-    with pytest.raises(MalformedAnswerError, match="no such model"):
+    with pytest.raises(MalformedResponseError, match="no such model"):
         OPENAI.read(b'{"error": {"message": "no such model"}}', count=1)
 
 
@@ -126,7 +126,7 @@ def test_vectors_have_length_one_in_single_precision() -> None:
     ],
 )
 def test_what_is_no_vector_of_that_length_is_malformed(answer: object) -> None:
-    with pytest.raises(MalformedAnswerError):
+    with pytest.raises(MalformedResponseError):
         make_vectors([[1.0, 0.0], answer], 2)
 
 

@@ -4,15 +4,15 @@ import pickle
 
 import pytest
 
-from omnigraph.embed.mock import MockEmbedder
 from omnigraph.embed.profiles import (
     EmbeddingProfile,
-    Patience,
     ProviderKind,
+    Timeouts,
+    is_configured,
     make_profile,
     parse_profile,
 )
-from omnigraph.embed.providers import find_embedder
+from omnigraph.embed.providers import MockEmbedder, find_embedder
 from omnigraph.errors import EmbeddingError
 
 SECRET = "sk-never-shown"
@@ -49,7 +49,7 @@ def test_a_provider_that_is_only_named_is_asked_as_usual(
         model,
         None,
         variables,
-        Patience(timeout_s=30.0, attempts_max=4, backoff_s=0.2, deadline_s=60.0),
+        Timeouts(timeout_s=30.0, attempts_max=4, backoff_s=0.2, deadline_s=60.0),
     )
 
 
@@ -69,7 +69,7 @@ def test_everything_about_a_provider_can_be_set() -> None:
 
     assert (profile.base_url, profile.model) == ("http://localhost:8080/v2", "mini")
     assert profile.api_key == SECRET
-    assert profile.patience == Patience(0.005, 1, 0.0, None)
+    assert profile.patience == Timeouts(0.005, 1, 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_built_in_provider_is_not_taken_by_mistake(no: str) -> None:
 
 
 def test_a_profile_of_others_is_filled_up_as_usual() -> None:
-    patience = Patience(1.0, 2, 0.1, None)
+    patience = Timeouts(1.0, 2, 0.1, None)
 
     profile = make_profile(
         "gemini", base_url=None, model="models/x", api_key=SECRET, patience=patience
@@ -199,3 +199,24 @@ def test_a_key_travels_and_is_never_shown() -> None:
     assert travelled == profile
     assert travelled.api_key == SECRET
     assert SECRET not in f"{profile!r} {embedder!r} {embedder}"
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"OPENAI_API_KEY": " ", "OMNIGRAPH_EMBEDDINGS_MOCK": "0"}, False),
+        ({"OMNIGRAPH_EMBED_MODEL": "m", "OMNIGRAPH_EMBED_TIMEOUT_MS": "5"}, False),
+        ({"OMNIGRAPH_EMBEDDINGS_MOCK": "1"}, True),
+        ({"OPENROUTER_API_KEY": SECRET}, True),
+        ({"OPENAI_API_KEY": SECRET}, True),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "gemini"}, True),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "cohere"}, True),
+        ({"OMNIGRAPH_EMBED_BASE_URL": "http://localhost:11434/v1"}, True),
+    ],
+)
+def test_a_provider_is_configured_by_its_name_its_address_or_a_key(
+    environment: dict[str, str],
+    expected: bool,  # noqa: FBT001
+) -> None:
+    assert is_configured(environment) is expected

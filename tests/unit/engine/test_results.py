@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.compiler.ir import Value
-from omnigraph.engine.read.values import column_of
 from omnigraph.engine.results import Result, ResultColumn
+from omnigraph.engine.rows.values import column_of
 from omnigraph.errors import InvalidValueError, NotFoundError
 from omnigraph.model.types import (
     BOOL,

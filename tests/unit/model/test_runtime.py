@@ -1,5 +1,6 @@
-"""Time and ids: ids ascend whatever the clock does, and are what others call a ULID."""
+"""Clock, ids, lazily imported modules."""
 
+import sys
 from datetime import UTC, timedelta
 from threading import Thread
 
@@ -8,7 +9,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ulid import ULID
 
-from omnigraph.model.runtime import SystemRuntime, encode_ids
+from omnigraph.model.runtime import SystemRuntime, encode_ids, lazy_module
+
+RARE = "colorsys"
+
+
+def test_a_deferred_module_is_imported_when_it_is_first_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, RARE, raising=False)
+
+    deferred = lazy_module(RARE)
+    was_there = RARE in sys.modules
+    used = deferred.rgb_to_yiq
+
+    assert not was_there
+    assert used is sys.modules[RARE].rgb_to_yiq
+
+
+def test_a_module_that_is_missing_is_missed_when_it_is_used() -> None:
+    deferred = lazy_module("omnigraph.nowhere")
+
+    with pytest.raises(ModuleNotFoundError, match=r"omnigraph\.nowhere"):
+        deferred.anything  # noqa: B018  # asking is using
+
+
+def test_a_name_that_a_module_does_not_have_is_missed_as_ever() -> None:
+    deferred = lazy_module(RARE)
+
+    with pytest.raises(AttributeError, match=f"module '{RARE}' has no attribute 'grey'"):
+        deferred.grey  # noqa: B018  # asking is using
+
 
 GREATEST = 2**128 - 1
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from omnigraph.model.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import POLICY_BYTES_MAX
-from omnigraph.model.policy import Action
+from omnigraph.model.ports import Action
 from omnigraph.policy.bundle import Bundle, BundleKind, Scope, TypeLimit, parse_action, parse_bundle
 from tests.support.policies import TEAM, team_bundle
 

@@ -3,7 +3,7 @@
 import pytest
 
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.policy import Action
+from omnigraph.model.ports import Action
 from omnigraph.policy.bundle import BundleKind
 from omnigraph.policy.checking import describe, explain, parse_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, open_gate

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.model.errors import InvalidValueError, Outcome, PolicyDeniedError
-from omnigraph.model.policy import Access, Action, TypeView, View
+from omnigraph.model.ports import Access, Action, TypeView, View
 from omnigraph.policy.bundle import (
     BRANCH_ACTIONS,
     SERVER_ACTIONS,

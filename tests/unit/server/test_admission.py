@@ -1,13 +1,16 @@
-"""Admission: exactly so many writes of an actor at once, and so many bytes."""
+"""Per-actor limits, worker threads."""
 
+import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from threading import Barrier
+from functools import partial
+from threading import Barrier, Event, Thread
 
 import pytest
 
-from omnigraph.server.admission import Admission, Budget
-from omnigraph.server.problems import HttpError
+from omnigraph.server.admission import Admission, Budget, Workers, close_all
+from omnigraph.server.responses import HttpError
 
 PLENTY = 1 << 32
 
@@ -104,3 +107,82 @@ def test_what_no_budget_could_ever_hold_is_too_large() -> None:
         pass
 
     assert refused.value.status == 413
+
+
+def test_a_call_that_nobody_has_room_for_is_turned_away_at_once() -> None:
+    workers = Workers(name="t", running_max=1, waiting_max=1)
+    may_end = Event()
+
+    async def overload() -> tuple[list[bool], int]:
+        accepted = [asyncio.ensure_future(workers.run(may_end.wait)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(HttpError) as refused:
+            await workers.run(may_end.wait)
+        may_end.set()
+        return await asyncio.gather(*accepted), refused.value.status
+
+    answers, status = asyncio.run(overload())
+
+    assert answers == [True, True]
+    assert status == 429
+    assert workers.close(within_s=10)
+
+
+def test_what_is_done_makes_room() -> None:
+    workers = Workers(name="t", running_max=1, waiting_max=0)
+
+    async def one_after_the_other() -> list[int]:
+        return [await workers.run(partial(int, number)) for number in range(5)]
+
+    assert asyncio.run(one_after_the_other()) == [0, 1, 2, 3, 4]
+    assert workers.close(within_s=10)
+
+
+def test_an_error_of_a_call_is_its_callers() -> None:
+    workers = Workers(name="t", running_max=1, waiting_max=0)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(workers.run(fail))
+
+    assert workers.close(within_s=10)
+
+
+def test_a_call_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    workers = Workers(name="t", running_max=1, waiting_max=0)
+    may_end = Event()
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(workers.run(may_end.wait), timeout=0.01)
+
+    asyncio.run(give_up())
+    is_done = workers.close(within_s=0.01)
+    may_end.set()
+
+    assert not is_done
+    assert workers.close(within_s=10)
+
+
+def test_all_that_does_not_end_is_waited_for_together() -> None:
+    pools = [Workers(name="t", running_max=1, waiting_max=0) for _ in range(3)]
+    may_end = Event()
+
+    async def give_up(workers: Workers) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(workers.run(may_end.wait), timeout=0.01)
+
+    for pool in pools:
+        asyncio.run(give_up(pool))
+    stopping = Thread(target=may_end.wait)
+    stopping.start()
+    began = time.monotonic()
+    is_done = close_all(pools, stopping, within_s=0.5)
+    took = time.monotonic() - began
+    may_end.set()
+
+    assert not is_done
+    assert 0.5 <= took < 1.0
+    assert close_all(pools, stopping, within_s=10)

@@ -1,17 +1,22 @@
-"""What a server makes of its environment, and whether it starts at all."""
+"""Settings from the environment, tokens."""
 
 from dataclasses import asdict, dataclass, replace
 
 import pytest
 
+from omnigraph.model.errors import InvalidValueError
+from omnigraph.server.responses import HttpError
 from omnigraph.server.settings import (
-    BootError,
     Mode,
+    StartupError,
+    Tokens,
     decide_mode,
+    digest,
     find_tokens,
     is_on,
     parse_bind,
     parse_bounds,
+    parse_tokens,
 )
 
 PREFIX = "OMNIGRAPH_SERVER_BEARER_TOKEN"
@@ -59,7 +64,7 @@ def test_a_server_starts_where_it_is_clear_who_may_do_what(start: Start, mode: M
     ],
 )
 def test_a_server_refuses_what_would_be_unsafe(start: Start, message: str) -> None:
-    with pytest.raises(BootError, match=message):
+    with pytest.raises(StartupError, match=message):
         decide_mode(**asdict(start))
 
 
@@ -116,7 +121,7 @@ def test_without_any_there_are_no_tokens() -> None:
 def test_tokens_that_make_no_sense_keep_a_server_from_starting(
     environment: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(BootError, match=message):
+    with pytest.raises(StartupError, match=message):
         find_tokens(environment, file_text=None)
 
 
@@ -159,5 +164,87 @@ def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) ->
 
 @pytest.mark.parametrize("text", ["", "8080", ":8080", "host:", "host:x", "host:70000", "host:-1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BootError, match="HOST:PORT"):
+    with pytest.raises(StartupError, match="HOST:PORT"):
         parse_bind(text)
+
+
+def test_a_token_is_hashed_as_sha_256_has_it() -> None:
+    hashed = digest(b"abc").hex()
+
+    assert hashed == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_the_holder_of_a_token_is_known() -> None:
+    tokens = parse_tokens([("ann", "one"), ("bob", "two")])
+
+    actors = [tokens.require_actor(b"Bearer one"), tokens.require_actor(b"Bearer two")]
+
+    assert actors == ["ann", "bob"]
+
+
+def test_names_and_tokens_are_trimmed() -> None:
+    tokens = parse_tokens([("  ann ", " one\n")])
+
+    assert tokens.require_actor(b"Bearer one") == "ann"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, b"", b"Basic one", b"bearer one", b"BEARER one", b"Bearer", b"one", b"Bearer\tone"],
+)
+def test_a_header_of_another_kind_is_no_token(header: bytes | None) -> None:
+    tokens = parse_tokens([("ann", "one")])
+
+    with pytest.raises(HttpError, match=r"^missing bearer token$") as refused:
+        tokens.require_actor(header)
+
+    assert refused.value.status == 401
+
+
+@pytest.mark.parametrize(
+    "header", [b"Bearer ", b"Bearer two", b"Bearer  one", b"Bearer one ", b"Bearer onetwo"]
+)
+def test_a_token_that_nobody_has_is_refused(header: bytes) -> None:
+    tokens = parse_tokens([("ann", "one")])
+
+    with pytest.raises(HttpError, match=r"^invalid bearer token$") as refused:
+        tokens.require_actor(header)
+
+    assert refused.value.status == 401
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ([("", "one")], "blank name"),
+        ([("  ", "one")], "blank name"),
+        ([("ann", "")], "is blank"),
+        ([("ann", " \t")], "is blank"),
+        ([("ann", "one"), (" ann", "two")], "two tokens"),
+        ([("ann", "one"), ("bob", "one ")], "same token"),
+    ],
+)
+def test_tokens_that_could_be_confused_are_refused(
+    named: list[tuple[str, str]], problem: str
+) -> None:
+    with pytest.raises(InvalidValueError, match=problem):
+        parse_tokens(named)
+
+
+def test_a_refusal_does_not_repeat_the_token() -> None:
+    with pytest.raises(InvalidValueError) as refused:
+        parse_tokens([("ann", "s3cret"), ("bob", "s3cret")])
+
+    assert "s3cret" not in str(refused.value)
+
+
+def test_tokens_hold_no_plain_text() -> None:
+    tokens = parse_tokens([("ann", "s3cret")])
+
+    held = repr(tokens.actor_by_digest) + repr(tokens)
+
+    assert "s3cret" not in held
+
+
+def test_no_tokens_are_none() -> None:
+    assert not Tokens(())

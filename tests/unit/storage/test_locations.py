@@ -106,7 +106,7 @@ def test_a_place_in_memory_is_a_folder_of_this_process() -> None:
         ("file:/srv/graph", "two slashes"),
         ("s3:/bucket/crew", "two slashes"),
         ("gs://bucket/crew", "gs:// is unknown; a graph is at a path, file://"),
-        ("http://host/crew", "http:// is unknown"),
+        ("http://host/crew", "omnigraph.connect"),
         ("s3://", "needs a bucket"),
         ("s3:///crew", "needs a bucket"),
         ("s3://key:secret@bucket/crew", "needs a bucket"),
@@ -146,3 +146,22 @@ def test_options_belong_to_a_location_and_are_not_printed() -> None:
 def test_locations_are_values() -> None:
     assert locate("/srv/crew") == locate("file:///srv/crew/")
     assert len({locate("/srv/crew"), locate("/srv/crew/"), locate("/srv/other")}) == 2
+
+
+@pytest.mark.parametrize("uri", ["http://localhost:8080", "HTTPS://graphs.example/graphs/team"])
+def test_the_url_of_a_server_is_refused_with_the_call_that_takes_it(uri: str) -> None:
+    with pytest.raises(InvalidNameError, match=r"omnigraph\.connect") as raised:
+        locate(uri)
+
+    assert f"omnigraph.connect({uri!r})" in str(raised.value)
+
+
+def test_a_tilde_at_the_start_of_a_path_is_the_home_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/srv/ann")
+
+    assert locate("~/graphs/crew").root == "/srv/ann/graphs/crew"
+    assert locate("./~crew").root == f"{Path.cwd()}/~crew"
+    with pytest.raises(InvalidNameError, match="has no home folder"):
+        locate("~nobody-of-this-name/crew")

@@ -1,15 +1,31 @@
-"""`omnigraph branch …`: branches listed, started, deleted and merged."""
+"""The commands `branch`, `tag` and `snapshot`.
+
+They work on a served graph and on a graph in storage alike. They import the shapes of response
+bodies only; the engine or the client is imported when a graph is opened. `branch merge` is
+implemented with the other merge commands.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli.command import command
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, URI_OPTION
-from omnigraph.cli.output import print_json, print_line
-from omnigraph.wire.bodies import branch_created, branch_deleted
-from omnigraph.wire.shapes import BranchList
+from omnigraph.cli.options import (
+    BRANCH_OPTION,
+    IF_COMMIT_OPTION,
+    JSON_OPTION,
+    URI_ARGUMENT,
+    URI_OPTION,
+)
+from omnigraph.cli.output import fill, measure, print_json, print_line, show_name
+from omnigraph.http.encode import branch_created, branch_deleted, snapshot_output
+from omnigraph.http.responses import BranchList
+
+if TYPE_CHECKING:
+    from omnigraph.http.responses import TagDeleted, TagList, TagOutput
 
 
 @command()
@@ -19,7 +35,7 @@ from omnigraph.wire.shapes import BranchList
 @URI_OPTION
 @JSON_OPTION
 @click.pass_obj
-def create(
+def branch_create(
     invocation: Invocation,
     *,
     name: str,
@@ -44,7 +60,7 @@ def create(
 @URI_OPTION
 @JSON_OPTION
 @click.pass_obj
-def list_all(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+def branch_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """List the branches by name."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         output: BranchList = {"branches": sorted(graph.branches())}
@@ -61,7 +77,7 @@ def list_all(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
 @URI_OPTION
 @JSON_OPTION
 @click.pass_obj
-def delete(
+def branch_delete(
     invocation: Invocation, *, name: str, if_commit: str | None, uri: str | None, is_json: bool
 ) -> None:
     """Delete a branch and the commits that only it had."""
@@ -75,3 +91,81 @@ def delete(
         print_json(output)
     else:
         print_line(f"deleted branch {name}")
+
+
+@command()
+@click.argument("name")
+@click.argument("commit", required=False)
+@URI_OPTION
+@JSON_OPTION
+@click.pass_obj
+def tag_create(
+    invocation: Invocation, *, name: str, commit: str | None, uri: str | None, is_json: bool
+) -> None:
+    """Tag COMMIT, or the head of main; it stays readable while the tag exists."""
+    target = invocation.target(uri)
+    invocation.announce("tag create", target)
+    with invocation.open(target, read_only=False) as graph:
+        commit_id = graph.head() if commit is None else graph.commit(commit).id
+        graph.tag(name, commit_id)
+    output: TagOutput = {"name": name, "commit_id": commit_id}
+    if is_json:
+        print_json(output)
+    else:
+        print_line(f"created tag {show_name(name)} at {commit_id}")
+
+
+@command()
+@URI_OPTION
+@JSON_OPTION
+@click.pass_obj
+def tag_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+    """List the tags by name, each with its commit."""
+    with invocation.open(invocation.target(uri), read_only=True) as graph:
+        found = graph.tags()
+    output: TagList = {"tags": [{"name": name, "commit_id": found[name]} for name in sorted(found)]}
+    if is_json:
+        print_json(output)
+        return
+    width = max(map(measure, found), default=0)
+    for each in output["tags"]:
+        print_line(f"{fill(each['name'], width)}  {each['commit_id']}")
+
+
+@command()
+@click.argument("name")
+@URI_OPTION
+@JSON_OPTION
+@click.pass_obj
+def tag_delete(invocation: Invocation, *, name: str, uri: str | None, is_json: bool) -> None:
+    """Take a tag away; its commit stays."""
+    target = invocation.target(uri)
+    invocation.announce("tag delete", target)
+    with invocation.open(target, read_only=False) as graph:
+        graph.delete_tag(name)
+    output: TagDeleted = {"name": name}
+    if is_json:
+        print_json(output)
+    else:
+        print_line(f"deleted tag {show_name(name)}")
+
+
+@command()
+@URI_ARGUMENT
+@BRANCH_OPTION
+@JSON_OPTION
+@click.pass_obj
+def snapshot(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
+    """Show the types of a branch, each with its version and number of rows."""
+    with invocation.open(invocation.target(uri), read_only=True) as graph:
+        output = snapshot_output(graph.snapshot(branch), branch=branch)
+    if is_json:
+        print_json(output)
+        return
+    print_line(f"branch: {output['branch']}")
+    print_line(f"manifest_version: {output['manifest_version']}")
+    for table in output["tables"]:
+        print_line(
+            f"{table['table_key']} v{table['table_version']} "
+            f"branch={table['table_branch'] or 'main'} rows={table['row_count']}"
+        )

@@ -1,38 +1,246 @@
-"""`omnigraph cluster …`: graphs, queries and policies as files, planned and applied."""
+"""The command group `cluster`, and its reports as text.
+
+Text and JSON output are made from the same reports. A command exits with 1 if its report contains
+an error. `validate` reads the files of a folder only; the other commands import the control plane,
+and with it the engine, when they run.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli import cluster_view
 from omnigraph.cli.command import command
+from omnigraph.cli.inputs import expand_home
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_json, print_line, print_note
-from omnigraph.cli.terminal import standard_output, waiting
-from omnigraph.cluster import validating
-from omnigraph.cluster.reports import Report, encode_report
-from omnigraph.model.deferred import defer
+from omnigraph.cli.output import (
+    Colour,
+    Terminal,
+    print_json,
+    print_line,
+    print_note,
+    show_waiting,
+    standard_output,
+)
+from omnigraph.cluster.config import CONFIG_FILE
+from omnigraph.cluster.desired import read_desired
+from omnigraph.cluster.plan import Change, Disposition, Operation, Plan
+from omnigraph.cluster.reports import (
+    ApplyReport,
+    ApproveReport,
+    Heading,
+    PlanReport,
+    Report,
+    StateReport,
+    UnlockReport,
+    ValidateReport,
+    encode_report,
+)
+from omnigraph.cluster.resources import Finding, Findings
+from omnigraph.cluster.state import ClusterState, ResourceStatus, Status
+from omnigraph.model.runtime import lazy_module
+from omnigraph.model.source import Severity
 from omnigraph.storage.environment import make_storage_options
 
 if TYPE_CHECKING:
     from omnigraph.cluster import apply as applying
-    from omnigraph.cluster import approving, planning, world
-    from omnigraph.cluster import refresh as refreshing
-    from omnigraph.cluster import status as looking
+    from omnigraph.cluster import commands, context
 else:
-    # They bring the engine with them, and `validate` does without.
-    applying = defer("omnigraph.cluster.apply")
-    approving = defer("omnigraph.cluster.approving")
-    planning = defer("omnigraph.cluster.planning")
-    refreshing = defer("omnigraph.cluster.refresh")
-    looking = defer("omnigraph.cluster.status")
-    world = defer("omnigraph.cluster.world")
+    # Imported lazily: they import the engine, which `validate` does not need.
+    applying = lazy_module("omnigraph.cluster.apply")
+    commands = lazy_module("omnigraph.cluster.commands")
+    context = lazy_module("omnigraph.cluster.context")
+
+_SIGN = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-"}
+_COLOUR = {
+    Operation.CREATE: Colour.GREEN,
+    Operation.UPDATE: Colour.YELLOW,
+    Operation.DELETE: Colour.RED,
+}
+_PAST = {
+    Operation.CREATE: "created",
+    Operation.UPDATE: "updated",
+    Operation.DELETE: "deleted",
+}
+_COLOUR_BY_STATUS = {Status.APPLIED: Colour.GREEN, Status.ERROR: Colour.RED}
+_INDENT = "    "
+
+
+def view_findings(findings: Iterable[Finding], terminal: Terminal) -> Iterator[str]:
+    """One line per finding, errors first, then warnings."""
+    for severity, word, colour in (
+        (Severity.ERROR, "ERROR", Colour.RED),
+        (Severity.WARNING, "WARN ", Colour.YELLOW),
+    ):
+        for each in findings:
+            if each.severity is severity:
+                told = each.message.replace("\n", "\n       ")
+                yield f"{terminal.paint(word, colour)}  {each.code} {each.path}: {told}"
+
+
+def view_validation(report: ValidateReport, terminal: Terminal) -> Iterator[str]:
+    """The resources that a folder declares."""
+    if report.desired is None:
+        return
+    for each in report.desired.resources.values():
+        path = "" if each.path is None else terminal.paint(f"  {each.path}", Colour.FAINT)
+        yield f"  {each.address}{path}"
+    yield f"{report.config_file} is valid: {_count(len(report.desired.resources), 'resource')}"
+
+
+def format_plan(report: PlanReport, terminal: Terminal) -> Iterator[str]:
+    """The changes of an apply."""
+    plan = report.plan
+    if plan is None:
+        return
+    if not plan.changes:
+        yield "Nothing to change: what is applied is what is declared."
+        return
+    for change in plan.changes:
+        yield from _view_change(change, terminal)
+        yield from _view_reach(plan, change, terminal)
+    yield f"Plan: {_tell_counts(plan.changes)}."
+    for gate in plan.gates:
+        if gate.approval is None:
+            yield (
+                f"{gate.resource} {gate.reason}: to agree, "
+                f"`omnigraph cluster approve {gate.resource} --as <actor>`"
+            )
+
+
+def view_apply(report: ApplyReport, terminal: Terminal) -> Iterator[str]:
+    """The changes that an apply made."""
+    if report.facts is None or report.facts.ledger is None:
+        return
+    if not report.changes and not report.is_converged:
+        # It failed before the changes; the findings have the reason.
+        return
+    for change in report.changes:
+        yield from _view_change(change, terminal)
+    revision = report.facts.ledger.revision
+    if report.is_converged and not report.changes:
+        yield f"Nothing to change; revision {revision}."
+    elif report.is_converged:
+        counts = ", ".join(
+            f"{count} {word}"
+            for operation, word in _PAST.items()
+            if (count := sum(each.operation is operation for each in report.changes))
+        )
+        yield f"Applied: {counts}; revision {revision}."
+    else:
+        yield (
+            f"Not converged: {report.applied_count} applied, {report.deferred_count} left; "
+            f"revision {revision}."
+        )
+
+
+def view_approval(report: ApproveReport) -> Iterator[str]:
+    """The approval, and its scope."""
+    if report.approval is not None:
+        given = report.approval
+        yield f"{given.approved_by} approved to {given.operation} {given.resource} ({given.id})"
+        yield "It counts for the cluster as it is declared now; `omnigraph cluster apply` uses it."
+
+
+def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
+    """The applied state and the lock, if it is held."""
+    facts = report.facts
+    if facts is None:
+        return
+    if facts.held is not None:
+        age = "" if facts.held_s is None else f", {_tell_age(facts.held_s)} ago"
+        yield f"locked: {facts.held.describe()}{age}; lock {facts.held.id}"
+    if facts.ledger is None:
+        yield "no state"
+        return
+    told = [each.message for each in report.heading.findings]
+    yield from _view_ledger(facts.ledger, told, terminal)
+    digest = facts.ledger.config_digest
+    applied = "not all applied yet" if digest is None else f"configuration {digest[:12]}"
+    resources = _count(len(facts.ledger.resources), "resource")
+    yield f"revision {facts.ledger.revision}: {resources}, {applied}"
+
+
+def view_unlock(report: UnlockReport) -> Iterator[str]:
+    """The lock that was removed."""
+    if report.removed is not None:
+        yield f"unlocked: {report.removed.id}, which was held for {report.removed.describe()}"
+
+
+def _view_ledger(ledger: ClusterState, told: list[str], terminal: Terminal) -> Iterator[str]:
+    for address in sorted({*ledger.resources, *ledger.statuses}):
+        found = ledger.statuses.get(address, ResourceStatus(Status.APPLIED, (), None))
+        colour = _COLOUR_BY_STATUS.get(found.status, Colour.YELLOW)
+        conditions = f" ({', '.join(found.conditions)})" if found.conditions else ""
+        yield f"  {terminal.paint(f'{found.status:<8}', colour)} {address}{conditions}"
+        if found.message and not any(found.message in each for each in told):
+            yield terminal.paint(f"{_INDENT}  {found.message}", Colour.FAINT)
+
+
+def _view_change(change: Change, terminal: Terminal) -> Iterator[str]:
+    sign = terminal.paint(_SIGN[change.operation], _COLOUR[change.operation])
+    yield f"  {sign} {change.resource}{_tell_disposition(change)}"
+    for step in () if change.migration is None else change.migration.described:
+        yield f"{_INDENT}  {step}"
+    if change.migration is not None and not change.migration.is_supported:
+        yield f"{_INDENT}  not supported: an apply would refuse it"
+
+
+def _view_reach(plan: Plan, change: Change, terminal: Terminal) -> Iterator[str]:
+    for reach in plan.reaches:
+        if reach.resource == change.resource:
+            yield terminal.paint(f"{_INDENT}  affects {', '.join(reach.affected)}", Colour.FAINT)
+
+
+def _tell_disposition(change: Change) -> str:
+    match change.disposition:
+        case Disposition.BLOCKED | Disposition.DEFERRED:
+            return f"  [{change.disposition}: {change.reason}]"
+        case Disposition.DERIVED:
+            return "  [by its parts]"
+        case Disposition.APPLIED:
+            return "  [bindings]" if change.is_binding_change else ""
+
+
+def _tell_counts(changes: Iterable[Change]) -> str:
+    going = [
+        each for each in changes if each.disposition in (Disposition.APPLIED, Disposition.DERIVED)
+    ]
+    left = [
+        each for each in changes if each.disposition in (Disposition.BLOCKED, Disposition.DEFERRED)
+    ]
+    counts = [
+        f"{sum(each.operation is operation for each in going)} to {operation}"
+        for operation in Operation
+    ]
+    return ", ".join([*counts, *([f"{len(left)} blocked"] if left else [])])
+
+
+def _tell_age(seconds: int) -> str:
+    for noun, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length} {noun}s"
+    return _count(seconds, "second")
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def validate_folder(folder: Path) -> ValidateReport:
+    """Check a folder: its errors, or everything that it declares."""
+    findings = Findings()
+    desired = None
+    with findings.stopping():
+        desired = read_desired(folder, findings)
+    heading = Heading(str(folder), tuple(findings))
+    return ValidateReport(heading, str(folder / CONFIG_FILE), desired)
+
 
 _CONFIG_OPTION = click.option(
     "--config",
@@ -49,9 +257,9 @@ _CONFIG_OPTION = click.option(
 @JSON_OPTION
 @click.pass_obj
 def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
-    """Check what a folder declares: schemas, queries, policies and how they fit."""
-    report = validating.validate(Path(folder))
-    lines = cluster_view.view_validation(report, standard_output(invocation.environment))
+    """Check the declarations of a folder: schemas, queries, policies and how they fit together."""
+    report = validate_folder(expand_home(folder))
+    lines = view_validation(report, standard_output(invocation.environment))
     _answer(invocation, "validate", report, lines, is_json=is_json)
 
 
@@ -60,9 +268,9 @@ def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
-    """Show what an apply would change, by which steps, and what that affects."""
-    report = planning.plan(Path(folder), _world(invocation))
-    lines = cluster_view.view_plan(report, standard_output(invocation.environment))
+    """Show what an apply would change, in which steps, and what that affects."""
+    report = commands.plan(expand_home(folder), _world(invocation))
+    lines = format_plan(report, standard_output(invocation.environment))
     _answer(invocation, "plan", report, lines, is_json=is_json)
 
 
@@ -73,12 +281,12 @@ def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Make the cluster what its folder declares.
 
-    Graphs are created and migrated, queries and policies published. What deletes rows waits until
-    somebody has agreed to it by `omnigraph cluster approve`. Safe to run again at any time.
+    Creates and migrates graphs, and publishes queries and policies. Changes that delete rows wait
+    for an approval with `omnigraph cluster approve`. Safe to run again at any time.
     """
-    with waiting("applying", invocation.environment):
-        report = applying.apply(Path(folder), _world(invocation), actor=invocation.actor)
-    lines = cluster_view.view_apply(report, standard_output(invocation.environment))
+    with show_waiting("applying", invocation.environment):
+        report = applying.apply(expand_home(folder), _world(invocation), actor=invocation.actor)
+    lines = view_apply(report, standard_output(invocation.environment))
     _answer(invocation, "apply", report, lines, is_json=is_json)
 
 
@@ -88,11 +296,11 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool) -> None:
-    """Agree to a deletion that waits for it, such as that of `graph.old`."""
-    report = approving.approve(
-        Path(folder), _world(invocation), resource=resource, actor=invocation.actor
+    """Approve a pending deletion, such as that of `graph.old`."""
+    report = commands.approve(
+        expand_home(folder), _world(invocation), resource=resource, actor=invocation.actor
     )
-    _answer(invocation, "approve", report, cluster_view.view_approval(report), is_json=is_json)
+    _answer(invocation, "approve", report, view_approval(report), is_json=is_json)
 
 
 @command()
@@ -100,9 +308,9 @@ def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool
 @JSON_OPTION
 @click.pass_obj
 def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
-    """Show what is applied, how it stands, and who is at work; changes nothing."""
-    report = looking.status(Path(folder), _world(invocation))
-    lines = cluster_view.view_state(report, standard_output(invocation.environment))
+    """Show the applied state, the status of each resource, and the lock; changes nothing."""
+    report = commands.status(expand_home(folder), _world(invocation))
+    lines = view_state(report, standard_output(invocation.environment))
     _answer(invocation, "status", report, lines, is_json=is_json)
 
 
@@ -111,9 +319,9 @@ def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
-    """Look at graphs and stored contents again, and write down what is there."""
-    report = refreshing.refresh(Path(folder), _world(invocation), actor=invocation.actor)
-    lines = cluster_view.view_state(report, standard_output(invocation.environment))
+    """Check graphs and stored contents again, and record their state."""
+    report = commands.refresh(expand_home(folder), _world(invocation), actor=invocation.actor)
+    lines = view_state(report, standard_output(invocation.environment))
     _answer(invocation, "refresh", report, lines, is_json=is_json)
 
 
@@ -122,9 +330,11 @@ def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
-    """Begin a cluster's state, with the graphs that are there already."""
-    report = refreshing.import_cluster(Path(folder), _world(invocation), actor=invocation.actor)
-    lines = cluster_view.view_state(report, standard_output(invocation.environment))
+    """Initialize the state of a cluster, with the graphs that exist already."""
+    report = commands.import_cluster(
+        expand_home(folder), _world(invocation), actor=invocation.actor
+    )
+    lines = view_state(report, standard_output(invocation.environment))
     _answer(invocation, "import", report, lines, is_json=is_json)
 
 
@@ -134,27 +344,27 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: str, is_json: bool) -> None:
-    """Take away the lock with this id, when whoever held it no longer runs."""
-    report = looking.force_unlock(Path(folder), _world(invocation), lock_id=lock_id)
-    _answer(invocation, "force-unlock", report, cluster_view.view_unlock(report), is_json=is_json)
+    """Remove the lock with this id; use it only if the holder no longer runs."""
+    report = commands.force_unlock(expand_home(folder), _world(invocation), lock_id=lock_id)
+    _answer(invocation, "force-unlock", report, view_unlock(report), is_json=is_json)
 
 
-def _world(invocation: Invocation) -> world.World:
+def _world(invocation: Invocation) -> context.ClusterContext:
     options = make_storage_options(invocation.environment, {})
-    return world.make_world(storage_options=options, durability="full")
+    return context.make_context(storage_options=options, durability="full")
 
 
 def _answer(
     invocation: Invocation, verb: str, report: Report, lines: Iterable[str], *, is_json: bool
 ) -> None:
-    """Print a report; the exit code is 1 if something is wrong."""
+    """Print a report; exit with 1 if it contains an error."""
     if is_json:
         print_json(encode_report(report))
     else:
         for line in lines:
             print_line(line)
         findings = report.heading.findings
-        for line in cluster_view.view_findings(findings, standard_output(invocation.environment)):
+        for line in view_findings(findings, standard_output(invocation.environment)):
             print_line(line)
     if not report.heading.is_ok:
         if not is_json:

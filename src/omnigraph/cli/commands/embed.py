@@ -1,22 +1,21 @@
-"""`omnigraph embed`: vectors for a file of rows, before it is loaded."""
+"""`omnigraph embed`: vectors for the rows of a file, before they are loaded."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.files import STANDARD_INPUT, STANDARD_OUTPUT
+from omnigraph.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, expand_home
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_json, print_line, print_note, print_pieces
-from omnigraph.cli.terminal import progress
-from omnigraph.embed.offline import (
+from omnigraph.cli.output import print_json, print_line, print_note, print_pieces, progress
+from omnigraph.embed.files import (
     Job,
+    Manifest,
     Mode,
     Report,
     Write,
@@ -24,9 +23,10 @@ from omnigraph.embed.offline import (
     new_rows,
     open_rows,
     parse_selector,
+    read_manifest,
+    read_spec,
 )
 from omnigraph.embed.providers import find_embedder
-from omnigraph.embed.spec import Manifest, read_manifest, read_spec
 
 
 @command()
@@ -52,7 +52,7 @@ from omnigraph.embed.spec import Manifest, read_manifest, read_spec
 )
 @JSON_OPTION
 @click.pass_obj
-def embed(  # noqa: PLR0913  # one a flag
+def embed(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
     manifest_path: str | None,
@@ -65,9 +65,9 @@ def embed(  # noqa: PLR0913  # one a flag
     selectors: tuple[str, ...],
     is_json: bool,
 ) -> None:
-    """Give the rows of a file the vectors that they lack.
+    """Add missing vectors to the rows of a file.
 
-    Texts are made of the fields that the manifest or the specification names.
+    The embedded texts are made of the fields that the manifest or the specification names.
     """
     if is_clean and is_anew:
         raise click.UsageError("--clean and --reembed-all exclude each other")
@@ -83,7 +83,7 @@ def embed(  # noqa: PLR0913  # one a flag
         selectors=tuple(parse_selector(each) for each in selectors),
     )
     embedder = None if mode is Mode.CLEAN else find_embedder(invocation.environment)
-    # Whoever cannot embed says so here, before anything is read.
+    # An embedder that cannot be used fails here, before anything is read.
     model = None if embedder is None else embedder.model
     with (
         _open_input(files, is_piped=source == STANDARD_INPUT) as rows,
@@ -105,9 +105,11 @@ def _find_files(
 ) -> Manifest:
     match manifest_path, source, output, spec_path:
         case str(), None, None, None:
-            return read_manifest(Path(manifest_path))
+            return read_manifest(expand_home(manifest_path))
         case None, str(), str(), str():
-            return Manifest(Path(source), Path(output), read_spec(Path(spec_path)))
+            return Manifest(
+                expand_home(source), expand_home(output), read_spec(expand_home(spec_path))
+            )
         case str(), _, _, _:
             raise click.UsageError("--seed says all; leave out --input, --output and --spec")
         case _:

@@ -1,4 +1,4 @@
-"""`omnigraph export`: the rows of a branch as lines of JSON, or as files that `load` reads back."""
+"""`omnigraph export`: the rows of a branch as JSON lines, or as files that `load` reads back."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.files import STANDARD_OUTPUT
+from omnigraph.cli.inputs import STANDARD_OUTPUT, require_one
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import READ_BRANCH_OPTION, SNAPSHOT_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import print_line, print_note, print_pieces
-from omnigraph.cli.query_inputs import require_one
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError, print_line, print_note, print_pieces, show_waiting
 from omnigraph.cli.targets import ServedTarget
-from omnigraph.cli.terminal import waiting
+from omnigraph.http.encode import LineSelection, select_lines
 from omnigraph.model.errors import NotFoundError
-from omnigraph.wire.export_lines import LineSelection, select_lines
 
 if TYPE_CHECKING:
-    from omnigraph.client.calls import GraphCalls
+    from omnigraph.client.remote import AnyGraph
 
 # A write to a pipe for every line would take longer than reading the rows.
 _PIECE_CHARACTERS = 65_536
@@ -61,7 +58,7 @@ def export(  # noqa: PLR0913  # its flags
     out: str | None,
     format: str | None,
 ) -> None:
-    """Print the rows of a branch as lines of JSON, edges before nodes; `load` reads them back."""
+    """Print the rows of a branch as JSON lines, edges before nodes; `load` reads them back."""
     require_one({"--branch": branch, "--snapshot": snapshot})
     if jsonl:
         print_note("warning: `--jsonl` is deprecated; lines of JSON are what is printed anyway")
@@ -99,7 +96,7 @@ def _write_files(
         )
     with (
         invocation.open_direct(target, read_only=True) as graph,
-        waiting("export", invocation.environment),
+        show_waiting("export", invocation.environment),
     ):
         report = graph.export_files(
             folder, format=format, branch=branch, commit=snapshot, types=types
@@ -109,8 +106,8 @@ def _write_files(
     print_note(f"exported commit {report.commit_id} to {report.folder}")
 
 
-def _require_known(keys: tuple[str, ...], graph: GraphCalls, *, branch: str) -> None:
-    """Raise if a key names a type of the other kind."""
+def _require_known(keys: tuple[str, ...], graph: AnyGraph, *, branch: str) -> None:
+    """Raise `NotFoundError` if a key does not name a type of the branch."""
     known = graph.tables(branch) if keys else {}
     for key in keys:
         if key not in known:

@@ -1,4 +1,8 @@
-"""`omnigraph load`: rows of files, or of a pipe, as one commit; and its old form `ingest`."""
+"""The command `load`, and its deprecated form `ingest`.
+
+A load is one commit or changes nothing. Spark code is imported when a session that the command line
+configures is needed.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,69 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.files import STANDARD_INPUT
+from omnigraph.cli.inputs import STANDARD_INPUT
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     BRANCH_OPTION,
+    EMBED_OPTION,
     IF_COMMIT_OPTION,
     JSON_OPTION,
     KEY_OPTION,
     URI_ARGUMENT,
 )
-from omnigraph.cli.output import print_json, print_line, print_note
-from omnigraph.cli.payloads import LoadOutput, load_output
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.output import CommandError, print_json, print_line, print_note, progress
 from omnigraph.cli.targets import ServedTarget, Target
-from omnigraph.cli.terminal import progress
-from omnigraph.wire.bodies import ingest_output
+from omnigraph.http.encode import ingest_output
+from omnigraph.model.errors import plural
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import LoadResult
+
+
+class LoadOutput(TypedDict):
+    """The counts of a load."""
+
+    uri: str
+    branch: str
+    mode: str
+    base_branch: NotRequired[str]
+    branch_created: bool
+    nodes_loaded: int
+    edges_loaded: int
+    node_types_loaded: int
+    edge_types_loaded: int
+    rejected: int
+    commit_id: str | None
+    actor_id: str | None
+    engine: str
+
+
+def load_output(done: LoadResult, *, uri: str, mode: str, actor: str | None) -> LoadOutput:
+    """The counts of a load; the base branch is omitted if there is none."""
+    output: LoadOutput = {
+        "uri": uri,
+        "branch": done.branch,
+        "mode": mode,
+        "base_branch": done.base_branch or "",
+        "branch_created": done.branch_created,
+        "nodes_loaded": sum(done.nodes_loaded.values()),
+        "edges_loaded": sum(done.edges_loaded.values()),
+        "node_types_loaded": len(done.nodes_loaded),
+        "edge_types_loaded": len(done.edges_loaded),
+        "rejected": done.rejected,
+        "commit_id": done.commit_id,
+        "actor_id": actor,
+        "engine": done.engine,
+    }
+    if done.base_branch is None:
+        del output["base_branch"]
+    return output
+
 
 _MODES = click.Choice(["overwrite", "append", "merge"])
 
@@ -44,8 +88,8 @@ _DATA_OPTION = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A load that was asked for; `settings` are those of a Spark session, if it is to be one."""
+class LoadArguments:
+    """The arguments of a load; `settings` configure a Spark session, if one is used."""
 
     paths: Sequence[str]
     mode: str
@@ -58,11 +102,12 @@ class Asked:
     quarantine: str | None
     if_commit: str | None
     idempotency_key: str | None
+    embed: str | None
     is_json: bool
 
     @property
     def has_session(self) -> bool:
-        """Whether a Spark session was described."""
+        """Whether the command line configures a Spark session."""
         return self.master is not None or bool(self.settings)
 
 
@@ -97,6 +142,7 @@ class Asked:
     help="Whether rows that cannot be loaded end the load, or are left out (on Spark).",
 )
 @click.option("--quarantine", metavar="FOLDER", help="Where rows that are left out are written.")
+@EMBED_OPTION
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
@@ -114,12 +160,13 @@ def load(  # noqa: PLR0913  # its flags
     settings: tuple[str, ...],
     on_error: str,
     quarantine: str | None,
+    embed: str | None,
     if_commit: str | None,
     idempotency_key: str | None,
     is_json: bool,
 ) -> None:
     """Load rows of any number of types as one commit, or change nothing."""
-    asked = Asked(
+    asked = LoadArguments(
         paths=paths,
         mode=mode,
         branch=branch,
@@ -131,6 +178,7 @@ def load(  # noqa: PLR0913  # its flags
         quarantine=quarantine,
         if_commit=if_commit,
         idempotency_key=idempotency_key,
+        embed=embed,
         is_json=is_json,
     )
     target = invocation.target(uri)
@@ -148,9 +196,10 @@ def load(  # noqa: PLR0913  # its flags
 @click.option("--mode", type=_MODES, default="merge", show_default=True)
 @BRANCH_OPTION
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
+@EMBED_OPTION
 @JSON_OPTION
 @click.pass_obj
-def ingest(
+def ingest(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
     uri: str | None,
@@ -158,11 +207,12 @@ def ingest(
     mode: str,
     branch: str,
     base: str,
+    embed: str | None,
     is_json: bool,
 ) -> None:
     """Load rows (deprecated: use `omnigraph load`)."""
     print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")
-    asked = Asked(
+    asked = LoadArguments(
         paths=paths,
         mode=mode,
         branch=branch,
@@ -174,6 +224,7 @@ def ingest(
         quarantine=None,
         if_commit=None,
         idempotency_key=None,
+        embed=embed,
         is_json=is_json,
     )
     target = invocation.target(uri)
@@ -185,9 +236,9 @@ def ingest(
 
 
 def _load(
-    invocation: Invocation, asked: Asked, target: Target, *, verb: str
+    invocation: Invocation, asked: LoadArguments, target: Target, *, verb: str
 ) -> tuple[LoadResult, str | None]:
-    """Load what was asked for; also gives whose load it was."""
+    """Run a load; returns its result and its actor."""
     if asked.engine == "inline" and asked.has_session:
         raise click.UsageError("--engine inline takes no Spark session")
     rows = _find_rows(asked.paths)
@@ -213,6 +264,7 @@ def _load(
             quarantine=asked.quarantine,
             if_commit=asked.if_commit,
             idempotency_key=asked.idempotency_key,
+            embed=asked.embed,
         )
         return done, graph.actor
 
@@ -225,8 +277,8 @@ def _find_rows(paths: Sequence[str]) -> object:
     return sys.stdin.buffer
 
 
-def _plan_session(asked: Asked, target: Target) -> Callable[[], object]:
-    """What gives the Spark session that was described, once it is needed; None if none was."""
+def _plan_session(asked: LoadArguments, target: Target) -> Callable[[], object]:
+    """A function that starts the configured Spark session; it returns None if there is none."""
     if not asked.has_session:
         return lambda: None
     if isinstance(target, ServedTarget):
@@ -235,7 +287,7 @@ def _plan_session(asked: Asked, target: Target) -> Callable[[], object]:
             "has its own Spark: use --engine spark"
         )
     settings = dict(_parse_setting(each) for each in asked.settings)
-    # By its name, because PySpark takes a second to import and most loads do without.
+    # Imported by name, because PySpark takes a second to import and most loads do not need it.
     part = import_module("omnigraph.spark")
     return partial(part.session, asked.master, **settings)
 
@@ -250,11 +302,17 @@ def _parse_setting(written: str) -> tuple[str, str]:
 def _print(output: LoadOutput, done: LoadResult) -> None:
     print_line(
         f"loaded {output['uri']} on branch {output['branch']} with {output['mode']}: "
-        f"{output['nodes_loaded']} nodes across {output['node_types_loaded']} node types, "
-        f"{output['edges_loaded']} edges across {output['edge_types_loaded']} edge types"
+        f"{_count(output['nodes_loaded'], 'node')} across "
+        f"{_count(output['node_types_loaded'], 'node type')}, "
+        f"{_count(output['edges_loaded'], 'edge')} across "
+        f"{_count(output['edge_types_loaded'], 'edge type')}"
     )
     if done.branch_created:
         print_line(f"branch {done.branch} created from {done.base_branch}")
     if done.rejected:
-        print_line(f"left out {done.rejected} rows:")
+        print_line(f"left out {_count(done.rejected, 'row')}:")
         print_line(str(done.report))
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {plural(count, noun)}"

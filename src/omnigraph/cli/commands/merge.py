@@ -1,13 +1,416 @@
-"""`omnigraph merge`: a branch into another, tried first, with decisions about conflicts."""
+"""The commands `merge`, `revert` and `cherry-pick`; conflicts and decisions as text.
+
+All three show conflicts in one format: base, source and target side by side, then the next command.
+Unresolved conflicts change nothing and give exit code 1. Decision files are YAML or JSON with the
+same fields as over HTTP, and an entry that is not filled in is rejected.
+"""
 
 from __future__ import annotations
 
-import click
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
+import click
+import yaml
+
+from omnigraph.cli.advice import write_command, write_options
 from omnigraph.cli.command import command
+from omnigraph.cli.inputs import STANDARD_OUTPUT, expand_home, read_source
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.merging import MergeOrder, merge_and_tell
-from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI_OPTION
+from omnigraph.cli.options import (
+    BRANCH_OPTION,
+    IF_COMMIT_OPTION,
+    JSON_OPTION,
+    KEY_OPTION,
+    URI_OPTION,
+)
+from omnigraph.cli.output import (
+    Colour,
+    CommandError,
+    Terminal,
+    clip,
+    fill,
+    measure,
+    print_json,
+    print_line,
+    print_note,
+    print_pieces,
+    show_name,
+    show_value,
+    show_waiting,
+    standard_error,
+    standard_output,
+)
+from omnigraph.cli.targets import Target
+from omnigraph.http.encode import conflict_output, merge_output, replay_output
+from omnigraph.http.problems import error_body
+from omnigraph.model.errors import Conflict, InvalidValueError, MergeConflictError, plural
+
+if TYPE_CHECKING:
+    from omnigraph.client.remote import AnyGraph
+    from omnigraph.engine.results import MergeResult
+    from omnigraph.http.responses import MergeOutput
+
+_SIDES = ("base", "source", "target")
+_GAP = "  "
+_NARROWEST_COLUMN = 8
+_WIDEST_NAME = 24
+
+# The id of such a conflict is that of a node with too many or too few edges; the decisions are
+# about these edges.
+_ABOUT_EDGES = "cardinality_violation"
+_ID_OF_AN_EDGE = "the id of an edge"
+_ADVICE_ABOUT_EDGES = "# Decide about some of its edges; an entry for each, without the #:"
+
+
+def format_conflicts(conflicts: Sequence[Conflict], terminal: Terminal) -> Iterator[str]:
+    """A block of lines for each conflict, followed by an empty line."""
+    for number, conflict in enumerate(conflicts, 1):
+        head = f"conflict {number} of {len(conflicts)}: {_subject(conflict)} ({conflict.kind})"
+        yield terminal.paint(terminal.cut(head), Colour.BOLD)
+        yield terminal.cut(f"  {conflict.message}")
+        yield from _view_images(conflict, terminal)
+        yield ""
+
+
+def has_images(conflicts: Sequence[Conflict]) -> bool:
+    """Whether the values of the conflicting rows are known."""
+    return any(each.base or each.source or each.target for each in conflicts)
+
+
+def write_decisions(conflicts: Sequence[Conflict], *, source: str, target: str) -> str:
+    """A file of decisions to fill in; an entry without a decision is rejected when it is read."""
+    parts = [
+        f"# Decisions for merging {show_name(source)} into {show_name(target)}.",
+        "# Give each entry a choice, `source` or `target`; or write, instead of the choice, a",
+        "# `row` with all the values that it shall have.",
+    ]
+    plain = Terminal(width=None, has_colours=False)
+    for conflict in conflicts:
+        told = [f"  {conflict.message}", *_view_images(conflict, plain)]
+        parts += ["", f"# {_subject(conflict)} ({conflict.kind})", *(f"# {each}" for each in told)]
+        if conflict.kind == _ABOUT_EDGES:
+            entry = _write_entry({"type": conflict.type, "id": _ID_OF_AN_EDGE})
+            parts += [_ADVICE_ABOUT_EDGES, *(f"# {each}" for each in (*entry, "  choice:"))]
+        else:
+            parts += [*_write_entry({"type": conflict.type, "id": conflict.id}), "  choice:"]
+    return "\n".join(parts) + "\n"
+
+
+def show_decision(conflict: Conflict) -> tuple[str, ...]:
+    """An example of a decision."""
+    id = _ID_OF_AN_EDGE if conflict.kind == _ABOUT_EDGES else conflict.id
+    return _write_entry({"type": conflict.type, "id": id, "choice": "source"})
+
+
+def parse_decisions(text: str, *, name: str) -> dict[tuple[str, str], object]:
+    """The decisions in a YAML or JSON text; `name` is for messages."""
+    try:
+        content: object = yaml.load(text, Loader=_JsonLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _refuse(name, f"this is neither YAML nor JSON: {error}") from error
+    if not isinstance(content, list):
+        raise _refuse(name, "decisions are a list; begin each with `- type: …`")
+    decisions: dict[tuple[str, str], object] = {}
+    for number, entry in enumerate(content, 1):
+        key, decision = _parse_decision(entry, name=name, number=number)
+        if key in decisions:
+            raise _refuse(name, f"{key[0]} '{key[1]}' is decided about twice; leave one out")
+        decisions[key] = decision
+    return decisions
+
+
+class _JsonLoader(yaml.SafeLoader):
+    """A YAML loader limited to JSON values: a date is read as text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # PyYAML's
+        first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _parse_decision(entry: object, *, name: str, number: int) -> tuple[tuple[str, str], object]:
+    fields = entry if isinstance(entry, Mapping) else {}
+    type, id = fields.get("type"), fields.get("id")
+    if not isinstance(type, str) or not isinstance(id, str):
+        raise _refuse(name, f"entry {number} needs a `type` and an `id`, both as text")
+    odd = sorted(str(key) for key in fields if key not in ("type", "id", "choice", "row"))
+    if odd:
+        raise _refuse(name, f"entry {number} has `{odd[0]}`; there are only a choice and a row")
+    choice, row = fields.get("choice"), fields.get("row")
+    match choice, row:
+        case (("source" | "target"), None):
+            return (type, id), choice
+        case None, Mapping():
+            return (type, id), row
+        case None, None:
+            raise _refuse(
+                name,
+                f"{type} '{id}' is undecided; write `choice: source`, `choice: target` or a `row`",
+            )
+        case _:
+            raise _refuse(name, f"{type} '{id}' needs `choice: source`, `choice: target` or a row")
+
+
+def _write_entry(entry: Mapping[str, str]) -> tuple[str, ...]:
+    written = yaml.safe_dump([dict(entry)], sort_keys=False, allow_unicode=True, width=1_000_000)
+    return tuple(written.rstrip("\n").split("\n"))
+
+
+def _subject(conflict: Conflict) -> str:
+    return f"{conflict.type} {show_name(conflict.id)}"
+
+
+def _view_images(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
+    images = (conflict.base, conflict.source, conflict.target)
+    if all(image is None for image in images):
+        return
+    names = _list_names(images)
+    heads = [
+        side if image is not None else f"{side} ({_say_absence(conflict)})"
+        for side, image in zip(_SIDES, images, strict=True)
+    ]
+    cells = [[show_value(image.get(name)) if image else "" for image in images] for name in names]
+    widths = _find_widths([heads, *cells], names, terminal.width)
+    margin = min(max(map(measure, names), default=0), _WIDEST_NAME)
+    yield terminal.paint(_row("", heads, margin, widths), Colour.FAINT)
+    for name, row in zip(names, cells, strict=True):
+        yield _row(name, row, margin, widths)
+
+
+def _say_absence(conflict: Conflict) -> str:
+    return "not there" if conflict.base is None else "deleted"
+
+
+def _list_names(images: Sequence[Mapping[str, object] | None]) -> list[str]:
+    """The properties in which the row versions differ; for a single one, all that have a value."""
+    there = [image for image in images if image is not None]
+    names = list(dict.fromkeys(each for image in there for each in image))
+    first, others = there[0], there[1:]
+    return [
+        name
+        for name in names
+        if name != "id"
+        and (
+            any(image.get(name) != first.get(name) for image in others)
+            if others
+            else first[name] is not None
+        )
+    ]
+
+
+def _find_widths(
+    rows: Sequence[Sequence[str]], names: Sequence[str], width: int | None
+) -> list[int]:
+    wanted = [max(map(measure, column)) for column in zip(*rows, strict=True)]
+    if width is None:
+        return wanted
+    margin = min(max(map(measure, names), default=0), _WIDEST_NAME)
+    room = width - 4 - margin - len(_GAP) * len(wanted)
+    share = max(room // len(wanted), _NARROWEST_COLUMN)
+    # Width that some columns do not need goes to those that need more.
+    spare = sum(max(share - each, 0) for each in wanted)
+    greedy = sum(each > share for each in wanted)
+    most = share + (spare // greedy if greedy else 0)
+    return [min(each, most) for each in wanted]
+
+
+def _row(name: str, cells: Sequence[str], margin: int, widths: Sequence[int]) -> str:
+    shown = [fill(clip(cell, width), width) for cell, width in zip(cells, widths, strict=True)]
+    return f"    {fill(clip(name, margin), margin)}{_GAP}{_GAP.join(shown)}".rstrip()
+
+
+def _refuse(name: str, problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        subject=name, expected="decisions about conflicts", value=None, problem=problem
+    )
+
+
+_FILE_TO_WRITE = "decisions.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeArguments:
+    """The arguments of a merge; `verb` is the command name, for the announcement."""
+
+    verb: str
+    source: str
+    into: str
+    is_dry_run: bool
+    granularity: str
+    resolve_path: str | None
+    decisions_path: str | None
+    if_commit: str | None
+    idempotency_key: str | None
+    is_json: bool
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether standard output receives the decisions to fill in, instead of text for people."""
+        return self.decisions_path == STANDARD_OUTPUT
+
+
+def run_merge(invocation: Invocation, order: MergeArguments, *, uri: str | None) -> None:
+    """Merge, or preview it, and print the result; conflicts give exit code 1."""
+    if order.is_piped and order.is_json:
+        raise click.UsageError("--json and --write-decisions - exclude each other")
+    target = invocation.target(uri)
+    resolve = None if order.resolve_path is None else _read_decisions(order.resolve_path)
+    path = order.decisions_path
+    if path is not None and not order.is_piped and expand_home(path).exists():
+        raise CommandError(
+            f"'{path}' is there already, and may hold decisions; name another "
+            "file, or delete it; nothing was merged"
+        )
+    if not order.is_dry_run:
+        invocation.announce(order.verb, target)
+    teller = _Teller(invocation, order, target)
+    with invocation.open(target, read_only=order.is_dry_run) as graph:
+        try:
+            with show_waiting(f"merge {order.source}", invocation.environment):
+                done = _merge(graph, order, resolve, is_dry_run=order.is_dry_run)
+        except MergeConflictError as error:
+            conflicts = error.conflicts
+            if not has_images(conflicts):
+                # A server lists the conflicts of a failed merge without values, and shows these in
+                # a dry run.
+                conflicts = _merge(graph, order, resolve, is_dry_run=True).conflicts or conflicts
+            teller.refuse(conflicts, actor=graph.actor)
+        teller.tell(done, actor=graph.actor)
+
+
+def _read_decisions(path: str) -> Mapping[tuple[str, str], object]:
+    source = read_source(path)
+    return parse_decisions(source.text, name=source.name)
+
+
+def _merge(
+    graph: AnyGraph,
+    order: MergeArguments,
+    resolve: Mapping[tuple[str, str], object] | None,
+    *,
+    is_dry_run: bool,
+) -> MergeResult:
+    return graph.merge(
+        order.source,
+        into=order.into,
+        dry_run=is_dry_run,
+        granularity=order.granularity,
+        resolve=resolve,
+        if_commit=order.if_commit,
+        idempotency_key=None if is_dry_run else order.idempotency_key,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Teller:
+    """Prints the result of a merge."""
+
+    invocation: Invocation
+    order: MergeArguments
+    target: Target
+
+    def tell(self, done: MergeResult, *, actor: str | None) -> None:
+        """Print what was merged, or would be; exits with 1 for the conflicts of a dry run."""
+        order = self.order
+        if order.is_json:
+            print_json(merge_output(done, source=order.source, target=order.into, actor=actor))
+        if not done.conflicts:
+            self._note_unwritten()
+            self._print_outcome(done)
+            return
+        self._write_decisions(done.conflicts)
+        if not self.order.is_json:
+            self._show(done.conflicts)
+        raise click.exceptions.Exit(1)
+
+    def refuse(self, conflicts: Sequence[Conflict], *, actor: str | None) -> NoReturn:
+        """Print why nothing was merged, and exit with 1."""
+        self._write_decisions(conflicts)
+        into = show_name(self.order.into)
+        problem = f"{self._headline(conflicts)}; {into} is unchanged"
+        print_note(f"Error: {problem}")
+        if self.order.is_json:
+            body: MergeOutput = {
+                "source": self.order.source,
+                "target": self.order.into,
+                "outcome": "conflicts",
+                "actor_id": actor,
+                "commit_id": None,
+                "conflicts": [conflict_output(each) for each in conflicts],
+            }
+            print_json({"error": problem, "code": MergeConflictError.code, **body})
+        else:
+            print_note("")
+            for line in self._blocks(conflicts, standard_error(self.invocation.environment)):
+                print_note(line)
+        raise click.exceptions.Exit(1)
+
+    def _show(self, conflicts: Sequence[Conflict]) -> None:
+        environment = self.invocation.environment
+        if self.order.is_piped:
+            say, terminal = print_note, standard_error(environment)
+        else:
+            say, terminal = print_line, standard_output(environment)
+        say(f"{self._headline(conflicts)}\n")
+        for line in self._blocks(conflicts, terminal):
+            say(line)
+
+    def _print_outcome(self, done: MergeResult) -> None:
+        if not self.order.is_json:
+            source, into = show_name(self.order.source), show_name(self.order.into)
+            verb = "would merge" if self.order.is_dry_run else "merged"
+            say = print_note if self.order.is_piped else print_line
+            say(f"{verb} {source} into {into}: {done.outcome}")
+
+    def _headline(self, conflicts: Sequence[Conflict]) -> str:
+        source, into = show_name(self.order.source), show_name(self.order.into)
+        count = f"{len(conflicts):,} {plural(len(conflicts), 'conflict')}"
+        return f"merge conflicts: {source} and {into} have {count}"
+
+    def _blocks(self, conflicts: Sequence[Conflict], terminal: Terminal) -> Iterator[str]:
+        yield from format_conflicts(conflicts, terminal)
+        path = _FILE_TO_WRITE if self.order.is_piped else self.order.decisions_path
+        if path is None:
+            yield f"To decide, write a file such as {_FILE_TO_WRITE} with an entry for each:"
+            yield ""
+            yield from (f"  {line}" for line in show_decision(conflicts[0]))
+            yield ""
+            yield "`choice` is source or target; a `row` with all values may stand in its place."
+            yield f"To get such a file to fill in, add --write-decisions {_FILE_TO_WRITE}."
+        elif self.order.is_piped:
+            yield f"What is printed has an entry for each; give all a choice, in {path}, say."
+        else:
+            yield f"{path} has an entry for each; give all of them a choice."
+        yield "Then type:"
+        yield ""
+        yield f"  {self._next_command(path or _FILE_TO_WRITE)}"
+
+    def _next_command(self, path: str) -> str:
+        order = self.order
+        granularity = None if order.granularity == "row" else order.granularity
+        options = write_options(
+            [("--into", order.into), ("--granularity", granularity), ("--resolve", path)]
+        )
+        return write_command("merge", order.source, *options, target=self.target)
+
+    def _write_decisions(self, conflicts: Sequence[Conflict]) -> None:
+        path = self.order.decisions_path
+        if path is None:
+            return
+        text = write_decisions(conflicts, source=self.order.source, target=self.order.into)
+        if self.order.is_piped:
+            print_pieces([text.encode()])
+        else:
+            expand_home(path).write_text(text, encoding="utf-8")
+
+    def _note_unwritten(self) -> None:
+        if self.order.is_piped:
+            print_note("there is nothing to decide")
+        elif self.order.decisions_path is not None:
+            print_note(f"there is nothing to decide; '{self.order.decisions_path}' was not written")
 
 
 @command()
@@ -35,7 +438,7 @@ from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI
 @KEY_OPTION
 @JSON_OPTION
 @click.pass_obj
-def merge(  # noqa: PLR0913  # one a flag
+def merge(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
     source: str,
@@ -49,13 +452,13 @@ def merge(  # noqa: PLR0913  # one a flag
     idempotency_key: str | None,
     is_json: bool,
 ) -> None:
-    """Merge the branch SOURCE into another, or try it.
+    """Merge the branch SOURCE into another branch, or preview the merge.
 
-    Exits with 1 if there are conflicts, which nobody has decided: they are shown side by side, and
-    nothing is merged.
+    Exits with 1 if there are unresolved conflicts: they are shown side by side, and nothing is
+    merged.
     """
-    order = MergeOrder(
-        # This is `omnigraph branch merge` too.
+    order = MergeArguments(
+        # The same function implements `omnigraph branch merge`.
         verb=click.get_current_context().command_path.partition(" ")[2],
         source=source,
         into=into,
@@ -67,4 +470,106 @@ def merge(  # noqa: PLR0913  # one a flag
         idempotency_key=idempotency_key,
         is_json=is_json,
     )
-    merge_and_tell(invocation, order, uri=uri)
+    run_merge(invocation, order, uri=uri)
+
+
+@command()
+@click.argument("commit")
+@URI_OPTION
+@BRANCH_OPTION
+@IF_COMMIT_OPTION
+@KEY_OPTION
+@JSON_OPTION
+@click.pass_obj
+def revert(
+    invocation: Invocation,
+    *,
+    commit: str,
+    uri: str | None,
+    branch: str,
+    if_commit: str | None,
+    idempotency_key: str | None,
+    is_json: bool,
+) -> None:
+    """Undo the changes of COMMIT on a branch, as a new commit; later commits stay."""
+    target = invocation.target(uri)
+    invocation.announce("revert", target)
+    with (
+        invocation.open(target, read_only=False) as graph,
+        _telling_conflicts(invocation, target, commit=commit, branch=branch, is_json=is_json),
+    ):
+        with show_waiting("revert", invocation.environment):
+            done = graph.revert(
+                commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
+            )
+        actor = graph.actor
+    _tell("reverted", commit, done, branch=branch, actor=actor, is_json=is_json)
+
+
+@command()
+@click.argument("commit")
+@URI_OPTION
+@click.option("--onto", default="main", show_default=True, metavar="BRANCH", help="Where to.")
+@IF_COMMIT_OPTION
+@KEY_OPTION
+@JSON_OPTION
+@click.pass_obj
+def cherry_pick(
+    invocation: Invocation,
+    *,
+    commit: str,
+    uri: str | None,
+    onto: str,
+    if_commit: str | None,
+    idempotency_key: str | None,
+    is_json: bool,
+) -> None:
+    """Apply the changes of COMMIT to a branch, as a new commit."""
+    target = invocation.target(uri)
+    invocation.announce("cherry-pick", target)
+    with (
+        invocation.open(target, read_only=False) as graph,
+        _telling_conflicts(invocation, target, commit=commit, branch=onto, is_json=is_json),
+    ):
+        with show_waiting("cherry-pick", invocation.environment):
+            done = graph.cherry_pick(
+                commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
+            )
+        actor = graph.actor
+    _tell("picked", commit, done, branch=onto, actor=actor, is_json=is_json)
+
+
+def _tell(
+    verb: str, commit: str, done: MergeResult, *, branch: str, actor: str | None, is_json: bool
+) -> None:
+    if is_json:
+        print_json(replay_output(done, branch=branch, actor=actor))
+        return
+    print_line(f"{verb} {show_name(commit)} on {show_name(branch)}: {done.outcome}")
+    if done.commit_id is not None:
+        print_line(f"commit: {done.commit_id}")
+
+
+@contextmanager
+def _telling_conflicts(
+    invocation: Invocation, target: Target, *, commit: str, branch: str, is_json: bool
+) -> Iterator[None]:
+    """A block whose conflicts are shown side by side; they cannot be resolved by these commands."""
+    try:
+        yield
+    except MergeConflictError as error:
+        count = len(error.conflicts)
+        print_note(
+            f"Error: {count:,} {plural(count, 'row')} changed on {show_name(branch)} since; "
+            f"{show_name(branch)} is unchanged"
+        )
+        if is_json:
+            print_json(error_body(error, message=str(error)))
+            raise click.exceptions.Exit(1) from error
+        print_note("")
+        for line in format_conflicts(error.conflicts, standard_error(invocation.environment)):
+            print_note(line)
+        print_note("Correct these rows with `omnigraph mutate`. To see what came since, type:")
+        print_note("")
+        print_note(f"  {write_command('diff', commit, branch, target=target)}")
+        raise click.exceptions.Exit(1) from error

@@ -1,4 +1,4 @@
-"""`omnigraph mutate`: a mutation of a text, or a stored one by its name."""
+"""`omnigraph mutate`: a mutation given as text, or a stored mutation by name."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.files import placing
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import BRANCH_OPTION, IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION
-from omnigraph.cli.output import print_json, print_line
-from omnigraph.cli.query_inputs import (
+from omnigraph.cli.inputs import (
     PARAMS_FILE_OPTION,
     PARAMS_OPTION,
     QUERY_OPTION,
     TEXT_OPTION,
+    attach_path,
     find_params,
     find_text,
+    hinting_at_store,
     require_one_reader_of_input,
     require_stored,
 )
-from omnigraph.cli.terminal import waiting
-from omnigraph.compiler.query.naming import find_only_name
-from omnigraph.wire.bodies import change_output
-from omnigraph.wire.shapes import ChangeOutput
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import (
+    BRANCH_OPTION,
+    EMBED_OPTION,
+    IF_COMMIT_OPTION,
+    JSON_OPTION,
+    KEY_OPTION,
+)
+from omnigraph.cli.output import print_json, print_line, show_waiting
+from omnigraph.compiler.query.parser import get_single_query_name
+from omnigraph.http.encode import encode_mutation
+from omnigraph.http.responses import ChangeOutput
+from omnigraph.model.errors import plural
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import MutationResult
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
 @PARAMS_OPTION
 @PARAMS_FILE_OPTION
 @BRANCH_OPTION
+@EMBED_OPTION
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
@@ -51,25 +59,27 @@ def mutate(  # noqa: PLR0913  # its flags
     params_text: str | None,
     params_path: str | None,
     branch: str,
+    embed: str | None,
     if_commit: str | None,
     idempotency_key: str | None,
     is_json: bool,
 ) -> None:
     """Run a mutation as one commit, or change nothing.
 
-    With a text, NAME picks one of its queries; without, NAME is a stored one of a server.
+    With a query text, NAME selects one of its queries; without, NAME is a stored query of a server.
     """
     require_one_reader_of_input(query_path, params_path)
     text = find_text(query_path, query_text)
     params = find_params(params_text, params_path)
-    target = invocation.target(None)
+    with hinting_at_store(name):
+        target = invocation.target(None)
     if text is None:
         stored, served = require_stored(name, target)
         invocation.announce("mutate", target)
         with invocation.open_served(served, read_only=False) as remote:
-            # By its name, because the engine takes a while to import: help does without.
-            part = import_module("omnigraph.cli.stored_queries")
-            with waiting("mutate", invocation.environment):
+            # Imported by name, because the engine is slow to import and help does not need it.
+            part = import_module("omnigraph.client.remote")
+            with show_waiting("mutate", invocation.environment):
                 done: MutationResult = part.run_mutation(
                     remote,
                     stored,
@@ -77,12 +87,13 @@ def mutate(  # noqa: PLR0913  # its flags
                     branch=branch,
                     if_commit=if_commit,
                     idempotency_key=idempotency_key,
+                    embed=embed,
                 )
-            output = change_output(done, branch=branch, query_name=stored, actor=remote.actor)
+            output = encode_mutation(done, branch=branch, query_name=stored, actor=remote.actor)
     else:
         invocation.announce("mutate", target)
         with invocation.open(target, read_only=False) as graph:
-            with placing(text, query_path), waiting("mutate", invocation.environment):
+            with attach_path(text, query_path), show_waiting("mutate", invocation.environment):
                 done = graph.mutate(
                     text,
                     params,
@@ -90,9 +101,10 @@ def mutate(  # noqa: PLR0913  # its flags
                     branch=branch,
                     if_commit=if_commit,
                     idempotency_key=idempotency_key,
+                    embed=embed,
                 )
-            ran = find_only_name(text) if name is None else name
-            output = change_output(done, branch=branch, query_name=ran, actor=graph.actor)
+            ran = get_single_query_name(text) if name is None else name
+            output = encode_mutation(done, branch=branch, query_name=ran, actor=graph.actor)
     _print(output, is_json=is_json)
 
 
@@ -100,9 +112,10 @@ def _print(output: ChangeOutput, *, is_json: bool) -> None:
     if is_json:
         print_json(output)
         return
+    nodes, edges = output["affected_nodes"], output["affected_edges"]
     print_line(
         f"changed {output['branch']} via {output['query_name']}: "
-        f"{output['affected_nodes']} nodes, {output['affected_edges']} edges"
+        f"{nodes} {plural(nodes, 'node')}, {edges} {plural(edges, 'edge')}"
     )
     if output["actor_id"] is not None:
         print_line(f"actor_id: {output['actor_id']}")

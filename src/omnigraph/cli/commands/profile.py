@@ -1,18 +1,26 @@
-"""`omnigraph profile …`: what the profiles of the configuration address."""
+"""The commands `profile`, `login`, `logout`, `graphs`, `completion` and `version`.
+
+Tokens are stored in a file that only its owner can read. A profile that cannot be used is listed
+with its error. Only `graphs` contacts a server.
+"""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from getpass import getpass
 
 import click
+from click.shell_completion import ShellComplete, get_completion_class
 
+import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.config import Format, OperatorConfig, Profile
-from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.credentials import remove_token, require_name, store_token
+from omnigraph.cli.invocation import Invocation, list_served
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_json, print_line, print_note
-from omnigraph.cli.refusals import CommandError
-from omnigraph.cli.scopes import (
+from omnigraph.cli.output import CommandError, print_json, print_line, print_note
+from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
     ServerScope,
@@ -29,7 +37,7 @@ _DEFAULTS = "(defaults)"
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A profile as the list shows it; `error` says why it cannot be used."""
+    """A profile as the list shows it; `error` is the reason why it cannot be used."""
 
     name: str
     binding: str
@@ -43,8 +51,8 @@ class _Listed:
 @command()
 @JSON_OPTION
 @click.pass_obj
-def list_all(invocation: Invocation, *, is_json: bool) -> None:
-    """List the profiles, those that cannot be used too; `*` marks the one that counts."""
+def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
+    """List the profiles, including unusable ones; `*` marks the active one."""
     config = invocation.config
     active = active_profile(invocation.flags, invocation.environment)
     listed = [
@@ -70,7 +78,7 @@ def list_all(invocation: Invocation, *, is_json: bool) -> None:
 def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
     """Show what the profile NAME addresses.
 
-    Without NAME: the profile that counts now, or the defaults if none does.
+    Without NAME: the active profile, or the defaults if there is none.
     """
     config = invocation.config
     chosen = name if name is not None else active_profile(invocation.flags, invocation.environment)
@@ -166,3 +174,99 @@ def _graph_of(scope: Scope | None) -> str | None:
             return graph
         case StoreScope() | None:
             return None
+
+
+@command()
+@click.argument("name")
+@click.option("--token", metavar="TOKEN", help="The token; without, a line of stdin is read.")
+@JSON_OPTION
+@click.pass_obj
+def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool) -> None:
+    """Store the token of the server NAME in a file that only you can read.
+
+    Other users of this machine may see `--token` while the command runs; they cannot see stdin.
+    """
+    require_name(name)
+    is_declared = name in invocation.config.url_by_server
+    given = (_read_line(name) if token is None else token).strip()
+    if not given:
+        raise CommandError("the token is blank; nothing was stored")
+    path = invocation.credentials_path
+    store_token(path, name, given)
+    if not is_declared:
+        print_note(
+            f"note: there is no `{name}` under `servers:` in {invocation.config_path}; the token "
+            "is used once its url is there"
+        )
+    if is_json:
+        print_json({"server": name, "credentials_path": str(path), "declared": is_declared})
+    else:
+        print_line(f"stored the token of {name} in {path}")
+
+
+@command()
+@click.argument("name")
+@JSON_OPTION
+@click.pass_obj
+def logout(invocation: Invocation, name: str, *, is_json: bool) -> None:
+    """Delete the stored token of the server NAME, if there is one."""
+    require_name(name)
+    path = invocation.credentials_path
+    remove_token(path, name)
+    if is_json:
+        print_json({"server": name, "credentials_path": str(path)})
+    else:
+        print_line(f"removed the token of {name} from {path}")
+
+
+def _read_line(name: str) -> str:
+    if sys.stdin.isatty():
+        return getpass(f"Token of {name}: ", stream=sys.stderr)
+    try:
+        return sys.stdin.readline()
+    except UnicodeDecodeError as error:
+        raise CommandError("the token is no text; nothing was stored") from error
+
+
+@command()
+@click.option("--uri", metavar="URL", help="The server, if no --server names it.")
+@JSON_OPTION
+@click.pass_obj
+def list_graphs(invocation: Invocation, uri: str | None, *, is_json: bool) -> None:
+    """List the graphs that a server serves."""
+    served = sorted(list_served(invocation.server_target(uri)), key=lambda each: each.graph_id)
+    if is_json:
+        print_json({"graphs": [{"graph_id": each.graph_id, "uri": each.uri} for each in served]})
+        return
+    for each in served:
+        print_line(f"{each.graph_id} {each.uri}")
+
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    To enable it in every new shell, add the line to its start-up file:
+      eval "$(omnigraph completion bash)"        in ~/.bashrc
+      eval "$(omnigraph completion zsh)"         in ~/.zshrc, after compinit
+      omnigraph completion fish | source         in ~/.config/fish/config.fish
+    """
+    root = context.find_root()
+    made = get_completion_class(shell)
+    assert made is not None, "click completes for these shells"
+    program = root.info_name or "omnigraph"
+    complete = made(root.command, {}, program, f"_{program}_COMPLETE".upper())
+    # Skips the first step of click's bash class, which starts bash to check its version.
+    print_line(ShellComplete.source(complete).strip())
+
+
+@command()
+def version() -> None:
+    """Print the version."""
+    print_line(f"omnigraph {omnigraph.__version__}")

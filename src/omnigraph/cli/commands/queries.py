@@ -1,33 +1,139 @@
-"""`omnigraph queries …`: the stored queries of a cluster, listed, checked, and as Python."""
+"""The commands `lint`, `queries` and `mcp`.
+
+`queries list` shows queries as they were written, including those that no longer compile against
+their graph. `lint` and `queries validate` exit with 1 if a query does not compile. The MCP SDK and
+the engine are imported only when `mcp` runs.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import groupby
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import click
 
-from omnigraph.cli import query_catalog
-from omnigraph.cli.codegen import generating
+from omnigraph.cli import codegen as generating
 from omnigraph.cli.command import command
-from omnigraph.cli.files import STANDARD_OUTPUT, read_source
+from omnigraph.cli.inputs import STANDARD_OUTPUT, expand_home, read_source
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_json, print_line, print_note, print_pieces
-from omnigraph.cli.refusals import CommandError
+from omnigraph.cli.options import JSON_OPTION, URI_ARGUMENT
+from omnigraph.cli.output import CommandError, print_json, print_line, print_note, print_pieces
+from omnigraph.cli.targets import ServedTarget, StoreTarget
 from omnigraph.compiler.compile import compile_schema
+from omnigraph.compiler.lint import LintReport, encode_report, kind_of, lint_queries
+from omnigraph.compiler.query.ast import ParameterSyntax, QuerySyntax, Read
+from omnigraph.compiler.query.parser import parse_queries
+from omnigraph.http.stored_queries import collect_queries
 from omnigraph.model.catalog import Catalog
-from omnigraph.model.deferred import defer
-from omnigraph.model.source import Source
-from omnigraph.wire.stored_queries import collect_queries
+from omnigraph.model.errors import NotFoundError, plural
+from omnigraph.model.runtime import lazy_module
+from omnigraph.model.source import Severity, Source
 
 if TYPE_CHECKING:
-    from omnigraph.cli import applied_queries
+    from omnigraph.cli import cluster_queries
 else:
-    # It brings the engine with it, and code is made of files without.
-    applied_queries = defer("omnigraph.cli.applied_queries")
+    # Imported lazily: it imports the engine, which generating code from files does not need.
+    cluster_queries = lazy_module("omnigraph.cli.cluster_queries")
+
+_INDENT = "    "
+
+
+class ListedParameter(TypedDict):
+    """A parameter as the list shows it; the type is spelled as in a query, without its `?`."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
+class ListedQuery(TypedDict):
+    """A stored query as the list shows it; absent texts are omitted."""
+
+    graph: str
+    name: str
+    mcp_expose: bool
+    tool_name: str
+    mutation: bool
+    description: NotRequired[str]
+    instruction: NotRequired[str]
+    params: list[ListedParameter]
+
+
+def list_query(source: Source, *, graph: str, name: str) -> ListedQuery:
+    """The declaration of a query."""
+    declared = _get_declared(source, name)
+    # If a parameter is declared twice, the last one counts, as in compilation.
+    parameters = {each.variable.name: each for each in declared.parameters}
+    texts = {each.name.text: each.value for each in declared.annotations}
+    listed: ListedQuery = {
+        "graph": graph,
+        "name": name,
+        "mcp_expose": True,
+        "tool_name": name,
+        "mutation": not isinstance(declared.body, Read),
+        "description": texts.get("description", ""),
+        "instruction": texts.get("instruction", ""),
+        "params": [_list_parameter(each) for each in parameters.values()],
+    }
+    if "description" not in texts:
+        del listed["description"]
+    if "instruction" not in texts:
+        del listed["instruction"]
+    return listed
+
+
+def view_queries(listed: Sequence[ListedQuery]) -> Iterator[str]:
+    """The list as text; graphs are shown if there are several."""
+    if not listed:
+        yield "(no stored queries registered)"
+    is_several = len({each["graph"] for each in listed}) > 1
+    for graph, queries in groupby(listed, key=lambda each: each["graph"]):
+        if is_several:
+            yield f"graph {graph}"
+        for each in queries:
+            yield from _view_query(each)
+
+
+def _get_declared(source: Source, name: str) -> QuerySyntax:
+    for each in parse_queries(source):
+        if each.name.text == name:
+            return each
+    raise NotFoundError(kind="query", name=name, advice=f"{source.name} has none of this name")
+
+
+def _list_parameter(parameter: ParameterSyntax) -> ListedParameter:
+    word = parameter.type.text
+    if parameter.dimension is not None:
+        word = f"{word}({parameter.dimension})"
+    return {
+        "name": parameter.variable.name,
+        "type": f"[{word}]" if parameter.is_list else word,
+        "nullable": parameter.is_nullable,
+    }
+
+
+def _view_query(listed: ListedQuery) -> Iterator[str]:
+    parameters = ", ".join(
+        f"${each['name']}: {each['type']}{'?' if each['nullable'] else ''}"
+        for each in listed["params"]
+    )
+    kind = "mutation" if listed["mutation"] else "read"
+    yield f"{kind}  {listed['name']}({parameters})"
+    yield from _view_text("description", listed.get("description"))
+    yield from _view_text("instruction", listed.get("instruction"))
+
+
+def _view_text(label: str, text: str | None) -> Iterator[str]:
+    if text is None:
+        return
+    heading = f"{_INDENT}{label}: "
+    first, *others = text.split("\n")
+    yield f"{heading}{first}"
+    for line in others:
+        yield f"{' ' * len(heading)}{line}"
 
 
 @command()
@@ -35,16 +141,13 @@ else:
 @click.pass_obj
 def list_all(invocation: Invocation, *, is_json: bool) -> None:
     """List the stored queries that a cluster has applied."""
-    served = applied_queries.read_served(invocation.cluster_scope(), invocation.environment)
+    served = cluster_queries.read_served(invocation.cluster_scope(), invocation.environment)
     _warn(served.left_out)
-    listed = [
-        query_catalog.list_query(each.source, graph=each.graph, name=each.name)
-        for each in served.texts
-    ]
+    listed = [list_query(each.source, graph=each.graph, name=each.name) for each in served.texts]
     if is_json:
         print_json({"queries": listed})
         return
-    for line in query_catalog.view_queries(listed):
+    for line in view_queries(listed):
         print_line(line)
 
 
@@ -52,11 +155,11 @@ def list_all(invocation: Invocation, *, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def validate(invocation: Invocation, *, is_json: bool) -> None:
-    """Check the stored queries of a cluster against the schemas that its graphs have now.
+    """Check the stored queries of a cluster against the current schemas of its graphs.
 
-    Exits with 1 if one no longer fits.
+    Exits with 1 if a query is no longer valid.
     """
-    verdict = applied_queries.check_served(invocation.cluster_scope(), invocation.environment)
+    verdict = cluster_queries.check_served(invocation.cluster_scope(), invocation.environment)
     _warn(verdict.left_out)
     if is_json:
         print_json(_encode(verdict))
@@ -93,12 +196,12 @@ def codegen(
 ) -> None:
     """Write the stored queries of a graph as a module of typed functions.
 
-    The queries are those that a cluster has applied to the graph, or those of files.
+    The queries are those that a cluster has applied to the graph, or those in files.
     """
     if not is_python:
         raise click.UsageError("say for which language: --python")
     if schema_path is None and not query_paths:
-        catalog, texts = applied_queries.read_one_graph(
+        catalog, texts = cluster_queries.read_one_graph(
             invocation.cluster_scope(), invocation.environment
         )
         source_by_name: Mapping[str, Source] = {each.name: each.source for each in texts}
@@ -108,7 +211,7 @@ def codegen(
     if out == STANDARD_OUTPUT:
         print_pieces([module.encode()])
     else:
-        Path(out).write_text(module, encoding="utf-8")
+        expand_home(out).write_text(module, encoding="utf-8")
 
 
 def _read_files(
@@ -128,7 +231,7 @@ def _warn(left_out: Iterable[str]) -> None:
         print_note(f"warning: {each}")
 
 
-def _encode(verdict: applied_queries.Verdict) -> dict[str, object]:
+def _encode(verdict: cluster_queries.Verdict) -> dict[str, object]:
     return {
         "ok": not verdict.breakages,
         "breakages": [_encode_issue(each) for each in verdict.breakages],
@@ -136,17 +239,116 @@ def _encode(verdict: applied_queries.Verdict) -> dict[str, object]:
     }
 
 
-def _encode_issue(issue: applied_queries.Issue) -> dict[str, object]:
+def _encode_issue(issue: cluster_queries.Issue) -> dict[str, object]:
     return {"graph": issue.graph, "query": issue.query, "message": issue.message}
 
 
-def _view(verdict: applied_queries.Verdict) -> Iterator[str]:
+def _view(verdict: cluster_queries.Verdict) -> Iterator[str]:
     count = verdict.query_count
     if not verdict.breakages:
-        yield f"OK  {count} stored quer{'y' if count == 1 else 'ies'} type-check against the schema"
+        queries = plural(count, "query", "queries")
+        yield f"OK  {count} stored {queries} type-check against the schema"
     issues = [*verdict.breakages, *verdict.warnings]
     is_several = len({each.graph for each in issues}) > 1
     for word, told in (("ERROR", verdict.breakages), ("WARN ", verdict.warnings)):
         for each in told:
             graph = f" of graph '{each.graph}'" if is_several else ""
             yield f"{word}  query '{each.query}'{graph}: {each.message}"
+
+
+_WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severity.INFO: "INFO "}
+
+
+@command()
+@URI_ARGUMENT
+@click.option("--query", "query_path", required=True, metavar="FILE", help="The .gq file.")
+@click.option(
+    "--schema", "schema_path", metavar="FILE", help="The .pg file; then no graph is looked at."
+)
+@JSON_OPTION
+@click.pass_obj
+def lint(
+    invocation: Invocation,
+    *,
+    uri: str | None,
+    query_path: str,
+    schema_path: str | None,
+    is_json: bool,
+) -> None:
+    """Check a file of queries against the schema in a file or of a graph.
+
+    Exits with 1 if any query is invalid.
+    """
+    if schema_path is None:
+        target = invocation.direct_target(uri)
+        with invocation.open_direct(target, read_only=True) as graph:
+            schema = Source(f"<schema of {target.uri}>", graph.schema_source)
+        schema_source = {"kind": "graph", "uri": target.uri}
+    else:
+        schema = read_source(schema_path)
+        schema_source = {"kind": "file", "path": schema_path}
+    report = lint_queries(read_source(query_path), compile_schema(schema))
+    if is_json:
+        print_json(encode_report(report, schema_source=schema_source, query_path=query_path))
+    else:
+        _print_report(report)
+    if report.error_count:
+        sys.exit(1)
+
+
+def _print_report(report: LintReport) -> None:
+    for result in report.results:
+        if result.error is None:
+            print_line(f"OK    query `{result.name}` ({kind_of(result)})")
+        else:
+            print_line(f"ERROR query `{result.name}`: {result.error}")
+        for warning in result.warnings:
+            print_line(f"WARN  query `{result.name}`: {warning}")
+    for finding in report.findings:
+        print_line(f"{_WORD_BY_SEVERITY[finding.severity]} {finding.code}: {finding.message}")
+    print_line(
+        f"INFO  Lint complete: {len(report.results)} "
+        f"{plural(len(report.results), 'query', 'queries')} processed "
+        f"({report.error_count} error(s), {report.warning_count} warning(s), "
+        f"{report.info_count} info item(s))"
+    )
+
+
+# Imported by name, because the engine and the SDK are slow to import and help and usage errors do
+# not need them.
+_SERVING = "omnigraph.mcp.graph"
+
+
+@command()
+@URI_ARGUMENT
+@click.option(
+    "--queries",
+    metavar="PATH",
+    help="Stored queries of a graph that is opened here: a .gq file, or a folder of them.",
+)
+@click.option("--ad-hoc", is_flag=True, help="Let the agent run reads of its own as well.")
+@click.option("--allow-main", is_flag=True, help="Let the agent write to `main` if it says so.")
+@click.pass_obj
+def mcp(
+    invocation: Invocation, *, uri: str | None, queries: str | None, ad_hoc: bool, allow_main: bool
+) -> None:
+    """Offer stored queries to an agent as tools of the Model Context Protocol.
+
+    The agent's program starts this command and communicates with it over standard input and output.
+    Writes go to a separate branch of the agent, which a person merges. For a server, the tools are
+    its stored queries, and its policy applies.
+    """
+    target = invocation.target(uri)
+    if isinstance(target, ServedTarget) and queries is not None:
+        raise CommandError("--queries does not apply to a server, which has stored queries itself")
+    if isinstance(target, StoreTarget) and queries is None and not ad_hoc:
+        print_note("there are no tools: give --queries PATH, or --ad-hoc, or both")
+    invocation.announce("mcp", target)
+    part = import_module(_SERVING)
+    match target:
+        case StoreTarget():
+            with invocation.open_direct(target, read_only=False) as graph:
+                part.serve_graph(graph, queries, is_ad_hoc=ad_hoc, allows_main=allow_main)
+        case ServedTarget():
+            with invocation.open_served(target, read_only=False) as remote:
+                part.serve_remote(remote, is_ad_hoc=ad_hoc, allows_main=allow_main)

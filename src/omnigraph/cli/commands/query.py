@@ -1,43 +1,65 @@
-"""`omnigraph query`: a read of a text, or a stored one by its name."""
+"""The commands `query`, `explain`, `alias` and `entity`.
+
+All of them only read. The formats of results need Arrow and are imported once there is a result to
+print. Stored queries run on a server by name; the server rejects a mutation here.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.config import Format
-from omnigraph.cli.files import STANDARD_OUTPUT, placing
-from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import (
-    ENGINE_OPTION,
-    JSON_OPTION,
-    READ_BRANCH_OPTION,
-    SNAPSHOT_OPTION,
-)
-from omnigraph.cli.output import print_note
-from omnigraph.cli.query_inputs import (
+from omnigraph.cli.config import Alias, Format, OperatorConfig
+from omnigraph.cli.inputs import (
     PARAMS_FILE_OPTION,
     PARAMS_OPTION,
     QUERY_OPTION,
+    STANDARD_OUTPUT,
     TEXT_OPTION,
+    attach_path,
     find_params,
     find_text,
+    hinting_at_store,
     require_one,
     require_one_reader_of_input,
     require_stored,
 )
-from omnigraph.cli.terminal import waiting
-from omnigraph.wire.shapes import Target as Place
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import (
+    BRANCH_OPTION,
+    ENGINE_OPTION,
+    JSON_OPTION,
+    READ_BRANCH_OPTION,
+    SNAPSHOT_OPTION,
+    URI_OPTION,
+    complete_aliases,
+)
+from omnigraph.cli.output import (
+    CommandError,
+    escape_control,
+    print_json,
+    print_line,
+    print_note,
+    show_value,
+    show_waiting,
+)
+from omnigraph.cli.targets import make_server_scope
+from omnigraph.http.responses import EntityOutput, ExplainOutput
+from omnigraph.http.responses import Target as Place
+from omnigraph.model.errors import NotFoundError, plural
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import Result
 
-# By their names, because the engine takes a while to import: help and refusals do without.
-_PRINTING = "omnigraph.cli.formats.printing"
-_STORED = "omnigraph.cli.stored_queries"
+# Imported by name, because the engine is slow to import and help and usage errors do not need it.
+_PRINTING = "omnigraph.cli.formats"
+_STORED = "omnigraph.client.remote"
 
 
 @command()
@@ -59,7 +81,8 @@ _STORED = "omnigraph.cli.stored_queries"
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write rows to a file; its suffix tells the format: parquet, arrow, ndjson, csv, json.",
+    help="Write rows to a file; its suffix tells the format: parquet, arrow, feather, ipc, "
+    "ndjson, jsonl, json, csv, tsv.",
 )
 @click.pass_obj
 def query(  # noqa: PLR0913  # its flags
@@ -79,14 +102,18 @@ def query(  # noqa: PLR0913  # its flags
 ) -> None:
     """Run a query and print the rows that it finds.
 
-    With a text, NAME picks one of its queries; without, NAME is a stored query of a server.
+    With a query text, NAME selects one of its queries; without, NAME is a stored query of a server.
     """
     require_one({"--branch": branch, "--snapshot": snapshot})
     require_one({"--format": chosen, "--json": is_json})
     require_one_reader_of_input(query_path, params_path)
     text = find_text(query_path, query_text)
     params = find_params(params_text, params_path)
-    target = invocation.target(None)
+    asked = Format.JSON if is_json else None if chosen is None else Format(chosen)
+    if out is not None and out != STANDARD_OUTPUT:
+        import_module(_PRINTING).require_writable(out, chosen=asked)
+    with hinting_at_store(name):
+        target = invocation.target(None)
     place: Place = {
         "branch": None if snapshot is not None else branch or "main",
         "snapshot": snapshot,
@@ -94,18 +121,18 @@ def query(  # noqa: PLR0913  # its flags
     if text is None:
         stored, served = require_stored(name, target)
         with invocation.open_served(served, read_only=True) as remote:
-            with waiting("query", invocation.environment):
+            with show_waiting("query", invocation.environment):
                 found: Result = import_module(_STORED).run_read(
                     remote, stored, params, branch=place["branch"], commit=snapshot
                 )
-            _show(invocation, found, place, chosen=chosen, is_json=is_json, out=out)
+            _show(invocation, found, place, asked=asked, out=out)
         return
     with invocation.open(target, read_only=True) as graph:
-        with placing(text, query_path), waiting("query", invocation.environment):
+        with attach_path(text, query_path), show_waiting("query", invocation.environment):
             found = graph.query(
                 text, params, name=name, branch=place["branch"], commit=snapshot, engine=engine
             )
-        _show(invocation, found, place, chosen=chosen, is_json=is_json, out=out)
+        _show(invocation, found, place, asked=asked, out=out)
 
 
 def _show(
@@ -113,15 +140,165 @@ def _show(
     result: Result,
     place: Place,
     *,
-    chosen: str | None,
-    is_json: bool,
+    asked: Format | None,
     out: str | None,
 ) -> None:
     printing = import_module(_PRINTING)
     if out is None or out == STANDARD_OUTPUT:
-        format = invocation.output_format(is_json=is_json, chosen=chosen, of_alias=None)
+        format = invocation.output_format(is_json=False, chosen=asked, of_alias=None)
         printing.print_result(invocation, result, place, format=format)
         return
-    asked = Format.JSON if is_json else None if chosen is None else Format(chosen)
     printing.save_result(result, place, path=out, chosen=asked)
-    print_note(f"wrote {len(result)} rows to {out}")
+    print_note(f"wrote {len(result)} {plural(len(result), 'row')} to {out}")
+
+
+@command()
+@click.argument("name", required=False)
+@QUERY_OPTION
+@TEXT_OPTION
+@PARAMS_OPTION
+@PARAMS_FILE_OPTION
+@BRANCH_OPTION
+@ENGINE_OPTION
+@JSON_OPTION
+@click.pass_obj
+def explain(  # noqa: PLR0913  # its flags
+    invocation: Invocation,
+    *,
+    name: str | None,
+    query_path: str | None,
+    query_text: str | None,
+    params_text: str | None,
+    params_path: str | None,
+    branch: str,
+    engine: str,
+    is_json: bool,
+) -> None:
+    """Show the plan of a query, step by step; nothing is run."""
+    require_one_reader_of_input(query_path, params_path)
+    text = find_text(query_path, query_text)
+    if text is None:
+        raise click.UsageError("give the text of the query with -e or --query FILE")
+    params = find_params(params_text, params_path)
+    with (
+        attach_path(text, query_path),
+        invocation.open(invocation.target(None), read_only=True) as graph,
+    ):
+        output: ExplainOutput = {
+            "plan": graph.explain(text, params, name=name, branch=branch, engine=engine)
+        }
+    if is_json:
+        print_json(output)
+    else:
+        print_line(output["plan"])
+
+
+@command()
+@click.argument("name", shell_complete=complete_aliases)
+@click.argument("args", nargs=-1)
+@PARAMS_OPTION
+@PARAMS_FILE_OPTION
+@click.option(
+    "--format",
+    "chosen",
+    type=click.Choice([each.value for each in Format]),
+    help="How to print rows.",
+)
+@JSON_OPTION
+@click.pass_obj
+def alias(
+    invocation: Invocation,
+    name: str,
+    args: tuple[str, ...],
+    *,
+    params_text: str | None,
+    params_path: str | None,
+    chosen: str | None,
+    is_json: bool,
+) -> None:
+    """Run the stored query of the alias NAME, defined under `aliases:` in the configuration.
+
+    ARGS are values for the parameters that the alias lists, in that order: JSON, or else text.
+    """
+    require_one({"--format": chosen, "--json": is_json})
+    bound = get_alias(name, invocation.config)
+    given = find_params(params_text, params_path) or {}
+    params = {**bound.params, **name_arguments(name, bound, args), **given}
+    scope = make_server_scope(
+        bound.server, graph=bound.graph, fallback=None, config=invocation.config
+    )
+    format = invocation.output_format(is_json=is_json, chosen=chosen, of_alias=bound.format)
+    place: Place = {"branch": "main", "snapshot": None}
+    with invocation.open_served(invocation.served_graph(scope), read_only=True) as remote:
+        found = remote.invoke(bound.query, params, expect_mutation=False)
+        # Imported by name, because the engine is slow to import and usage errors do not need it.
+        printing = import_module("omnigraph.cli.formats")
+        printing.print_result(invocation, found, place, format=format)
+
+
+def get_alias(name: str, config: OperatorConfig) -> Alias:
+    """The alias of a name; `CommandError` if it is unknown."""
+    found = config.aliases.get(name)
+    if found is None:
+        known = ", ".join(sorted(config.aliases)) or "none"
+        raise CommandError(f"unknown alias '{name}'; aliases of the configuration: {known}")
+    return found
+
+
+def name_arguments(name: str, bound: Alias, args: Sequence[str]) -> Mapping[str, object]:
+    """The values of arguments by the parameter names of the alias."""
+    if len(args) > len(bound.args):
+        raise CommandError(
+            f"alias '{name}' takes {len(bound.args)} {plural(len(bound.args), 'argument')} "
+            f"({', '.join(bound.args) or 'none'}), not {len(args)}"
+        )
+    return {key: _parse(text) for key, text in zip(bound.args, args, strict=False)}
+
+
+def _parse(text: str) -> object:
+    try:
+        # Python would accept NaN and Infinity as numbers; JSON does not.
+        parsed: object = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError:
+        return text
+    return parsed
+
+
+def _refuse_constant(word: str) -> object:
+    raise ValueError(word)
+
+
+@command()
+@click.argument("type")
+@click.argument("id")
+@READ_BRANCH_OPTION
+@SNAPSHOT_OPTION
+@URI_OPTION
+@JSON_OPTION
+@click.pass_obj
+def entity(
+    invocation: Invocation,
+    *,
+    type: str,
+    id: str,
+    branch: str | None,
+    snapshot: str | None,
+    uri: str | None,
+    is_json: bool,
+) -> None:
+    """Show one node or edge of a TYPE by its ID; exits with 1 if there is none."""
+    require_one({"--branch": branch, "--snapshot": snapshot})
+    with invocation.open(invocation.target(uri), read_only=True) as graph:
+        found = graph.entity(type, id, branch=branch, commit=snapshot)
+    if is_json:
+        output: EntityOutput = {"type": type, "id": id, "entity": found}
+        print_json(output)
+        if found is None:
+            sys.exit(1)
+        return
+    if found is None:
+        raise NotFoundError(kind=type, name=id, advice="")
+    for name, value in found.items():
+        print_line(
+            f"{name}: {escape_control(value) if isinstance(value, str) else show_value(value)}"
+        )

@@ -1,31 +1,94 @@
-"""`omnigraph schema …`: the schema of a graph, what another would change, and changing it."""
+"""The commands `init`, `schema show`, `schema plan` and `schema apply`.
+
+A schema change is one commit or changes nothing. `init` and `schema apply` reject a location that a
+cluster manages. A graph with commits is replaced only after confirmation or with `--yes`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
-from omnigraph.cli.cluster_graphs import require_unmanaged
+import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.files import placing, read_source
+from omnigraph.cli.inputs import attach_path, read_source, require_one, require_one_reader_of_input
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import print_json, print_line, print_pieces
-from omnigraph.cli.query_inputs import require_one, require_one_reader_of_input
+from omnigraph.cli.output import CommandError, print_json, print_line, print_pieces, show_waiting
 from omnigraph.cli.targets import StoreTarget
-from omnigraph.cli.terminal import waiting
-from omnigraph.model.errors import ForbiddenError
+from omnigraph.http.encode import schema_apply_output
+from omnigraph.http.responses import SchemaOutput, SchemaPlanOutput
+from omnigraph.model.errors import ForbiddenError, GraphError, NotFoundError, UnavailableError
 from omnigraph.model.names import MAIN
+from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Source
-from omnigraph.wire.bodies import schema_apply_output
-from omnigraph.wire.shapes import SchemaOutput
+from omnigraph.storage.environment import make_storage_options
+from omnigraph.storage.locations import parse_location
 
 if TYPE_CHECKING:
-    from omnigraph.cli.schema_plans import PlannedSchema
-    from omnigraph.client.calls import GraphCalls
+    from omnigraph.client.remote import AnyGraph
+    from omnigraph.compiler import compile as compiling
+    from omnigraph.compiler import migration, migration_steps
+else:
+    compiling = lazy_module("omnigraph.compiler.compile")
+    migration = lazy_module("omnigraph.compiler.migration")
+    migration_steps = lazy_module("omnigraph.compiler.migration_steps")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSchema:
+    """The steps of a schema change, as text and as payload."""
+
+    lines: tuple[str, ...]
+    output: SchemaPlanOutput
+
+
+def plan_schema_texts(
+    accepted: Source, desired: Source, *, allow_data_loss: bool, uri: str
+) -> PlannedSchema:
+    """The steps from one schema to another; `uri` is the graph of the accepted one."""
+    found = migration.plan_migration(
+        compiling.compile_schema(accepted),
+        compiling.compile_schema(desired),
+        source=desired,
+        allow_data_loss=allow_data_loss,
+    )
+    return PlannedSchema(
+        lines=tuple(migration_steps.describe_step(step) for step in found.steps),
+        output={
+            "uri": uri,
+            "supported": found.supported,
+            "step_count": len(found.steps),
+            "steps": [{**migration_steps.encode_step(step)} for step in found.steps],
+            "blockers": [],
+        },
+    )
+
+
+_GRAPH_OF_CLUSTER = re.compile(r"(?P<root>.*)/graphs/[^/]+\.omni/*")
+_STATE = "__cluster/state.json"
+
+
+def require_not_managed(uri: str, *, deed: str, environment: Mapping[str, str]) -> None:
+    """Reject a change by hand to a graph that a cluster manages; nothing is created."""
+    found = _GRAPH_OF_CLUSTER.fullmatch(parse_location(uri, storage_options={}).uri)
+    if found is None:
+        return
+    # Imported by name, because it is slow to import, and few graphs are below such a path.
+    objects = import_module("omnigraph.storage.objects")
+    options = make_storage_options(environment, {})
+    root = parse_location(found["root"] or "/", storage_options=options)
+    if objects.open_objects(root, is_durable=True).find(_STATE) is not None:
+        raise CommandError(
+            f"{uri} belongs to the cluster at {root.uri}, so {deed} is not done here; nothing was "
+            "changed; edit cluster.yaml there and run `omnigraph cluster apply`"
+        )
+
 
 _SCHEMA_OPTION = click.option(
     "--schema", "desired_path", required=True, metavar="FILE", help="The desired .pg."
@@ -72,18 +135,28 @@ def plan(
     require_one({"URI": uri, "--from": accepted_path})
     require_one_reader_of_input(desired_path, accepted_path)
     desired = read_source(desired_path)
+    blockers: tuple[str, ...] = ()
     if accepted_path is not None:
         place, accepted = accepted_path, read_source(accepted_path)
     else:
         target = invocation.direct_target(uri)
         with invocation.open_direct(target, read_only=True) as graph:
             place, accepted = target.uri, Source("<accepted>", graph.schema_source)
-    planned = _plan(accepted, desired, allow_data_loss=allow_data_loss, uri=place)
+            # Planning here first makes errors in the text name the file.
+            plan_schema_texts(accepted, desired, allow_data_loss=allow_data_loss, uri=place)
+            found = graph.plan_schema(desired.text, allow_data_loss=allow_data_loss)
+            blockers = found.blockers
+    planned = plan_schema_texts(accepted, desired, allow_data_loss=allow_data_loss, uri=place)
+    if blockers:
+        planned.output["supported"] = False
+        planned.output["blockers"] = list(blockers)
     if is_json:
         print_json(planned.output)
         return
     print_line(f"schema plan for {place}")
     print_line(f"supported: {'yes' if planned.output['supported'] else 'no'}")
+    for blocker in blockers:
+        print_line(f"blocked: {blocker}")
     _print_steps(planned.lines)
 
 
@@ -111,11 +184,11 @@ def apply(
     target = invocation.target(uri)
     desired = read_source(desired_path)
     if isinstance(target, StoreTarget):
-        require_unmanaged(target.uri, deed="`schema apply`", environment=invocation.environment)
+        require_not_managed(target.uri, deed="`schema apply`", environment=invocation.environment)
     invocation.announce("schema apply", target)
     with invocation.open(target, read_only=False) as graph:
         described = () if is_json else _describe(graph, desired, allow_data_loss=allow_data_loss)
-        with placing(desired.text, desired_path), waiting("apply", invocation.environment):
+        with attach_path(desired.text, desired_path), show_waiting("apply", invocation.environment):
             done = graph.apply_schema(
                 desired.text,
                 allow_data_loss=allow_data_loss,
@@ -132,26 +205,19 @@ def apply(
     _print_steps(described if done.steps else ())
 
 
-def _plan(accepted: Source, desired: Source, *, allow_data_loss: bool, uri: str) -> PlannedSchema:
-    # By its name, because the compiler takes a while to import: showing a schema does without.
-    part = import_module("omnigraph.cli.schema_plans")
-    planned: PlannedSchema = part.plan_between(
-        accepted, desired, allow_data_loss=allow_data_loss, uri=uri
-    )
-    return planned
-
-
-def _describe(graph: GraphCalls, desired: Source, *, allow_data_loss: bool) -> Sequence[str]:
-    """The steps that are about to be taken; nothing for those who may not read the schema."""
+def _describe(graph: AnyGraph, desired: Source, *, allow_data_loss: bool) -> Sequence[str]:
+    """The steps that will be applied; none if the caller may not read the schema."""
     try:
         accepted = Source("<accepted>", graph.schema_source)
     except ForbiddenError:
         return ()
-    return _plan(accepted, desired, allow_data_loss=allow_data_loss, uri=graph.uri).lines
+    return plan_schema_texts(
+        accepted, desired, allow_data_loss=allow_data_loss, uri=graph.uri
+    ).lines
 
 
-def _find_version(graph: GraphCalls) -> int | None:
-    """The version of `main`'s manifest; None for those who may apply a schema and read nothing."""
+def _find_version(graph: AnyGraph) -> int | None:
+    """The version of `main`'s manifest; None if the caller may apply a schema but not read."""
     try:
         return graph.snapshot(MAIN).commit.manifest_version
     except ForbiddenError:
@@ -163,3 +229,40 @@ def _print_steps(described: Sequence[str]) -> None:
         print_line(f"- {line}")
     if not described:
         print_line("no schema changes")
+
+
+@command()
+@click.argument("uri")
+@click.option("--schema", "schema_path", required=True, metavar="FILE", help="The .pg file.")
+@click.option("--force", is_flag=True, help="Delete the graph that is there, with its history.")
+@click.pass_obj
+def init(invocation: Invocation, *, uri: str, schema_path: str, force: bool) -> None:
+    """Create a graph at URI, a new or empty folder.
+
+    --force replaces an existing graph and keeps other files beside it. A graph that has commits is
+    deleted only after a confirmation, or with --yes.
+    """
+    target = invocation.reached = invocation.direct_target(uri)
+    schema = read_source(schema_path)
+    require_not_managed(target.uri, deed="`init`", environment=invocation.environment)
+    if force and _holds_commits(target.uri):
+        invocation.confirm(
+            "delete the graph and its history", target, is_json=False, is_asked_locally=True
+        )
+    with attach_path(schema.text, schema_path):
+        omnigraph.init(target.uri, schema.text, force=force).close()
+    print_line(f"initialized {target.uri}")
+
+
+def _holds_commits(uri: str) -> bool:
+    """Whether `--force` would delete more than an empty graph."""
+    try:
+        with omnigraph.open(uri, read_only=True) as graph:
+            return len(graph.commits()) > 1 or len(graph.branches()) > 1
+    except NotFoundError:
+        return False
+    except UnavailableError:
+        raise
+    except GraphError:
+        # A graph that cannot be opened may still have a history that can be restored.
+        return True

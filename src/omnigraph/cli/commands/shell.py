@@ -1,4 +1,4 @@
-"""`omnigraph shell`: statements one after the other, typed or from the standard input."""
+"""`omnigraph shell`: a sequence of statements, typed or from standard input."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ import click
 
 from omnigraph.cli.command import command
 from omnigraph.cli.config import Format
-from omnigraph.cli.files import STANDARD_INPUT, read_source
-from omnigraph.cli.formats.printing import find_look
+from omnigraph.cli.formats import find_look
+from omnigraph.cli.inputs import STANDARD_INPUT, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import URI_ARGUMENT
-from omnigraph.cli.output import print_note
-from omnigraph.cli.shell.commands import shell_commands
-from omnigraph.cli.shell.session import Display, Session
-from omnigraph.cli.terminal import standard_output
-from omnigraph.compiler.typed.statements import split_statements
+from omnigraph.cli.output import print_note, standard_output
+from omnigraph.cli.shell.session import Display, Session, shell_commands
+from omnigraph.compiler.statements import split_statements
 
 
 @command()
@@ -34,7 +32,7 @@ from omnigraph.compiler.typed.statements import split_statements
 def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str | None) -> None:
     """Query and change a graph interactively.
 
-    Without a terminal, statements are read from the standard input, up to the first that fails.
+    Without a terminal, statements are read from standard input, up to the first that fails.
     """
     target = invocation.target(uri)
 
@@ -43,7 +41,7 @@ def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str |
         invocation.announce("shell", target)
 
     def find_display() -> Display:
-        # Asked for every answer, because windows change their size.
+        # Computed for every result, because the terminal may be resized.
         return Display(standard_output(invocation.environment), find_look(invocation))
 
     with invocation.open(target, read_only=False) as graph:
@@ -54,11 +52,13 @@ def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str |
             format=invocation.output_format(is_json=False, chosen=chosen, of_alias=None),
             announce=announce,
         )
-        session.run(f"\\branch {branch}")
+        graph.head(branch)
+        session.branch = branch
         if sys.stdin.isatty() and sys.stdout.isatty():
             print_note(f"{target.uri} ({target.access}); \\help says what there is to type")
-            # By its name, because what edits lines takes a while to import and scripts need none.
-            import_module("omnigraph.cli.shell.prompting").talk(session, home=invocation.home)
+            # Imported by name, because the line editor is slow to import and scripts do not need
+            # it.
+            import_module("omnigraph.cli.shell.prompt").run_prompt(session, home=invocation.home)
             return
         for statement in split_statements(read_source(STANDARD_INPUT).text):
             session.run(statement)

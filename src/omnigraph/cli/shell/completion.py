@@ -1,7 +1,7 @@
-"""What may come next in a statement: names of the schema, of branches and tags, and words.
+"""Completion of a statement: names of the schema, branches and tags, and keywords.
 
-Pure: from the text before the cursor and what there is to name, to the words that fit there. Types
-of variables are told from the text so far, where it says them; where it does not, every name is
+Pure: from the text before the cursor and the available names to the words that fit there. Types of
+variables are inferred from the text so far; where it does not determine them, every name is
 offered.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from omnigraph.compiler.typed.words import Token, TokenKind, scan
+from omnigraph.compiler.statements import Token, TokenKind, scan
 from omnigraph.model.catalog import Catalog, EdgeType
 from omnigraph.model.types import SCALAR_BY_NAME
 
@@ -29,8 +29,8 @@ _VALUES = ("true", "false", "null", "now", "date", "datetime")
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """What there is to name: a schema, branches, tags, parameters that have values, commands."""
+class CompletionNames:
+    """The names that can be completed: schema, branches, tags, set parameters and commands."""
 
     catalog: Catalog
     branches: tuple[str, ...]
@@ -41,15 +41,15 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A word, how many characters before the cursor it takes the place of, and what it is."""
+    """A word, the number of characters before the cursor that it replaces, and its description."""
 
     text: str
     replaced: int
     meaning: str
 
 
-def suggest(before: str, vocabulary: Vocabulary) -> list[Suggestion]:
-    """The words that fit behind a text, those that begin as it ends."""
+def complete(before: str, vocabulary: CompletionNames) -> list[Suggestion]:
+    """The words that may follow a text and complete its last word."""
     if before.lstrip().startswith("\\"):
         return _suggest_for_command(before.lstrip(), vocabulary)
     tokens = list(scan(before))
@@ -65,7 +65,7 @@ def suggest(before: str, vocabulary: Vocabulary) -> list[Suggestion]:
     return [Suggestion(text, len(begun), meaning) for text, meaning in fitting.items()]
 
 
-def _suggest_for_command(line: str, vocabulary: Vocabulary) -> list[Suggestion]:
+def _suggest_for_command(line: str, vocabulary: CompletionNames) -> list[Suggestion]:
     name, space, argument = line.removeprefix("\\").partition(" ")
     if not space:
         return [
@@ -82,7 +82,7 @@ def _suggest_for_command(line: str, vocabulary: Vocabulary) -> list[Suggestion]:
     ]
 
 
-def _arguments(kind: str, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
+def _arguments(kind: str, vocabulary: CompletionNames) -> Iterator[tuple[str, str]]:
     catalog = vocabulary.catalog
     match kind:
         case "branch":
@@ -96,8 +96,8 @@ def _arguments(kind: str, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
             yield kind, ""
 
 
-def _names(context: Sequence[Token], vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
-    """What may follow the tokens before a word, most likely first."""
+def _names(context: Sequence[Token], vocabulary: CompletionNames) -> Iterator[tuple[str, str]]:
+    """The words that may follow the tokens, most likely first."""
     catalog = vocabulary.catalog
     last = context[-1] if context else None
     if last is None:
@@ -129,7 +129,7 @@ def _names(context: Sequence[Token], vocabulary: Vocabulary) -> Iterator[tuple[s
 def _inside(
     context: Sequence[Token], inner: int | None, catalog: Catalog
 ) -> Iterator[tuple[str, str]]:
-    """What may stand where nothing but the bracket around it tells."""
+    """The words that may occur where only the enclosing bracket determines the context."""
     braced = _owner_of_braces(context, inner)
     owner = braced or _owner_of_where(context)
     if owner is not None:
@@ -152,7 +152,7 @@ def _inside(
 
 
 def _owner_of_braces(context: Sequence[Token], inner: int | None) -> str | None:
-    """The type whose properties stand between the braces here."""
+    """The type whose properties are listed between the enclosing braces."""
     if inner is None or context[inner].text != "{":
         return None
     match [token.text for token in context[max(inner - 2, 0) : inner]]:
@@ -175,7 +175,7 @@ def _owner_of_where(context: Sequence[Token]) -> str | None:
     return None
 
 
-def _variables(context: Sequence[Token], vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
+def _variables(context: Sequence[Token], vocabulary: CompletionNames) -> Iterator[tuple[str, str]]:
     types = _types_of_variables(context, vocabulary.catalog)
     met = dict.fromkeys(t.text for t in context if t.kind is TokenKind.VARIABLE and len(t.text) > 1)
     for name in met:
@@ -185,7 +185,7 @@ def _variables(context: Sequence[Token], vocabulary: Vocabulary) -> Iterator[tup
 
 
 def _types_of_variables(context: Sequence[Token], catalog: Catalog) -> dict[str, str]:
-    """The types that a text gives to its variables, by bindings and by the ends of edges."""
+    """The types of variables, from bindings and from the ends of edges."""
     types: dict[str, str] = {}
     for place, token in enumerate(context):
         if token.kind is not TokenKind.VARIABLE:
@@ -218,7 +218,7 @@ def _is_edge_binding(context: Sequence[Token]) -> bool:
 
 
 def _open_brackets(context: Sequence[Token]) -> list[int]:
-    """The places of the brackets that are not closed, outermost first."""
+    """The positions of the open brackets, outermost first."""
     opened: list[int] = []
     for place, token in enumerate(context):
         if token.kind is TokenKind.SIGN and token.text in "{([":
@@ -251,7 +251,7 @@ def _edges(catalog: Catalog, type: str | None) -> Iterator[tuple[str, str]]:
     ends = None if type is None else {type, *_interfaces_of(catalog, type)}
     for edge in catalog.edges.values():
         if ends is None or ends & {edge.source, edge.target} or type in catalog.interfaces:
-            # A query names an edge with a small letter, whatever the schema does.
+            # A query names an edge with a lower-case first letter, whatever the schema does.
             name = edge.name[:1].lower() + edge.name[1:]
             yield name, f"{edge.source} to {edge.target}"
 

@@ -1,50 +1,69 @@
-"""What a shell remembers between two statements, and what each of them does.
+"""The state of an interactive session, its statements and its backslash commands.
 
-A session runs one statement at a time and prints what comes of it. Errors are raised: whether the
-shell goes on is not decided here, nor where statements come from.
+A session runs one statement at a time and prints the result. Errors are raised to the caller, which
+decides whether the shell continues. Where statements come from, a prompt or a pipe, is not known
+here.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.config import Format
-from omnigraph.cli.formats.printing import write_result
-from omnigraph.cli.formats.table import Look
-from omnigraph.cli.output import print_json, print_line, print_note, print_pieces
-from omnigraph.cli.refusals import CommandError
-from omnigraph.cli.shell.completion import Vocabulary
-from omnigraph.cli.terminal import Terminal
+from omnigraph.cli.formats import TableStyle, write_result
+from omnigraph.cli.history_view import format_changes, read_history, summarize, view_history
+from omnigraph.cli.output import (
+    CommandError,
+    Terminal,
+    print_json,
+    print_line,
+    print_note,
+    print_pieces,
+)
+from omnigraph.cli.shell.completion import CompletionNames
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.compiler.typed.statements import Command, Parameter, Query, parse_statement
+from omnigraph.compiler.statements import (
+    Command,
+    Parameter,
+    Query,
+    TokenKind,
+    find_type,
+    parse_statement,
+    scan,
+)
 from omnigraph.drawing.history import short_id
+from omnigraph.http.encode import encode_mutation
 from omnigraph.model.catalog import Catalog
-from omnigraph.model.names import MAIN
+from omnigraph.model.errors import NotFoundError
+from omnigraph.model.limits import SHELL_CHANGES_SHOWN_MAX, SHELL_COMMITS_SHOWN
+from omnigraph.model.names import MAIN, find_near_name
 from omnigraph.model.source import Source
-from omnigraph.wire.bodies import change_output
+from omnigraph.model.types import SCALAR_BY_NAME
 
 if TYPE_CHECKING:
-    from omnigraph.cli.shell.commands import CommandTable
-    from omnigraph.client.calls import GraphCalls
+    from omnigraph.client.remote import AnyGraph
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """How the terminal shows things."""
+    """The terminal, and the table style for it."""
 
     terminal: Terminal
-    look: Look
+    look: TableStyle
 
 
 class Session:
-    """A graph, where one looks at it, and how answers are shown."""
+    """A graph, the current branch or commit, and the output format."""
 
     def __init__(
         self,
-        graph: GraphCalls,
+        graph: AnyGraph,
         *,
         commands: CommandTable,
         display: Callable[[], Display],
@@ -64,12 +83,12 @@ class Session:
 
     @property
     def prompt(self) -> str:
-        """What stands before the cursor: where one looks at the graph."""
+        """The prompt, which shows the current branch or commit."""
         place = self.branch if self.commit_id is None else f"@{short_id(self.commit_id)}"
         return f"{place}> "
 
     def run(self, text: str) -> None:
-        """Do what a statement asks for, and print what comes of it."""
+        """Run a statement and print its result."""
         began = time.perf_counter()
         statement = parse_statement(text, self.parameters)
         match statement:
@@ -81,14 +100,14 @@ class Session:
         if self.is_timed and isinstance(statement, Query):
             print_note(f"{1000 * (time.perf_counter() - began):,.1f} ms")
 
-    def vocabulary(self) -> Vocabulary:
-        """What there is to name, asked of the graph once and kept."""
+    def vocabulary(self) -> CompletionNames:
+        """The names for completion, read from the graph once and cached."""
         if self._catalog is None:
             self._catalog = compile_schema(Source("<schema>", self.graph.schema_source))
         if self._names is None:
             self._names = tuple(self.graph.branches()), tuple(self.graph.tags())
         branches, tags = self._names
-        return Vocabulary(
+        return CompletionNames(
             catalog=self._catalog,
             branches=branches,
             tags=tags,
@@ -97,7 +116,7 @@ class Session:
         )
 
     def forget_names(self) -> None:
-        """Ask the graph again what there is to name, when it is next needed."""
+        """Clear the cached names, so that they are read again when next needed."""
         self._catalog = self._names = None
 
     def _run_query(self, query: Query) -> None:
@@ -124,7 +143,7 @@ class Session:
         done = self.graph.mutate(query.source, query.params, branch=self.branch)
         if self.format in (Format.JSON, Format.JSONL):
             print_json(
-                change_output(
+                encode_mutation(
                     done,
                     branch=self.branch,
                     query_name=query.name,
@@ -140,3 +159,270 @@ class Session:
                 f"{edges:,} {'edge' if edges == 1 else 'edges'} changed on {self.branch}; "
                 f"commit {done.commit_id}"
             )
+
+
+_DECLARING = frozenset({"node", "edge", "interface"})
+
+
+def find_type_text(source: str, name: str) -> str | None:
+    """The text that declares a type; both texts if a node and an edge type have the name."""
+    starts: list[tuple[int, str]] = []
+    depth, before = 0, ""
+    for token in scan(source):
+        if token.is_blank:
+            continue
+        if token.kind is TokenKind.SIGN:
+            depth += (token.text in "{([") - (token.text in "})]")
+        if depth == 0 and before in _DECLARING and token.kind is TokenKind.WORD:
+            starts.append((source.rfind(before, 0, token.start), token.text))
+        before = token.text
+    ends = [start for start, _ in starts[1:]] + [len(source)]
+    found = [
+        _without_trailing_comments(source[start:end])
+        for (start, declared), end in zip(starts, ends, strict=True)
+        if declared == name
+    ]
+    return "\n\n".join(found) or None
+
+
+def _without_trailing_comments(text: str) -> str:
+    """A declaration without the comments between it and the next one."""
+    end = max((token.end for token in scan(text) if not token.is_blank), default=0)
+    return text[:end]
+
+
+_PARAMETER = re.compile(r"\$?([a-z_][A-Za-z0-9_]*)\s*(?::\s*([^=]+?))?\s*=\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One command: its name and usage, what it does, and what completes its argument."""
+
+    name: str
+    usage: str
+    summary: str
+    arguments: tuple[str, ...]
+    run: Callable[[Session, str], None]
+
+
+class CommandTable:
+    """The commands by name."""
+
+    def __init__(self, commands: tuple[ShellCommand, ...]) -> None:
+        self._by_name = {each.name: each for each in commands}
+
+    @property
+    def arguments(self) -> Mapping[str, tuple[str, ...]]:
+        """What completes the argument of each command."""
+        return {name: each.arguments for name, each in self._by_name.items()}
+
+    def run(self, session: Session, name: str, argument: str) -> None:
+        """Run a command; `CommandError` if it is unknown."""
+        found = self._by_name.get(name) or self._by_name.get(_SHORT.get(name, ""))
+        if found is None:
+            near = find_near_name(name, self._by_name)
+            advice = f"did you mean \\{near}?" if near else "\\help lists the commands"
+            raise CommandError(f"there is no command \\{name}; {advice}")
+        found.run(session, argument)
+
+
+_DIGITS_MAX = 9
+_SHORT = {"q": "quit", "exit": "quit", "?": "help", "h": "help"}
+_CREATE = "--create"
+
+
+def shell_commands() -> CommandTable:
+    """All commands of the shell."""
+    return CommandTable(COMMANDS)
+
+
+def _go_to_branch(session: Session, argument: str) -> None:
+    match argument.split():
+        case []:
+            print_line(session.branch)
+            return
+        case [flag, name] if flag == _CREATE:
+            _create_branch(session, name)
+        case [name] if not name.startswith("-"):
+            _require_branch(session, name)
+        case _:
+            raise CommandError(f"name one branch: \\branch draft, or \\branch {_CREATE} draft")
+    session.branch, session.commit_id = name, None
+    session.forget_names()
+
+
+def _create_branch(session: Session, name: str) -> None:
+    if session.commit_id is not None:
+        raise CommandError(
+            f"a branch begins at the head of another, and you are looking at commit "
+            f"{session.commit_id}; nothing was created; go back with \\now"
+        )
+    session.graph.create_branch(name, base=session.branch)
+
+
+def _require_branch(session: Session, name: str) -> None:
+    try:
+        session.graph.head(name)
+    except NotFoundError as error:
+        cure = f"\\branch {_CREATE} {name} creates it from {session.branch}"
+        raise CommandError(f"{error}; {cure}") from error
+
+
+def _go_to_commit(session: Session, name: str) -> None:
+    if not name:
+        raise CommandError("name a commit or a tag: \\at v1")
+    session.commit_id = session.graph.commit(name).id
+
+
+def _go_to_now(session: Session, argument: str) -> None:
+    del argument
+    session.commit_id = None
+
+
+def _list_branches(session: Session, argument: str) -> None:
+    del argument
+    session.forget_names()
+    for name in session.graph.branches():
+        print_line(f"{'*' if name == session.branch else ' '} {name}")
+
+
+def _show_log(session: Session, argument: str) -> None:
+    if argument and not (argument.isdecimal() and len(argument) <= _DIGITS_MAX):
+        raise CommandError("say how many commits to show: \\log 10")
+    limit = max(int(argument), 1) if argument else SHELL_COMMITS_SHOWN
+    history = read_history(session.graph, branches=(), limit=limit)
+    for line in view_history(history, session.display().terminal):
+        print_line(line)
+
+
+def _show_schema(session: Session, name: str) -> None:
+    session.forget_names()
+    source = session.graph.schema_source
+    if not name:
+        print_line(source.strip("\n"))
+        return
+    declaration = find_type_text(source, name)
+    if declaration is None:
+        raise NotFoundError(kind="type", name=name, advice="\\schema shows all of them")
+    print_line(declaration)
+
+
+def _show_difference(session: Session, argument: str) -> None:
+    match argument.split():
+        case [old, new]:
+            changes = session.graph.diff(old, new)
+        case [old]:
+            changes = session.graph.diff(old, session.commit_id or session.branch)
+        case _:
+            raise CommandError("name two branches, commits or tags: \\diff main draft")
+    shown = islice(changes, SHELL_CHANGES_SHOWN_MAX)
+    for line in format_changes(shown, session.display().terminal):
+        print_line(line)
+    if len(changes) > SHELL_CHANGES_SHOWN_MAX:
+        print_line(f"... and {len(changes) - SHELL_CHANGES_SHOWN_MAX:,} more")
+    print_line(summarize(changes.stats))
+
+
+def _set_parameter(session: Session, argument: str) -> None:
+    if not argument:
+        for name, each in session.parameters.items():
+            print_line(f"${name}: {each.type} = {json.dumps(each.value, ensure_ascii=False)}")
+        return
+    found = _PARAMETER.fullmatch(argument)
+    if found is None:
+        raise CommandError('give a parameter a value, which is JSON: \\param name="Ann"')
+    name, type, text = found[1], found[2], found[3]
+    try:
+        value: object = json.loads(text)
+    except RecursionError as error:
+        raise CommandError(f"the value of ${name} is nested too deep") from error
+    except ValueError as error:
+        raise CommandError(
+            f"the value of ${name} is no JSON ({error}); a text needs quotes: \\param {name}="
+            f"{json.dumps(text, ensure_ascii=False)}"
+        ) from error
+    declared = type or find_type(value)
+    if declared is None:
+        kinds = ", ".join(SCALAR_BY_NAME)
+        raise CommandError(
+            f"the type of ${name} cannot be told from its value; say it, as one of {kinds} "
+            f"or a list of one: \\param {name}: String? = {text}"
+        )
+    session.parameters[name] = Parameter(declared, value)
+
+
+def _set_format(session: Session, argument: str) -> None:
+    if argument not in tuple(Format):
+        raise CommandError(f"the formats are {', '.join(Format)}; this is {session.format}")
+    session.format = Format(argument)
+
+
+def _toggle_timing(session: Session, argument: str) -> None:
+    del argument
+    session.is_timed = not session.is_timed
+    print_line(f"timing is {'on' if session.is_timed else 'off'}")
+
+
+def _explain(session: Session, argument: str) -> None:
+    query = parse_statement(argument, session.parameters) if argument else session.last_query
+    if not isinstance(query, Query):
+        raise CommandError("there is no query yet to explain; write one behind \\explain")
+    if query.is_mutation:
+        raise CommandError("only reads are planned; this is a mutation")
+    print_line(session.graph.explain(query.source, branch=session.branch))
+
+
+def _show_help(session: Session, argument: str) -> None:
+    del session, argument
+    width = max(len(each.usage) for each in COMMANDS)
+    for each in COMMANDS:
+        print_line(f"{each.usage:<{width}}  {each.summary}")
+    for line in _HELP:
+        print_line(line)
+
+
+def _leave(session: Session, argument: str) -> None:
+    del argument
+    session.is_over = True
+
+
+COMMANDS = (
+    ShellCommand(
+        "branch",
+        "\\branch [--create] NAME",
+        "Read and write another branch, or a new one.",
+        ("branch",),
+        _go_to_branch,
+    ),
+    ShellCommand("branches", "\\branches", "List the branches.", (), _list_branches),
+    ShellCommand("at", "\\at COMMIT|TAG", "Read a commit of the past.", ("tag",), _go_to_commit),
+    ShellCommand("now", "\\now", "Come back to the branch.", (), _go_to_now),
+    ShellCommand("log", "\\log [N]", "Draw the newest commits.", (), _show_log),
+    ShellCommand("schema", "\\schema [TYPE]", "Show the schema.", ("type",), _show_schema),
+    ShellCommand(
+        "diff",
+        "\\diff A [B]",
+        "Show what differs between two branches, commits or tags.",
+        ("branch", "tag"),
+        _show_difference,
+    ),
+    ShellCommand(
+        "param", "\\param NAME[: TYPE]=JSON", "Give a parameter a value.", (), _set_parameter
+    ),
+    ShellCommand(
+        "format", "\\format FORMAT", "Show rows in another way.", tuple(Format), _set_format
+    ),
+    ShellCommand("timing", "\\timing", "Say how long statements take, or not.", (), _toggle_timing),
+    ShellCommand(
+        "explain", "\\explain [QUERY]", "Show how a query, or the last one, runs.", (), _explain
+    ),
+    ShellCommand("help", "\\help", "Show this; so do `help` and `?`.", (), _show_help),
+    ShellCommand("quit", "\\quit", "Leave; so do `quit`, `exit` and Ctrl-D.", (), _leave),
+)
+
+_HELP = (
+    "",
+    "A query may be whole, or only what stands between its braces:",
+    "  match { $p: Person } return { $p.name } limit 5",
+    "It ends with `;` or an empty line. Tab completes; Ctrl-C clears what was typed.",
+)

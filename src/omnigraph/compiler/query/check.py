@@ -1,24 +1,247 @@
-"""Syntax tree to IR for one query, with everything that is wrong with it reported."""
+"""The checker of one query: a syntax tree in, typed IR for a read or a mutation out.
+
+The checker reports every error that it finds and does not stop at the first. The IR is valid only
+if no errors were reported. Everything that the text and the catalog determine is decided here,
+before any row is read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from omnigraph.compiler import ir
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.ir import MutationIR, Parameter, QueryIR, ReadIR
+from omnigraph.compiler.ir import (
+    Assignment,
+    Delete,
+    Given,
+    Insert,
+    MutationIR,
+    MutationOperation,
+    Parameter,
+    QueryIR,
+    ReadIR,
+    Update,
+)
+from omnigraph.compiler.query import ast
+from omnigraph.compiler.query.ast import (
+    Expression,
+    Mutation,
+    Name,
+    ParameterSyntax,
+    QuerySyntax,
+    Read,
+    Statement,
+)
 from omnigraph.compiler.query.clauses import check_clauses
-from omnigraph.compiler.query.lower import lower_clauses
-from omnigraph.compiler.query.mutations import check_mutation, require_one_kind
-from omnigraph.compiler.query.ordering import check_count, check_order
-from omnigraph.compiler.query.parts import warn_about_combinations
-from omnigraph.compiler.query.projections import check_columns
-from omnigraph.compiler.query.scope import NOW_PARAMETER, Scope
-from omnigraph.compiler.query.syntax import ParameterSyntax, QuerySyntax, Read
-from omnigraph.model.catalog import Catalog
+from omnigraph.compiler.query.conditions import Sides, check_condition
+from omnigraph.compiler.query.expressions import (
+    NOW_PARAMETER,
+    Scope,
+    advise_declaration,
+    advise_spelling,
+    describe_operand,
+    find_value_error,
+    resolve_constant,
+    type_of,
+)
+from omnigraph.compiler.query.lower import lower_clauses, warn_cartesian_product
+from omnigraph.compiler.query.projection import check_columns, check_count, check_order
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.limits import VECTOR_DIMENSION_MAX
 from omnigraph.model.names import find_near_name
-from omnigraph.model.source import Diagnostic
-from omnigraph.model.types import SCALAR_BY_NAME, PropertyType, Vector
+from omnigraph.model.source import Diagnostic, Span
+from omnigraph.model.types import SCALAR_BY_NAME, STRING, PropertyType, Vector, is_assignable
+
+ENDPOINTS = ("from", "to")
+
+
+def check_mutation(mutation: Mutation, scope: Scope) -> tuple[MutationOperation, ...]:
+    """The operations of a mutation, in order."""
+    checked = (_check_statement(each, scope) for each in mutation.statements)
+    return tuple(operation for operation in checked if operation is not None)
+
+
+def require_one_kind(mutation: Mutation, scope: Scope) -> None:
+    """Report a mutation that combines deletes with inserts or updates.
+
+    It would be ambiguous which rows its deletes see.
+    """
+    deletes = [each for each in mutation.statements if isinstance(each, ast.Delete)]
+    if deletes and len(deletes) < len(mutation.statements):
+        problem = (
+            "the query mixes inserts/updates and deletes; split into separate mutations, "
+            "or run them on a branch and merge it"
+        )
+        scope.diagnostics.error("D2", problem, deletes[0].type.span)
+
+
+def _check_statement(statement: Statement, scope: Scope) -> MutationOperation | None:
+    target = _find_type(statement.type, scope)
+    if target is None:
+        return None
+    match statement:
+        case ast.Insert(assignments=assignments):
+            checked = _check_assignments(assignments, target, scope)
+            _require_complete(statement, target, scope)
+            return Insert(target.kind, target.name, checked)
+        case ast.Update(assignments=assignments, condition=written):
+            if isinstance(target, EdgeType):
+                problem = f"`{target.name}` is an edge type; edges cannot be updated"
+                advice = "delete the edge and insert it again"
+                scope.diagnostics.error("T16", problem, statement.type.span, advice)
+                return None
+            _refuse_key_changes(assignments, target, scope)
+            checked = _check_assignments(assignments, target, scope)
+            condition = _check_where(written, target, scope)
+            return None if condition is None else Update(target.name, checked, condition)
+        case ast.Delete(condition=written):
+            condition = _check_where(written, target, scope)
+            return None if condition is None else Delete(target.kind, target.name, condition)
+
+
+def _find_type(name: Name, scope: Scope) -> NodeType | EdgeType | None:
+    catalog = scope.catalog
+    # A node type and an edge type may share a name; the node type takes precedence.
+    found = catalog.nodes.get(name.text) or catalog.edges.get(name.text)
+    if found is None and name.text in catalog.interfaces:
+        problem = f"`{name.text}` is an interface and has no nodes of its own"
+        implementers = catalog.implementers(name.text)
+        advice = f"name a node type: {', '.join(implementers)}" if implementers else None
+        scope.diagnostics.error("T10", problem, name.span, advice)
+    elif found is None:
+        names = (*catalog.nodes, *catalog.edges)
+        problem = f"there is no node or edge type `{name.text}`"
+        scope.diagnostics.unknown("T10", problem, name.span, name.text, names)
+    return found
+
+
+# Assignments
+
+
+def _check_assignments(
+    assignments: Sequence[ast.Assignment], target: NodeType | EdgeType, scope: Scope
+) -> tuple[Assignment, ...]:
+    seen: set[str] = set()
+    checked: list[Assignment] = []
+    for each in assignments:
+        name = each.property
+        type = _find_property(name, target, scope, is_written=True)
+        if type is None:
+            continue
+        if name.text in seen:
+            problem = f"`{name.text}` is assigned twice"
+            scope.diagnostics.error("T13", problem, name.span, "keep one")
+            continue
+        seen.add(name.text)
+        value = resolve_constant(each.value, scope, code="T14")
+        if value is not None and _may_assign(value, type, name, target, each.value.span, scope):
+            checked.append(Assignment(name.text, value))
+    return tuple(checked)
+
+
+def _find_property(
+    name: Name, target: NodeType | EdgeType, scope: Scope, *, is_written: bool
+) -> PropertyType | None:
+    if isinstance(target, EdgeType) and name.text in ENDPOINTS:
+        return STRING
+    if (found := target.properties.get(name.text)) is not None:
+        return found.type
+    problem = f"{target.name} has no property `{name.text}`"
+    names = list(target.properties)
+    if isinstance(target, EdgeType):
+        names += ENDPOINTS
+        if name.text in {"src", "dst"}:
+            advice = f"write `{'from' if name.text == 'src' else 'to'}`"
+            scope.diagnostics.error("T11", problem, name.span, advice)
+            return None
+    if name.text == "id" and not is_written:
+        advice = "rows are found by their properties, for instance the key"
+        scope.diagnostics.error("T11", problem, name.span, advice)
+        return None
+    scope.diagnostics.unknown("T11", problem, name.span, name.text, names)
+    return None
+
+
+def _may_assign(
+    value: Given,
+    type: PropertyType,
+    name: Name,
+    target: NodeType | EdgeType,
+    span: Span,
+    scope: Scope,
+) -> bool:
+    subject = f"{target.name}.{name.text}"
+    if isinstance(value, ir.Constant):
+        misfit = find_value_error(value.value, type)
+        if misfit is not None:
+            problem = f"the value does not fit {subject} ({type}): {misfit}"
+            advice = None if type.is_list else advise_spelling(value.value, type)
+            scope.diagnostics.error("T3", problem, span, advice)
+        return misfit is None
+    given = type_of(value)
+    fits = given is not None and is_assignable(given, type)
+    if not fits:
+        problem = f"{describe_operand(value)} does not fit {subject} ({type})"
+        scope.diagnostics.error("T7", problem, span, advise_declaration(value, type))
+    return fits
+
+
+def _require_complete(statement: ast.Insert, target: NodeType | EdgeType, scope: Scope) -> None:
+    assigned = {each.property.text for each in statement.assignments}
+    endpoints = ENDPOINTS if target.kind is TypeKind.EDGE else ()
+    if not assigned.issubset({*target.properties, *endpoints}):
+        # A misspelt property would also be reported as missing; one error is enough.
+        return
+    missing = [name for name in endpoints if name not in assigned]
+    for prop in target.properties.values():
+        if prop.type.is_nullable or prop.name in assigned:
+            continue
+        embedding = prop.embedding
+        if embedding is None:
+            missing.append(prop.name)
+        elif embedding.source not in assigned:
+            missing.append(f"{prop.name} (or {embedding.source}, which it is embedded from)")
+    if missing:
+        problem = f"insert {target.name} misses {', '.join(missing)}"
+        advice = f"add `{missing[0].split()[0]}: …`"
+        scope.diagnostics.error("T12", problem, statement.type.span, advice)
+
+
+def _refuse_key_changes(
+    assignments: Sequence[ast.Assignment], target: NodeType, scope: Scope
+) -> None:
+    for each in assignments:
+        if each.property.text in target.key:
+            problem = f"cannot update @key property `{each.property.text}` of {target.name}"
+            advice = "insert a node with the new key and delete the old one"
+            scope.diagnostics.error("T39", problem, each.property.span, advice)
+
+
+# Conditions
+
+
+def _check_where(
+    written: ast.Condition, target: NodeType | EdgeType, scope: Scope
+) -> ir.Condition | None:
+    def read_property(left: Expression, scope: Scope) -> ir.PropertyValue | None:
+        assert isinstance(left, Name)
+        type = _find_property(left, target, scope, is_written=False)
+        if type is None:
+            return None
+        if type.is_blob:
+            problem = f"`{left.text}` is a Blob and cannot be searched"
+            scope.diagnostics.error("T11", problem, left.span)
+            return None
+        known = target.properties.get(left.text)
+        return ir.PropertyValue("", left.text if known is None else known.name, type)
+
+    def read_value(right: Expression, scope: Scope) -> Given | None:
+        return resolve_constant(right, scope, code="T14")
+
+    return check_condition(written, scope, Sides(read_property, read_value))
+
 
 _ANNOTATIONS = ("description", "instruction")
 _TYPE_WORDS = (*SCALAR_BY_NAME, "Vector(n)")
@@ -26,7 +249,7 @@ _TYPE_WORDS = (*SCALAR_BY_NAME, "Vector(n)")
 
 @dataclass(frozen=True, slots=True)
 class CompiledQuery:
-    """A query that is known to be right against a catalog."""
+    """A query that is valid against a catalog."""
 
     name: str
     ir: QueryIR
@@ -39,13 +262,8 @@ class CompiledQuery:
         return isinstance(self.ir, MutationIR)
 
 
-def check_query(
-    query: QuerySyntax, catalog: Catalog, diagnostics: Diagnostics, *, allow_mixed: bool
-) -> CompiledQuery:
-    """The query, typed and lowered; of use only if `diagnostics` has no errors afterwards.
-
-    Lint allows a mutation to mix deletes with other changes; execution does not.
-    """
+def check_query(query: QuerySyntax, catalog: Catalog, diagnostics: Diagnostics) -> CompiledQuery:
+    """Check and lower a query; the result is valid only if no errors were reported."""
     texts = _check_annotations(query, diagnostics)
     parameters = _check_parameters(query, diagnostics)
     scope = Scope(catalog, {each.name: each.type for each in parameters}, diagnostics)
@@ -55,8 +273,7 @@ def check_query(
         lowered = _check_read(query.name.text, parameters, query.body, scope)
     else:
         lowered = MutationIR(query.name.text, parameters, check_mutation(query.body, scope))
-        if not allow_mixed:
-            require_one_kind(query.body, scope)
+        require_one_kind(query.body, scope)
     return CompiledQuery(
         query.name.text,
         lowered,
@@ -68,12 +285,12 @@ def check_query(
 
 def _check_read(name: str, parameters: tuple[Parameter, ...], read: Read, scope: Scope) -> ReadIR:
     clauses = check_clauses(read.clauses, scope)
-    warn_about_combinations(read.clauses, scope)
+    warn_cartesian_product(read.clauses, scope)
     columns = check_columns(read, scope)
     limit, offset = (check_count(each, scope) for each in (read.limit, read.offset))
-    # Without all columns, aliases would look unknown and rankings unreturned.
+    # Without all columns, valid aliases would be reported as unknown and rankings as not returned.
     ranking, order = (None, ()) if columns is None else check_order(read, columns, scope)
-    # Lowering relies on every variable being bound, which faults may have prevented.
+    # Lowering requires that every variable is bound, which errors may have prevented.
     pipeline = () if scope.diagnostics.error_count else lower_clauses(clauses)
     return ReadIR(
         name,
@@ -103,7 +320,7 @@ def _check_annotations(query: QuerySyntax, diagnostics: Diagnostics) -> dict[str
 
 
 def _check_parameters(query: QuerySyntax, diagnostics: Diagnostics) -> tuple[Parameter, ...]:
-    # Of two declarations of one name the last counts, as in the reference.
+    # Of two declarations of one name the last one takes effect, as in the reference.
     parameters: dict[str, Parameter] = {}
     for each in query.parameters:
         type = _check_parameter_type(each, diagnostics)

@@ -1,43 +1,28 @@
-"""The clauses of `match`: bindings, traversals, filters and blocks, checked in written order.
+"""The checker of `match` clauses: bindings, traversals, filters, and nested blocks.
 
-A clause sees only what earlier clauses bound. A faulty clause is reported and left out, and still
-binds what it can, so that it does not make later clauses look faulty.
+A clause sees only the variables that earlier clauses bind. The checker reports a faulty clause,
+leaves it out, and still binds its variables where possible, so that one error does not cause
+others. Resolved clauses keep the written order; lowering chooses the execution order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from omnigraph.compiler.ir import (
     ANONYMOUS,
     Comparator,
     Comparison,
+    Condition,
     Constant,
     Direction,
     Given,
     PropertyValue,
 )
-from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
-from omnigraph.compiler.query.literals import advise_spelling, find_mismatch
-from omnigraph.compiler.query.operands import (
-    advise_declaration,
-    describe_operand,
-    resolve_given,
-    type_of,
-)
-from omnigraph.compiler.query.resolved import (
-    ResolvedBinding,
-    ResolvedClause,
-    ResolvedFilter,
-    ResolvedNegation,
-    ResolvedOptional,
-    ResolvedTraversal,
-)
-from omnigraph.compiler.query.scope import Scope
-from omnigraph.compiler.query.syntax import (
+from omnigraph.compiler.query.ast import (
     Binding,
     Clause,
-    Condition,
     Hops,
     Name,
     Negation,
@@ -48,14 +33,78 @@ from omnigraph.compiler.query.syntax import (
     binding_variables,
     direct_variables,
 )
+from omnigraph.compiler.query.ast import Condition as ConditionSyntax
+from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
+from omnigraph.compiler.query.expressions import (
+    Scope,
+    advise_declaration,
+    advise_spelling,
+    describe_operand,
+    find_mismatch,
+    resolve_constant,
+    type_of,
+)
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import BLOCK_NESTING_MAX
 from omnigraph.model.source import Span
 from omnigraph.model.types import are_comparable
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedBinding:
+    """A variable of a node type, with the conditions in its braces."""
+
+    variable: str
+    type_name: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTraversal:
+    """A traversal; the direction is that of the edge, seen from the source."""
+
+    source: str
+    source_type: str
+    target: str
+    target_type: str
+    edge_type: str
+    direction: Direction
+    hops_min: int
+    hops_max: int
+    edge_binding: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedFilter:
+    """A condition; `mentions` are the variables that it uses."""
+
+    condition: Condition
+    mentions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedNegation:
+    """A block that must not match; `outer` are the variables that it shares with its context."""
+
+    outer: tuple[str, ...]
+    clauses: tuple[ResolvedClause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedOptional:
+    """A block that may match."""
+
+    outer: tuple[str, ...]
+    clauses: tuple[ResolvedClause, ...]
+
+
+ResolvedClause = (
+    ResolvedBinding | ResolvedTraversal | ResolvedFilter | ResolvedNegation | ResolvedOptional
+)
+
+
 def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
-    """The clauses of one block, resolved; their variables are added to the scope."""
+    """Resolve the clauses of one block, and add their variables to the scope."""
     for clause in clauses:
         scope.announced.update(dict.fromkeys(binding_variables(clause)))
         scope.mentioned.update(dict.fromkeys(direct_variables(clause)))
@@ -75,7 +124,7 @@ def _check_clause(clause: Clause, scope: Scope) -> ResolvedClause | None:
             return _check_filter(clause, scope)
 
 
-def _check_filter(written: Condition, scope: Scope) -> ResolvedFilter | None:
+def _check_filter(written: ConditionSyntax, scope: Scope) -> ResolvedFilter | None:
     condition = check_condition(written, scope, PATTERN_SIDES)
     if condition is None:
         return None
@@ -141,7 +190,7 @@ def _find_node_type(name: Name, scope: Scope) -> NodeType | None:
         scope.diagnostics.error("T1", problem, name.span, advice)
     elif name.text in catalog.edges:
         problem = f"`{name.text}` is an edge type; a variable is bound to a node type"
-        advice = f"write `$a {spell_edge(name.text)} $b`"
+        advice = f"write `$a {format_edge(name.text)} $b`"
         scope.diagnostics.error("T1", problem, name.span, advice)
     else:
         problem = f"there is no node type `{name.text}`"
@@ -169,7 +218,7 @@ def _may_bind(variable: Variable, node: NodeType, scope: Scope) -> bool:
 
 
 def _is_required(variable: Variable, scope: Scope) -> bool:
-    """Whether a clause may insist on a variable, which it may not if it can be unbound."""
+    """Whether a clause may require a variable; one that may be unbound is reported."""
     if variable.name in scope.optional_here:
         problem = f"`${variable.name}` comes from an optional block and may be unbound"
         advice = "move this clause into that block, or into an optional block of its own"
@@ -181,7 +230,7 @@ def _is_required(variable: Variable, scope: Scope) -> bool:
 def _check_match(
     match: PropertyMatch, variable: Variable, node: NodeType, scope: Scope
 ) -> Comparison | None:
-    """`name: value`: equality, or membership when the property is a list."""
+    """Check `name: value`: equality, or membership if the property is a list."""
     name = match.property
     prop = node.properties.get(name.text)
     if prop is None:
@@ -194,8 +243,8 @@ def _check_match(
         advice = f"rank by it: `order {{ nearest({path}, …) }}`" if prop.type.is_vector else None
         scope.diagnostics.error("T3", problem, name.span, advice)
         return None
-    field = PropertyValue(variable.name, name.text, prop.type)
-    given = resolve_given(match.value, scope, code="T31")
+    field = PropertyValue(variable.name, prop.name, prop.type)
+    given = resolve_constant(match.value, scope, code="T31")
     if given is None or not _may_match(field, given, node, match.value.span, scope):
         return None
     comparator = Comparator.LIST_CONTAINS if prop.type.is_list else Comparator.EQ
@@ -234,8 +283,8 @@ def _may_match(
 # Traversals
 
 
-def spell_edge(name: str) -> str:
-    """An edge type's name as a query writes it."""
+def format_edge(name: str) -> str:
+    """The name of an edge type as it is written in a query."""
     return f"{name[:1].lower()}{name[1:]}"
 
 
@@ -243,7 +292,7 @@ def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
     edge = scope.catalog.find_edge(walk.edge.text)
     if edge is None:
         problem = f"there is no edge type `{walk.edge.text}`"
-        names = [spell_edge(name) for name in scope.catalog.edges]
+        names = [format_edge(name) for name in scope.catalog.edges]
         scope.diagnostics.unknown("T4", problem, walk.edge.span, walk.edge.text, names)
         scope.break_off(walk.source, walk.target, walk.edge_binding)
         return None
@@ -260,6 +309,8 @@ def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
         _bind_end(walk.target, target, edge, scope),
     ]
     binding_fits = _bind_edge(walk, edge, scope)
+    if hops is not None and not _may_chain(walk, edge, hops[0], scope):
+        return None
     if hops is None or not all(ends_fit) or not binding_fits:
         return None
     return ResolvedTraversal(
@@ -293,8 +344,22 @@ def _check_hops(hops: Hops | None, scope: Scope) -> tuple[int, int] | None:
     return None
 
 
+def _may_chain(walk: Traversal, edge: EdgeType, least: int, scope: Scope) -> bool:
+    """Whether an edge type supports that many hops: only one if its endpoint types differ."""
+    if least == 1 or edge.source == edge.target:
+        return True
+    assert walk.hops is not None
+    problem = (
+        f"`{edge.name}` connects {edge.source} to {edge.target}, so a second hop never starts "
+        "where the first one ends"
+    )
+    advice = "remove the bounds, or write one traversal for each hop"
+    scope.diagnostics.error("T5", problem, walk.hops.span, advice)
+    return False
+
+
 def _infer_direction(walk: Traversal, edge: EdgeType, scope: Scope) -> Direction | None:
-    """The way an edge is walked, from whichever end is already bound."""
+    """The direction of a traversal, derived from the endpoint that is already bound."""
     if walk.is_undirected:
         if edge.source == edge.target:
             return Direction.BOTH
@@ -322,7 +387,7 @@ def _report_wrong_end(variable: Variable, node: NodeType, edge: EdgeType, scope:
         f"`${variable.name}` is a {node.name}, but `{edge.name}` connects "
         f"{edge.source} to {edge.target}"
     )
-    fitting = [f"`{spell_edge(e.name)}`" for e in scope.catalog.incident_edges(node.name)]
+    fitting = [f"`{format_edge(e.name)}`" for e in scope.catalog.incident_edges(node.name)]
     advice = f"the edges of {node.name}: {', '.join(fitting[:5])}" if fitting else None
     scope.diagnostics.error("T5", problem, variable.span, advice)
 

@@ -1,14 +1,15 @@
-"""Resolved clauses to the pipeline of operators.
+"""Lowering: resolved `match` clauses to a pipeline of operators.
 
-Clause order does not change a result, so the pipeline is: a scan for each unconnected part of the
-pattern, expansions outward from what is bound, filters, negations, then optional blocks and what
-looks at their variables. Pure; every fault was reported before.
+The order of clauses does not affect a result, so lowering chooses it: one scan for each connected
+component of the pattern, expansions from bound variables, filters, negations, then optional
+blocks. A pattern of several components is a cartesian product, which is legal and causes a
+warning. Lowering reports no errors: the clauses were checked before.
 """
 
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -23,8 +24,8 @@ from omnigraph.compiler.ir import (
     OptionalJoin,
     SameEntity,
 )
-from omnigraph.compiler.query.parts import connect
-from omnigraph.compiler.query.resolved import (
+from omnigraph.compiler.query.ast import Binding, Clause, Traversal, Variable, variables_in
+from omnigraph.compiler.query.clauses import (
     ResolvedBinding,
     ResolvedClause,
     ResolvedFilter,
@@ -32,6 +33,54 @@ from omnigraph.compiler.query.resolved import (
     ResolvedOptional,
     ResolvedTraversal,
 )
+from omnigraph.compiler.query.expressions import Scope
+
+
+def connected_components(groups: Iterable[Sequence[str]]) -> dict[str, str]:
+    """The connected component of each name, identified by one of its names.
+
+    The names of one group are connected.
+    """
+    part_by_name: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while (above := part_by_name.setdefault(name, name)) != name:
+            part_by_name[name] = part_by_name[above]
+            name = above
+        return name
+
+    for first, *others in groups:
+        root = find(first)
+        for other in others:
+            part_by_name[find(other)] = root
+    return {name: find(name) for name in list(part_by_name)}
+
+
+def warn_cartesian_product(clauses: Sequence[Clause], scope: Scope) -> None:
+    """Warn about every component of a pattern that is not connected with the first one."""
+    mentioned = ([name for name in variables_in([c]) if name in scope.variables] for c in clauses)
+    parts = connected_components(names for names in mentioned if names)
+    seen: dict[str, str] = {}
+    for variable in _bound_variables(clauses):
+        if variable.name not in parts or parts[variable.name] in seen:
+            continue
+        if seen:
+            first = next(iter(seen.values()))
+            problem = f"nothing connects `${variable.name}` with `${first}`"
+            advice = "every combination is returned; connect them by an edge or a condition"
+            scope.diagnostics.warn("W3", problem, variable.span, advice)
+        seen[parts[variable.name]] = variable.name
+
+
+def _bound_variables(clauses: Sequence[Clause]) -> Iterator[Variable]:
+    for clause in clauses:
+        match clause:
+            case Binding(variable=variable):
+                yield variable
+            case Traversal(source=source, target=target):
+                yield from (source, target)
+            case _:
+                pass
 
 
 def lower_clauses(clauses: Sequence[ResolvedClause]) -> tuple[Operator, ...]:
@@ -40,11 +89,11 @@ def lower_clauses(clauses: Sequence[ResolvedClause]) -> tuple[Operator, ...]:
 
 
 _Bound: TypeAlias = "ChainMap[str, None]"
-"""The variables that are bound, those of a block before those around it; copying is too slow."""
+"""The bound variables, innermost block first; copying them would be too slow."""
 
 
 def _lower_block(clauses: Sequence[ResolvedClause], outer: _Bound) -> tuple[Operator, ...]:
-    """The pipeline of a block whose outer variables are bound already."""
+    """The pipeline of a block whose outer variables are already bound."""
     lowering = _Lowering(clauses, outer)
     lowering.scan_roots()
     lowering.expand_all()
@@ -53,7 +102,7 @@ def _lower_block(clauses: Sequence[ResolvedClause], outer: _Bound) -> tuple[Oper
 
 
 class _Lowering:
-    """The pipeline of one block as it grows."""
+    """The pipeline of one block under construction."""
 
     def __init__(self, clauses: Sequence[ResolvedClause], outer: _Bound) -> None:
         self.operators: list[Operator] = []
@@ -68,10 +117,12 @@ class _Lowering:
                 self._conditions.setdefault(clause.variable, []).extend(clause.conditions)
 
     def scan_roots(self) -> None:
-        """Scan one variable of each connected part: the first that a binding declares, else the
-        source of its first traversal."""
+        """Scan one variable of each connected component.
+
+        It is the first that a binding declares, or else the source of the first traversal.
+        """
         ends = ((walk.source, walk.target) for walk in self._traversals)
-        parts = connect(pair for pair in ends if ANONYMOUS not in pair)
+        parts = connected_components(pair for pair in ends if ANONYMOUS not in pair)
         rooted: set[str] = set()
         declared = [c for c in self._clauses if isinstance(c, ResolvedBinding)]
         for binding in declared:
@@ -92,10 +143,10 @@ class _Lowering:
                 self._scan(start, type_name)
 
     def expand_all(self) -> None:
-        """Follow the traversals outward from what is bound until none is left.
+        """Add the traversals, starting from bound variables, until none is left.
 
-        Sweeps over them in written order, again and again; the two heaps hold what is ready in
-        this sweep and in the next one, so that no sweep looks at what is not.
+        Traversals are added in repeated sweeps in written order. The two heaps hold those that are
+        ready in this sweep and in the next, so that a sweep never visits one that is not ready.
         """
         waiting = _Waiting(self._traversals)
         this_sweep = [n for n, walk in enumerate(self._traversals) if self._has_bound_end(walk)]
@@ -112,13 +163,13 @@ class _Lowering:
                 heappush(this_sweep if ready > number else next_sweep, ready)
         for number, walk in enumerate(self._traversals):
             if number not in done:
-                # Only `$_ edge $_` touches no variable; it starts from a scan of its own.
+                # Only `$_ edge $_` uses no variable; it starts from a separate scan.
                 hidden = self._fresh(ANONYMOUS)
                 self._scan(hidden, walk.source_type)
                 self._append_expand(walk, hidden, ANONYMOUS, is_reversed=False)
 
     def filter_rows(self) -> None:
-        """Add filters, negations and optional blocks, each after what it looks at."""
+        """Add filters, negations and optional blocks, each after its variables are bound."""
         for name, conditions in self._conditions.items():
             if name in self._outer:
                 self.operators.extend(Filter(condition) for condition in conditions)
@@ -168,7 +219,7 @@ class _Lowering:
         return walk.source in self._bound or walk.target in self._bound
 
     def _expand(self, walk: ResolvedTraversal) -> str:
-        """Add the expansion for a traversal, and return the end that it binds."""
+        """Add the expansion for a traversal, and return the variable that it binds."""
         has_source, has_target = walk.source in self._bound, walk.target in self._bound
         if has_source and has_target:
             reached = self._fresh(walk.target)
@@ -205,7 +256,7 @@ class _Lowering:
         return tuple(self._conditions.get(variable, ()))
 
     def _fresh(self, stem: str) -> str:
-        """A variable that no text can name, because of the prime: `f'` for a second `f`."""
+        """A variable that no query can name, because of the prime: `f'` for a second `f`."""
         while True:
             self._fresh_count_by_stem[stem] += 1
             count = self._fresh_count_by_stem[stem]
@@ -215,7 +266,7 @@ class _Lowering:
 
 
 class _Waiting:
-    """The traversals by their ends, so that binding a variable finds what it makes ready."""
+    """The traversals by their endpoints, to find those that a newly bound variable makes ready."""
 
     def __init__(self, traversals: Sequence[ResolvedTraversal]) -> None:
         self._numbers_by_end: dict[str, list[int]] = {}
@@ -224,12 +275,12 @@ class _Waiting:
                 self._numbers_by_end.setdefault(end, []).append(number)
 
     def take(self, end: str) -> list[int]:
-        """The traversals at an end; the second time there are none."""
+        """The traversals at an endpoint; empty on the second call."""
         return self._numbers_by_end.pop(end, [])
 
 
 def _introduced(operators: Sequence[Operator]) -> set[str]:
-    """The variables that a pipeline binds for those who come after it."""
+    """The variables that a pipeline binds for later operators."""
     names: set[str] = set()
     for operator in operators:
         match operator:

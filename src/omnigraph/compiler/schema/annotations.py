@@ -1,14 +1,14 @@
-"""Annotations: which words may stand where, and the values they carry.
+"""Annotations: the words that are valid in each place, and their values.
 
-Constraints are written like annotations; `split_constraints` tells them apart. What a constraint
-says about columns is checked in `constraints`.
+Constraints are written like annotations, and `split_constraints` separates them. The columns of
+constraints are checked in `constraints`.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.schema.syntax import (
+from omnigraph.compiler.schema.parser import (
     AnnotationSyntax,
     KeywordArgument,
     LiteralArgument,
@@ -40,7 +40,7 @@ _EDGE_ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class CheckedAnnotation:
-    """An annotation that may stand where it does, and the place that later faults point at."""
+    """An annotation that is valid in its place, and the position for later errors."""
 
     annotation: Annotation
     span: Span
@@ -49,7 +49,7 @@ class CheckedAnnotation:
 def split_constraints(
     written: Iterable[AnnotationSyntax],
 ) -> tuple[list[AnnotationSyntax], list[AnnotationSyntax]]:
-    """Plain annotations, and the constraints: constraint words that have arguments."""
+    """Separate plain annotations from constraints, which are constraint words with arguments."""
     plain: list[AnnotationSyntax] = []
     constraints: list[AnnotationSyntax] = []
     for each in written:
@@ -61,14 +61,14 @@ def split_constraints(
 def split_rename(
     checked: Iterable[CheckedAnnotation],
 ) -> tuple[tuple[Annotation, ...], str | None]:
-    """The annotations that are part of the schema, in order, and the old name that a hint gives."""
+    """The annotations that are part of the schema, in order, and the old name of a rename hint."""
     annotations = sorted((each.annotation for each in checked), key=annotation_key)
     hints = [each.value for each in annotations if each.name == "rename_from"]
     return tuple(a for a in annotations if a.name != "rename_from"), hints[0] if hints else None
 
 
 def annotation_key(annotation: Annotation) -> tuple[str, bool, str, tuple[tuple[str, str], ...]]:
-    """What orders annotations: the name, then the value, none before any."""
+    """The sort key of annotations: the name, then the value; no value sorts first."""
     value = annotation.value
     return annotation.name, value is not None, value or "", annotation.arguments
 
@@ -76,7 +76,7 @@ def annotation_key(annotation: Annotation) -> tuple[str, bool, str, tuple[tuple[
 def check_type_annotations(
     written: Sequence[AnnotationSyntax], *, owner: Word, kind: TypeKind, diagnostics: Diagnostics
 ) -> list[CheckedAnnotation]:
-    """The annotations of a type's first line."""
+    """Check the annotations in the declaration line of a type."""
     allowed: list[AnnotationSyntax] = []
     for each in written:
         word = each.name.text
@@ -103,7 +103,7 @@ def check_property_annotations(
     type: PropertyType,
     diagnostics: Diagnostics,
 ) -> list[CheckedAnnotation]:
-    """The annotations that stand after a property's type."""
+    """Check the annotations after a property's type."""
     allowed: list[AnnotationSyntax] = []
     for each in written:
         word = each.name.text
@@ -139,7 +139,7 @@ def _unsupported_shape(word: str, type: PropertyType) -> str | None:
 
 
 def _refuse_cardinality(annotation: AnnotationSyntax, diagnostics: Diagnostics) -> bool:
-    """Report `@card` where it would be silently ignored."""
+    """Report `@card` in places where it would have no effect."""
     if annotation.name.text != "card":
         return False
     problem = "@card stands once on an edge's first line, before any other annotation"
@@ -188,7 +188,7 @@ def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annota
 
 
 def _text_of(argument: Word | LiteralArgument) -> str:
-    """An argument as the text that metadata keeps."""
+    """An argument as the text that is stored in the metadata."""
     if isinstance(argument, Word):
         return argument.text
     if isinstance(argument.value, bool):

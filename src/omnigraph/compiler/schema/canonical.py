@@ -1,19 +1,23 @@
-"""The canonical form of a schema: compact JSON, equal exactly when two schemas mean the same.
+"""The two serialized forms of a catalog: canonical JSON with its hash, and formatted `.pg` text.
 
-It is stored beside a graph and hashed to recognise its schema, so every field and its place is part
-of a format on disk (version 1). Hints for the migration planner are no part of it. Decoding proves
-the form, not the meaning: that was the checker's, before anything was encoded.
+Two schemas have equal canonical forms exactly when they mean the same, apart from hints for the
+migration planner. The canonical form is an on-disk format (version 1): every field and its
+position is part of it. Decoding verifies the form and not the meaning, which the checker verified
+before encoding. Compiling the formatted text gives the same catalog.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from omnigraph.compiler.schema.annotations import annotation_key
-from omnigraph.compiler.schema.check import make_catalog
+from omnigraph.compiler.schema.check import make_catalog, property_id, type_id
 from omnigraph.compiler.schema.constraints import constraint_key
-from omnigraph.compiler.schema.identities import property_identity, type_identity
 from omnigraph.model.catalog import (
+    ANY_CARDINALITY,
     Annotation,
     Cardinality,
     Catalog,
@@ -27,6 +31,8 @@ from omnigraph.model.catalog import (
     Property,
     Range,
     Unique,
+    describe_constraint,
+    quote_text,
 )
 from omnigraph.model.types import SCALAR_BY_NAME, PropertyType, Scalar, Vector
 
@@ -36,19 +42,19 @@ FORMAT_VERSION = 1
 
 
 def encode_schema(catalog: Catalog) -> str:
-    """The canonical form of a schema."""
+    """Encode a schema in its canonical form."""
     return json.dumps(document_of(catalog), separators=(",", ":"), ensure_ascii=False)
 
 
 def hash_schema(catalog: Catalog) -> str:
-    """The hash by which a schema is recognised, whatever its text looked like."""
+    """The hash that identifies a schema independently of its text."""
     return f"sha256:{hashlib.sha256(encode_schema(catalog).encode()).hexdigest()}"
 
 
 def decode_schema(text: str) -> Catalog:
-    """The schema of a canonical form, in whatever layout; `ValueError` if it is not exactly one.
+    """Decode a canonical form in any JSON layout; raises `ValueError` if it is not exactly valid.
 
-    A missing or additional field, a wrong number and a wrong order are all refused.
+    A missing or additional field, a wrong number and a wrong order are all rejected.
     """
     try:
         document: Json = json.loads(text, parse_constant=_refuse_constant)
@@ -69,7 +75,7 @@ def decode_schema(text: str) -> Catalog:
 
 
 def document_of(catalog: Catalog) -> dict[str, Json]:
-    """The canonical form before it is text."""
+    """The canonical form as a JSON document, before it is serialized."""
     return {
         "ir_version": FORMAT_VERSION,
         "interfaces": [_encode_interface(each) for each in catalog.interfaces.values()],
@@ -79,7 +85,7 @@ def document_of(catalog: Catalog) -> dict[str, Json]:
 
 
 def encode_type(type: PropertyType) -> dict[str, Json]:
-    """A property's type as the canonical form writes it."""
+    """Encode a property type for the canonical form."""
     match type.element:
         case Vector(dimension):
             scalar: Json = {"Vector": dimension}
@@ -94,7 +100,7 @@ def encode_type(type: PropertyType) -> dict[str, Json]:
 
 
 def encode_constraint(constraint: Constraint) -> dict[str, Json]:
-    """A constraint as the canonical form writes it."""
+    """Encode a constraint for the canonical form."""
     match constraint:
         case Key(columns):
             return {"Key": [*columns]}
@@ -110,14 +116,14 @@ def encode_constraint(constraint: Constraint) -> dict[str, Json]:
 
 
 def encode_annotations(annotations: tuple[Annotation, ...]) -> list[Json]:
-    """Annotations as the canonical form writes them."""
+    """Encode annotations for the canonical form."""
     return [_encode_annotation(each) for each in annotations]
 
 
 def _encode_interface(interface: Interface) -> Json:
     return {
         "name": interface.name,
-        "type_id": type_identity(interface.kind, interface.name),
+        "type_id": type_id(interface.kind, interface.name),
         "properties": _encode_properties(interface),
     }
 
@@ -125,7 +131,7 @@ def _encode_interface(interface: Interface) -> Json:
 def _encode_node(node: NodeType) -> Json:
     return {
         "name": node.name,
-        "type_id": type_identity(node.kind, node.name),
+        "type_id": type_id(node.kind, node.name),
         "annotations": encode_annotations(node.annotations),
         "implements": [*node.implements],
         "properties": _encode_properties(node),
@@ -136,7 +142,7 @@ def _encode_node(node: NodeType) -> Json:
 def _encode_edge(edge: EdgeType) -> Json:
     return {
         "name": edge.name,
-        "type_id": type_identity(edge.kind, edge.name),
+        "type_id": type_id(edge.kind, edge.name),
         "annotations": encode_annotations(edge.annotations),
         "from_type": edge.source,
         "to_type": edge.target,
@@ -153,7 +159,7 @@ def _encode_properties(owner: Interface | NodeType | EdgeType) -> list[Json]:
 def _encode_property(owner: Interface | NodeType | EdgeType, prop: Property) -> Json:
     return {
         "name": prop.name,
-        "prop_id": property_identity(owner.kind, owner.name, prop.name),
+        "prop_id": property_id(owner.kind, owner.name, prop.name),
         "prop_type": encode_type(prop.type),
         "annotations": encode_annotations(prop.annotations),
     }
@@ -336,3 +342,68 @@ def _refuse_constant(constant: str) -> None:
 
 def _invalid(encoded: Json) -> ValueError:
     return ValueError(f"not part of a schema in canonical form: {str(encoded)[:80]}")
+
+
+def format_schema(catalog: Catalog) -> str:
+    """Format a catalog as text: a paragraph per declaration, a line per property or constraint."""
+    declarations = [
+        *(
+            _declare(f"interface {each.name}", each.properties.values(), ())
+            for each in catalog.interfaces.values()
+        ),
+        *(
+            _declare(_node_heading(each), each.properties.values(), each.constraints)
+            for each in catalog.nodes.values()
+        ),
+        *(
+            _declare(_edge_heading(each), each.properties.values(), each.constraints)
+            for each in catalog.edges.values()
+        ),
+    ]
+    return "\n".join(declarations)
+
+
+def _node_heading(node: NodeType) -> str:
+    annotations = _annotations(node.annotations, node.renamed_from)
+    implements = f" implements {', '.join(node.implements)}" if node.implements else ""
+    return f"node {node.name}{annotations}{implements}"
+
+
+def _edge_heading(edge: EdgeType) -> str:
+    card = "" if edge.cardinality == ANY_CARDINALITY else f" @card({edge.cardinality})"
+    annotations = _annotations(edge.annotations, edge.renamed_from)
+    return f"edge {edge.name}: {edge.source} -> {edge.target}{card}{annotations}"
+
+
+def _declare(
+    heading: str, properties: Iterable[Property], constraints: Iterable[Constraint]
+) -> str:
+    declared = list(properties)
+    implied = {
+        f"@{annotation.name}({prop.name})" for prop in declared for annotation in prop.annotations
+    }
+    written = (describe_constraint(each) for each in constraints)
+    # Constraints come first, where they cannot be read as the annotation of a property.
+    lines = [each for each in written if each not in implied]
+    lines += [
+        f"{prop.name}: {prop.type}{_annotations(prop.annotations, prop.renamed_from)}"
+        for prop in declared
+    ]
+    return "\n".join([f"{heading} {{", *(f"  {line}" for line in lines), "}\n"])
+
+
+def _annotations(annotations: Iterable[Annotation], renamed_from: str | None) -> str:
+    hint = [] if renamed_from is None else [Annotation("rename_from", renamed_from, ())]
+    return "".join(f" {_annotation(each)}" for each in (*annotations, *hint))
+
+
+def _annotation(annotation: Annotation) -> str:
+    arguments = ", ".join(_arguments(annotation))
+    return f"@{annotation.name}({arguments})" if arguments else f"@{annotation.name}"
+
+
+def _arguments(annotation: Annotation) -> Iterator[str]:
+    if annotation.value is not None:
+        yield quote_text(annotation.value)
+    for name, value in annotation.arguments:
+        yield f"{name}={quote_text(value)}"

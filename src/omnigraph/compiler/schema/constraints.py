@@ -1,32 +1,122 @@
-"""Constraints: from `@word(…)` and its one-property sugar to checked, canonical values.
+"""The checker of schema constraints: keys, uniqueness, indexes, ranges, and patterns.
 
-Knows the properties of the owning type; uniqueness across types is the checker's.
+Constraints come out in canonical order, whichever of their two spellings the schema uses. A
+pattern may use only the regular expression syntax that every supported engine interprets alike, so
+that no write meets a pattern that it cannot run. The module knows one type at a time.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.schema.annotations import CONSTRAINT_ADVICE
-from omnigraph.compiler.schema.patterns import find_pattern_problem
-from omnigraph.compiler.schema.syntax import (
-    AnnotationSyntax,
-    LiteralArgument,
-    RangeArgument,
-    Word,
-)
-from omnigraph.model.catalog import (
-    Check,
-    Constraint,
-    Index,
-    Key,
-    Property,
-    Range,
-    TypeKind,
-    Unique,
-)
+from omnigraph.compiler.schema.parser import AnnotationSyntax, LiteralArgument, RangeArgument, Word
+from omnigraph.model.catalog import Check, Constraint, Index, Key, Property, Range, TypeKind, Unique
+from omnigraph.model.limits import PATTERN_CHARACTERS_MAX, PATTERN_REPETITION_MAX
 from omnigraph.model.source import Span
 from omnigraph.model.types import STRING, PropertyType
+
+_SET_ESCAPES = frozenset("dDwWsSntrfvx")
+_ESCAPES = _SET_ESCAPES | frozenset("bBA")
+_PART = re.compile(
+    r"""
+      \\(?P<escape>.)
+    | \((?P<group>\?(?:P<[A-Za-z_]\w*>|[a-zA-Z-]*[:)]|.?.?))
+    | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*+\]) | (?P<open_set>\[)
+    | (?P<possessive>(?:[*+?]|\{\d+(?:,\d*)?\})\+)
+    | \{(?P<repeat>\d*,?\d*)\}
+    | (?P<brace>\{)
+    | .
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_GROUPS = re.compile(r"\?(?:P<[A-Za-z_]\w*>|[ims]*[:)])", re.ASCII)
+
+
+def find_unsupported_pattern(pattern: str) -> str | None:
+    """Why a pattern is not supported, or `None` if it is."""
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        return f"it has more than {PATTERN_CHARACTERS_MAX} characters"
+    for part in _PART.finditer(pattern):
+        if problem := _problem_of(part):
+            return problem
+    if _repeats_too_often(pattern):
+        return f"repetitions inside each other multiply to at most {PATTERN_REPETITION_MAX}"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"it is not a regular expression: {error}"
+    return None
+
+
+def _problem_of(part: re.Match[str]) -> str | None:
+    match part.lastgroup:
+        case "escape":
+            return _escape_problem(part["escape"], known=_ESCAPES)
+        case "group":
+            if not _GROUPS.fullmatch(part["group"]):
+                return f"`({part['group']}` is not supported; there is no look-around"
+        case "set":
+            return _set_problem(part["set"])
+        case "open_set":
+            return "a set that starts with `[` does not end with `]`"
+        case "possessive":
+            return f"`{part[0]}` is not supported"
+        case "repeat":
+            return _repeat_problem(part["repeat"])
+        case "brace":
+            return "a `{` that starts no repetition is written `\\{`"
+        case _:
+            pass  # a character, an anchor or a plain group has the same meaning in every engine
+    return None
+
+
+def _escape_problem(escape: str, *, known: frozenset[str]) -> str | None:
+    if escape.isdigit():
+        return f"back-references (`\\{escape}`) are not supported"
+    # In some engines \< and \> match word boundaries, in others the characters themselves.
+    if (escape.isalnum() and escape not in known) or escape in "<>":
+        return f"`\\{escape}` is not supported"
+    return None
+
+
+def _set_problem(characters: str) -> str | None:
+    body = characters[1:-1]
+    for escape in re.finditer(r"\\(.)", body, re.DOTALL):
+        if problem := _escape_problem(escape[1], known=_SET_ESCAPES):
+            return problem
+    plain = re.sub(r"\\.", "", body, flags=re.DOTALL)
+    if "[" in plain or re.search(r"&&|--|~~|\|\|", plain):
+        return "write `[`, `&&`, `--`, `~~` and `||` with a backslash inside a set"
+    return None
+
+
+def _repeat_problem(repeat: str) -> str | None:
+    if not repeat or repeat.startswith(","):
+        return f"`{{{repeat}}}` is read differently by different engines; write `{{0,n}}`"
+    if any(len(n) > 4 or int(n) > PATTERN_REPETITION_MAX for n in repeat.split(",") if n):
+        return f"a repetition is at most {PATTERN_REPETITION_MAX}"
+    return None
+
+
+def _repeats_too_often(pattern: str) -> bool:
+    """Whether nested repetitions multiply to more than a linear-time engine expands."""
+    most_by_depth = [1]
+    last = 1
+    for part in _PART.finditer(pattern):
+        if part["repeat"]:
+            last *= max(int(bound) for bound in part["repeat"].split(",") if bound)
+            most_by_depth[-1] = max(most_by_depth[-1], last)
+        elif part[0] == "(" or (part["group"] and not part["group"].endswith(")")):
+            most_by_depth.append(1)
+        elif part[0] == ")" and len(most_by_depth) > 1:
+            last = most_by_depth.pop()
+            most_by_depth[-1] = max(most_by_depth[-1], last)
+        elif part[0] not in {"*", "+", "?"}:
+            last = 1
+    return max(most_by_depth) > PATTERN_REPETITION_MAX
+
 
 _ENDPOINTS: Mapping[str, PropertyType] = {"src": STRING, "dst": STRING}
 _ENDPOINT_BY_ROLE = {"from": "src", "to": "dst"}
@@ -34,9 +124,9 @@ _ENDPOINT_BY_ROLE = {"from": "src", "to": "dst"}
 
 @dataclass(frozen=True, slots=True)
 class ConstraintScope:
-    """The type whose constraints are checked: its columns and where faults go.
+    """The type whose constraints are checked: its columns, and the collector of errors.
 
-    `declared` also names the properties whose own type was refused, which need no second fault.
+    `declared` also has the properties whose own type was rejected; these cause no second error.
     """
 
     kind: TypeKind
@@ -46,7 +136,7 @@ class ConstraintScope:
     diagnostics: Diagnostics
 
     def find_type(self, column: Word) -> PropertyType | None:
-        """The type of a column that a constraint may name, reporting one that does not exist."""
+        """The type of a column that a constraint names; an unknown column is reported."""
         if (found := self.properties.get(column.text)) is not None:
             return found.type
         if self.kind is TypeKind.EDGE and column.text in _ENDPOINTS:
@@ -74,7 +164,7 @@ def check_constraints(
 ) -> tuple[Constraint, ...]:
     """The constraints of one type in canonical order.
 
-    `sugar` holds the constraint words that stand behind a property, with that property's name.
+    `sugar` holds the constraint words after a property's type, with the name of the property.
     """
     found: list[tuple[Constraint | None, Span]] = [
         (_check_columns(word, (column,), scope), column.span) for word, column in sugar
@@ -89,7 +179,7 @@ def check_constraints(
 
 
 def constraint_key(constraint: Constraint) -> str:
-    """The text that orders constraints and tells equal ones apart."""
+    """The text that orders constraints and identifies equal ones."""
     match constraint:
         case Key(columns):
             return f"key:{','.join(columns)}"
@@ -133,7 +223,7 @@ def _check_columns(
             scope.diagnostics.error("S11", f"@{word} names `{column.text}` twice", column.span)
             return None
         names.add(column.text)
-    # All of them, so that every unfit column is reported.
+    # All columns are checked, so that every invalid one is reported.
     unfit_count = sum(not _is_column_fit(word, column, scope) for column in columns)
     if unfit_count:
         return None
@@ -198,7 +288,7 @@ def _check_pattern(each: AnnotationSyntax, scope: ConstraintScope) -> Check | No
                 problem = f"@check requires String type; `{column.text}` is {type}"
                 diagnostics.error("S10", problem, column.span)
                 return None
-            if fault := find_pattern_problem(pattern):
+            if fault := find_unsupported_pattern(pattern):
                 diagnostics.error("S16", f"the pattern cannot be used: {fault}", literal.span)
                 return None
             return Check(column.text, pattern)

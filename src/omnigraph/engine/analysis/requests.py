@@ -1,17 +1,21 @@
-"""What can be asked of a network, with its parameters checked, and the columns of each answer.
+"""Requests for graph algorithms: validated parameters, result columns, and selected types.
 
-Both engines take these apart; neither adds a meaning of its own. Knows no graph.
+Both executors interpret these values and add no meaning of their own. Node types are ordered by
+the bytes of their names, so that both executors number nodes alike. The module reads the catalog
+and no rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Direction
-from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.types import F64, I64, STRING, PropertyType, Scalar
 
 _STRINGS = PropertyType(Scalar.STRING, is_list=True)
@@ -19,7 +23,7 @@ _STRINGS = PropertyType(Scalar.STRING, is_list=True)
 
 @dataclass(frozen=True, slots=True)
 class ComponentsRequest:
-    """Which nodes hang together."""
+    """Connected components."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class RankRequest:
 
 @dataclass(frozen=True, slots=True)
 class PathsRequest:
-    """How far nodes are from one of them, and the way there."""
+    """Shortest paths from one node: distances and, if requested, the paths."""
 
     source: tuple[str, str]
     direction: Direction
@@ -43,7 +47,7 @@ class PathsRequest:
 
 @dataclass(frozen=True, slots=True)
 class TrianglesRequest:
-    """How many triangles nodes are part of."""
+    """Triangle counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class LabelsRequest:
 
 @dataclass(frozen=True, slots=True)
 class DegreesRequest:
-    """How many edges nodes have."""
+    """Node degrees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +80,27 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class Progression:
-    """How many rounds an answer took, and whether another one would hardly change it."""
+    """The number of iterations of an algorithm, and whether it converged."""
 
     iterations: int
     has_converged: bool
 
 
-AT_ONCE = Progression(1, has_converged=True)
-"""Of an answer that is exact, however many rounds its engine took."""
+NOT_ITERATIVE = Progression(1, has_converged=True)
+"""The progression of an exact result, however many iterations its engine took."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The columns of an answer behind `type` and `id`, by name, and the one that it is about."""
+class ResultShape:
+    """The columns of a result after `type` and `id`, by name; `main` is its principal column."""
 
     title: str
     main: str
     values: Mapping[str, PropertyType]
 
 
-def shape_of(request: Request) -> Shape:
-    """What the answer to a request looks like."""
+def shape_of(request: Request) -> ResultShape:
+    """The shape of the result of a request."""
     match request:
         case ComponentsRequest():
             return _shape(
@@ -121,7 +125,7 @@ def shape_of(request: Request) -> Shape:
 
 
 def parse_rank(*, damping: float, tolerance: float, iterations_max: int) -> RankRequest:
-    """The parameters of PageRank, checked."""
+    """Parse the parameters of PageRank; `InvalidValueError` if one is out of range."""
     _require_number("damping", damping)
     if not 0 <= damping < 1:
         raise _refuse("damping", damping, "a number from 0 up to, but not, 1 is needed")
@@ -133,7 +137,7 @@ def parse_rank(*, damping: float, tolerance: float, iterations_max: int) -> Rank
 
 
 def parse_labels(*, iterations_max: int) -> LabelsRequest:
-    """The parameters of label propagation, checked."""
+    """Parse the parameters of label propagation; `InvalidValueError` if one is out of range."""
     _require_count("iterations_max", iterations_max, least=1)
     return LabelsRequest(iterations_max)
 
@@ -141,7 +145,7 @@ def parse_labels(*, iterations_max: int) -> LabelsRequest:
 def parse_paths(
     source: tuple[str, str], *, direction: str, hops_max: int | None, with_paths: bool
 ) -> PathsRequest:
-    """The parameters of shortest paths, checked."""
+    """Parse the parameters of shortest paths; `InvalidValueError` if one is not valid."""
     if hops_max is not None:
         _require_count("hops_max", hops_max, least=0)
     try:
@@ -152,8 +156,8 @@ def parse_paths(
     return PathsRequest(source, chosen, hops_max, bool(with_paths))
 
 
-def _shape(title: str, main: str, **values: PropertyType) -> Shape:
-    return Shape(title, main, MappingProxyType(values))
+def _shape(title: str, main: str, **values: PropertyType) -> ResultShape:
+    return ResultShape(title, main, MappingProxyType(values))
 
 
 def _require_number(subject: str, value: object) -> None:
@@ -170,3 +174,76 @@ def _refuse(subject: str, value: object, problem: str) -> InvalidValueError:
     return InvalidValueError(
         subject=subject, expected="a parameter of the algorithm", value=value, problem=problem
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Edge types ordered by name, and all node types at their endpoints."""
+
+    edges: tuple[EdgeType, ...]
+    nodes: tuple[NodeType, ...]
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The names of the node types, in order."""
+        return tuple(each.name for each in self.nodes)
+
+
+def parse_selection(given: str | Sequence[str], catalog: Catalog) -> Selection:
+    """Parse the edge types that a caller names; `NotFoundError` if one is not an edge type.
+
+    Raises `InvalidValueError` if none is named.
+    """
+    names = [given] if isinstance(given, str) else list(given)
+    if not names:
+        raise InvalidValueError(
+            subject="edges",
+            expected="edge types",
+            value=given,
+            problem="name at least one edge type",
+        )
+    found = {each.name: each for each in (_get_edge(name, catalog) for name in names)}
+    ends = {end for each in found.values() for end in (each.source, each.target)}
+    return Selection(
+        edges=tuple(found[name] for name in sorted(found)),
+        # UTF-8 preserves the order of characters, so this is the order of bytes.
+        nodes=tuple(catalog.nodes[name] for name in sorted(ends)),
+    )
+
+
+def parse_node(given: object, selection: Selection) -> tuple[str, str]:
+    """Parse a node reference into type and id; the id suffices if only one type is selected.
+
+    Raises `NotFoundError` if the type is not selected, and `InvalidValueError` if the reference is
+    ambiguous or malformed.
+    """
+    match given:
+        case (str(type_name), str(id)):
+            if type_name not in selection.titles:
+                advice = f"the edges connect {_join(selection.titles)}"
+                raise NotFoundError(kind="node type", name=type_name, advice=advice)
+            return type_name, id
+        case str(id) if len(selection.nodes) == 1:
+            return selection.titles[0], id
+        case str():
+            problem = (
+                f"say of which type it is, (type, id): the edges connect {_join(selection.titles)}"
+            )
+        case _:
+            problem = "a node is named by its id, or by (type, id)"
+    raise InvalidValueError(subject="source", expected="a node", value=given, problem=problem)
+
+
+def _get_edge(name: object, catalog: Catalog) -> EdgeType:
+    found = catalog.find_edge(name) if isinstance(name, str) else None
+    if found is None:
+        if name in catalog.nodes:
+            advice = "it is a node type; name the edges between nodes"
+        else:
+            advice = advise_name(str(name), set(catalog.edges)) or ""
+        raise NotFoundError(kind="edge type", name=str(name), advice=advice)
+    return found
+
+
+def _join(names: Sequence[str]) -> str:
+    return " and ".join(names)

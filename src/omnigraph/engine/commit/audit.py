@@ -1,27 +1,29 @@
 """The audit of recoveries: one row for each write that was finished, undone or discarded.
 
-A Lance table beside the others, made by the first recovery; nothing reads it to decide anything.
+The audit is a Lance table beside the others; the first recovery creates it. Listings of commits
+read it to mark the commits that a recovery published; no write reads it to decide anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 
 import orjson
 import pyarrow as pa
 
+from omnigraph.engine.state.history import Commit, Recovery, RecoveryKind, TableOutcome
 from omnigraph.model.errors import (
     AlreadyExistsError,
+    CorruptError,
     ExpectedVersionMismatchError,
     UnavailableError,
     UnexpectedBaseError,
 )
 from omnigraph.model.limits import AUDIT_ATTEMPTS_MAX
-from omnigraph.model.observer import Event
-from omnigraph.storage.lance_literals import render_in
+from omnigraph.model.ports import Event
+from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.ports import TableRef, TableStore, TableVersion
 
 AUDIT_PATH = "_graph_commit_recoveries.lance"
@@ -39,17 +41,14 @@ _SCHEMA = pa.schema(
 )
 
 
-class RecoveryKind(StrEnum):
-    """How a write that had stopped half-way was ended."""
-
-    ROLLED_FORWARD = "RolledForward"
-    ROLLED_BACK = "RolledBack"
-    ORPHANED_BRANCH_DISCARDED = "OrphanedBranchDiscarded"
-    EMPTY_INTENT_DISCARDED = "EmptyIntentDiscarded"
+_COMMITTING = tuple(
+    each for each in RecoveryKind if each is not RecoveryKind.EMPTY_INTENT_DISCARDED
+)
+"""The kinds of recovery that publish a commit."""
 
 
 def event_of(kind: RecoveryKind) -> Event:
-    """What an observer is told of a recovery."""
+    """The event that reports a recovery to an observer."""
     match kind:
         case RecoveryKind.ROLLED_FORWARD:
             return Event.ROLLED_FORWARD
@@ -61,39 +60,19 @@ def event_of(kind: RecoveryKind) -> Event:
             return Event.EMPTY_DISCARDED
 
 
-@dataclass(frozen=True, slots=True)
-class TableOutcome:
-    """Where a recovery took one table."""
-
-    table_key: str
-    from_version: int
-    to_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """One row of the audit; the commit is the one that the recovery made true, or left true."""
-
-    commit_id: str
-    kind: RecoveryKind
-    actor: str | None
-    operation_id: str
-    writer_kind: str
-    outcomes: tuple[TableOutcome, ...]
-    created_at: datetime
-
-
 def record(recovery: Recovery, *, tables: TableStore) -> None:
-    """Write a recovery down, unless its operation is there already.
+    """Record a recovery, unless its operation is already recorded.
 
-    Others may write theirs at the same time; `UnavailableError` if they always get in between.
+    Other processes may record theirs concurrently; raises `UnavailableError` if every attempt
+    conflicts with one of them.
     """
     rows = _encode([recovery])
     for _ in range(AUDIT_ATTEMPTS_MAX):
         try:
             _record_once(rows, recovery.operation_id, tables)
         except (AlreadyExistsError, ExpectedVersionMismatchError, UnexpectedBaseError):
-            # In the last case the row landed, behind another's; the next look finds it.
+            # After `UnexpectedBaseError` the row was written, on top of another one; the next
+            # attempt finds it.
             continue
         return
     raise UnavailableError(
@@ -109,7 +88,7 @@ def _record_once(rows: pa.Table, operation_id: str, tables: TableStore) -> None:
         tables.create(AUDIT_PATH, rows, config={})
         return
     at = TableVersion(ref, newest)
-    known = render_in("operation_id", pa.array([operation_id]))
+    known = in_predicate("operation_id", pa.array([operation_id]))
     if not tables.count(at, predicate=known):
         tables.apply(tables.stage_append(rows, onto=at))
 
@@ -123,6 +102,21 @@ def list_recoveries(tables: TableStore) -> tuple[Recovery, ...]:
     rows = tables.scan(TableVersion(ref, newest), columns=_SCHEMA.names, predicate=None)
     found = [_decode(row) for row in rows.to_pylist()]
     return tuple(sorted(found, key=lambda each: (each.created_at, each.operation_id)))
+
+
+def mark_recovered(commits: Iterable[Commit], *, tables: TableStore) -> tuple[Commit, ...]:
+    """The same commits; those that a recovery published carry its kind."""
+    ref = TableRef(AUDIT_PATH, None)
+    newest = tables.find_head(ref)
+    if newest is None:
+        return tuple(commits)
+    # A discarded write leaves the head unchanged: its row names a commit that recovery did not
+    # create.
+    made = in_predicate("recovery_kind", pa.array(list(_COMMITTING)))
+    columns = ["graph_commit_id", "recovery_kind"]
+    rows = tables.scan(TableVersion(ref, newest), columns=columns, predicate=made).to_pylist()
+    kind_by_commit = {row["graph_commit_id"]: row["recovery_kind"] for row in rows}
+    return tuple(replace(each, recovery=kind_by_commit.get(each.id)) for each in commits)
 
 
 def _encode(recoveries: Iterable[Recovery]) -> pa.Table:
@@ -144,7 +138,8 @@ def _encode(recoveries: Iterable[Recovery]) -> pa.Table:
 def _decode(row: dict[str, object]) -> Recovery:
     outcomes: list[dict[str, object]] = orjson.loads(str(row["per_table_outcomes_json"]))
     moment = row["created_at"]
-    assert isinstance(moment, datetime)
+    if not isinstance(moment, datetime):
+        raise CorruptError(subject="the list of recoveries", problem="a row has no time")
     actor = row["recovery_for_actor"]
     return Recovery(
         commit_id=str(row["graph_commit_id"]),

@@ -1,52 +1,47 @@
-"""The write path: how a prepared write becomes true, all of it or none.
+"""The write path: stage, lock, check pins, arm, apply, publish, disarm.
 
-Stage files; take the locks; look whether anything the write relied on has moved; arm a sidecar;
-apply one version a table; publish once; disarm. Up to *arm* an error means that nothing happened,
-after it that something must be recovered. Mutations, loads, merges and schema changes all come
-through here and differ only in the write they prepare.
+A prepared write becomes visible completely or not at all. An error before the sidecar is armed
+means that nothing happened; a later error means that the write must be recovered. Mutations,
+loads, merges and schema changes all take this path and differ only in what they prepare. A table
+that is ahead of its pin without a sidecar to explain it has drifted: another program changed it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
-from omnigraph.engine.commit.changes import PreparedWrite
-from omnigraph.engine.commit.fencing import require_kept
-from omnigraph.engine.commit.forks import fork, needs_fork
-from omnigraph.engine.commit.pins import (
-    is_covered,
-    moved,
-    require_head_is_pin,
-    require_same_branch,
-)
-from omnigraph.engine.commit.plans import plan_sidecar
+from omnigraph.engine.commit.idempotency import Request, request_lock, require_key_unused
+from omnigraph.engine.commit.prepared_write import PreparedWrite
 from omnigraph.engine.commit.publish import (
-    Intent,
+    PublishRequest,
     compact_manifest,
     publish,
     require_expected,
     require_head,
+    require_locks_held,
     require_schema,
 )
 from omnigraph.engine.commit.recover import Recoverer
-from omnigraph.engine.commit.requests import Request, request_lock, require_unanswered
-from omnigraph.engine.commit.sidecar import (
-    Sidecar,
-    WriterKind,
-    arm,
-    disarm,
-)
-from omnigraph.engine.commit.staging import StagedTable, stage
-from omnigraph.engine.state.authority import Authority, Basis, promote_accepted
-from omnigraph.engine.state.contract import archive_schema, stage_schema
+from omnigraph.engine.commit.sidecar import Pin, Sidecar, WriterKind, arm, disarm, list_sidecars
+from omnigraph.engine.commit.staging import StagedTable, fork, needs_fork, stage
+from omnigraph.engine.state.branch_state import Basis, BranchStates, promote_accepted
 from omnigraph.engine.state.history import Commit
-from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
-from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
+from omnigraph.engine.state.manifest import (
+    MANIFEST_PATH,
+    Entry,
+    ManifestState,
+    Update,
+    table_branch_of,
+    type_name_of,
+)
+from omnigraph.engine.state.schema_files import archive_schema, stage_schema
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.errors import (
+    CorruptError,
+    DriftError,
     ExpectedVersionMismatchError,
     GraphError,
     MovedError,
@@ -55,20 +50,162 @@ from omnigraph.model.errors import (
     UnavailableError,
     UncertainError,
 )
-from omnigraph.model.names import MAIN
-from omnigraph.model.observer import Event, Observer, Phase, during
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.ports import Event, Observer, Phase, timed
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
-from omnigraph.storage.ports import Listing, StagedKind, StagedWrite, Stores, TableVersion
+from omnigraph.storage.ports import (
+    Listing,
+    ObjectStore,
+    StagedKind,
+    StagedWrite,
+    Stores,
+    TableVersion,
+)
+
+
+def require_same_branch(write: PreparedWrite, *, basis: Basis, authority: BranchStates) -> None:
+    """Raise unless a branch is still the one that a write was prepared on; main always is.
+
+    A recreated branch may have versions with the same numbers and different rows.
+    """
+    if basis.branch == MAIN:
+        return
+    state = authority.state(basis.branch)
+    if state.head.id == basis.head.id:
+        return
+    if not authority.has_commit(state, basis.head.id):
+        raise ReadSetChangedError(
+            member=f"branch '{basis.branch}'",
+            expected=f"the one with commit {basis.head.id}",
+            actual="another one of its name",
+        )
+    if write.schema is not None and state.head.schema_hash != basis.head.schema_hash:
+        raise ReadSetChangedError(
+            member=f"the schema of branch '{basis.branch}'",
+            expected=str(basis.head.schema_hash),
+            actual=str(state.head.schema_hash),
+        )
+
+
+def require_head_is_pin(
+    entry: Entry,
+    write: PreparedWrite,
+    *,
+    branch: BranchName,
+    authority: BranchStates,
+    stores: Stores,
+) -> None:
+    """Raise unless the newest version of a table is the one that a write was prepared on."""
+    newest = stores.tables.find_head(entry.at.ref)
+    if newest == entry.version:
+        return
+    if newest is None or newest < entry.version:
+        # If the branch was deleted in the meantime, its table branches were deleted too; a
+        # recreated branch has others.
+        state = authority.state(branch)
+        if state.snapshot.entries.get(entry.table_key) != entry:
+            raise moved(entry, state.version_of(entry.table_key), write)
+        raise CorruptError(
+            subject=f"the table of {type_name_of(entry.table_key)}",
+            problem=f"history names its version {entry.version}, but it ends at {newest}; "
+            f"restore {entry.path} from a copy",
+        )
+    pin = authority.state(branch).version_of(entry.table_key)
+    if pin != entry.version:
+        raise moved(entry, pin, write)
+    if is_covered(entry, stores.objects):
+        raise ReadSetChangedError(
+            member=type_name_of(entry.table_key),
+            expected=f"version {entry.version}",
+            actual=f"version {newest}, of a write that stopped half-way",
+        )
+    raise DriftError(
+        type=type_name_of(entry.table_key),
+        expected=entry.version,
+        actual=newest,
+        advice="`omnigraph repair` shows what it was and adopts or refuses it",
+    )
+
+
+def is_covered(entry: Entry, objects: ObjectStore) -> bool:
+    """Whether a sidecar explains why a table is ahead of its pin."""
+    sidecars = list_sidecars(objects)
+    return any(_is_pinned(entry, pin) for sidecar in sidecars for pin in sidecar.pins)
+
+
+def moved(entry: Entry, pin: int, write: PreparedWrite) -> MovedError:
+    """The error for a write when another write has moved a table first."""
+    if entry.table_key in write.changes:
+        return ExpectedVersionMismatchError(
+            table_key=entry.table_key, expected=entry.version, actual=pin
+        )
+    return ReadSetChangedError(
+        member=type_name_of(entry.table_key),
+        expected=f"version {entry.version}",
+        actual=f"version {pin}",
+    )
+
+
+def _is_pinned(entry: Entry, pin: Pin) -> bool:
+    return (pin.table_key, pin.table_branch) == (entry.table_key, entry.branch)
+
+
+def plan_sidecar(
+    staged: Iterable[StagedTable],
+    write: PreparedWrite,
+    basis: Basis,
+    *,
+    relied_on: Collection[str],
+    actor: str | None,
+    kind: WriterKind,
+    runtime: Runtime,
+) -> Sidecar:
+    """The sidecar of a write whose files are staged."""
+    return Sidecar(
+        operation_id=runtime.new_id(),
+        started_at=runtime.now(),
+        branch=basis.branch,
+        actor=actor,
+        writer_kind=kind,
+        commit_id=runtime.new_id(),
+        rollback_commit_id=runtime.new_id(),
+        schema_hash=(write.schema.schema_hash if write.schema else basis.contract.schema_hash),
+        pins=tuple(_plan_pin(each) for each in staged),
+        schema=write.schema.delta if write.schema else None,
+        relied_on={key: basis.snapshot.get(key).version for key in sorted(relied_on)},
+        merged_parent_id=write.merged_parent_id,
+        notes=write.notes,
+    )
+
+
+def _plan_pin(staged: StagedTable) -> Pin:
+    entry = staged.entry
+    uuids = staged.uuids
+    return Pin(
+        table_key=entry.table_key,
+        table_path=entry.path,
+        table_branch=entry.branch,
+        expected_version=entry.version,
+        post_commit_version=entry.version + len(uuids),
+        transaction_uuid=uuids[-1],
+        row_count=staged.row_count,
+        earlier_uuids=uuids[:-1],
+        published_key=staged.change.published_key,
+    )
+
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Authorship:
-    """Who writes, by which operation, at which commit the caller wants the branch to be, and the
-    request that must be answered once, if it has a key."""
+    """The actor and the operation of a write, and the conditions of its caller.
+
+    `expected_head` is the commit at which the caller requires the branch to be, if any. `request`
+    is the request that must be answered only once, if it has a key.
+    """
 
     actor: str | None
     kind: WriterKind
@@ -76,27 +213,28 @@ class Authorship:
     request: Request | None = None
 
     def answering(self, request: Request | None) -> Authorship:
-        """The same for a request that has a key, if it has one."""
+        """The same authorship for a keyed request, or for none."""
         return replace(self, request=request)
 
 
 @dataclass(frozen=True, slots=True)
 class WritePath:
-    """Everything a write needs; one for each open graph."""
+    """The dependencies of a write; one instance for each open graph."""
 
-    authority: Authority
+    authority: BranchStates
     stores: Stores
     recoverer: Recoverer
     locks: WriteLocks
     runtime: Runtime
     failpoints: Failpoints
     observer: Observer
+    load_concurrency: int
 
-    @during(Phase.HEAL)
+    @timed(Phase.HEAL)
     def heal(self) -> Listing:
-        """Recover what died before, and see that the schema's files are the accepted ones.
+        """Recover interrupted writes, and check that the schema's files are the accepted ones.
 
-        The look at the root that said what there is to do may serve others.
+        The listing of the root that the recovery was based on is returned for reuse.
         """
         root = self.stores.objects.list("")
         self.recoverer.heal(root)
@@ -104,7 +242,7 @@ class WritePath:
         return root
 
     def require_head(self, expected: str | None, state: ManifestState) -> None:
-        """Raise unless a branch is at the commit that a caller named, if one was."""
+        """Raise unless a branch is at the commit that the caller named, if it named one."""
         with self._telling_conflicts():
             require_head(expected, state)
 
@@ -114,12 +252,14 @@ class WritePath:
         """The locks under which a write is committed."""
         keys = _relied_on(write)
         if authorship.expected_head is not None:
-            # Nobody else may publish on the branch between the look at its head and our publish.
+            # No other writer may publish on the branch between the check of its head and this
+            # publish.
             keys |= basis.snapshot.entries.keys()
         if write.schema is not None and basis.branch != MAIN:
-            # Who makes a type known to a branch moves no table, and others may be about to.
+            # A write that registers a type on a branch does not move the type's table, and another
+            # writer may be about to.
             keys |= {each.table_key for each in write.schema.delta.registered}
-        own = frozenset(LockKey(key, line_of(basis.branch)) for key in keys)
+        own = frozenset(LockKey(key, table_branch_of(basis.branch)) for key in keys)
         if authorship.request is None:
             return own
         return own | {request_lock(authorship.request.key, basis.branch)}
@@ -127,12 +267,12 @@ class WritePath:
     def commit(
         self, write: PreparedWrite, *, basis: Basis, authorship: Authorship, held: HeldLocks
     ) -> Commit:
-        """Make a prepared write true on the basis's branch.
+        """Publish a prepared write on the branch of its basis.
 
-        `held` are locks that the caller has had since before the basis, or none. `MovedError`
-        means that nothing was written and the write may be prepared again, `UncertainError` that
-        it must be recovered first. Who writes for a request with a key has not found it in the
-        basis.
+        `held` are locks that the caller has held since before the basis was captured, or none.
+        `MovedError` means that nothing was written and the write may be prepared again,
+        `UncertainError` that it must be recovered first. For a keyed request, the caller has
+        checked that the basis does not contain the key.
         """
         with self._telling_conflicts():
             return self._commit(write, basis, authorship, held)
@@ -142,34 +282,37 @@ class WritePath:
     ) -> Commit:
         entries = {key: basis.snapshot.get(key) for key in write.changes}
         inherited = [each for each in entries.values() if needs_fork(each, basis.branch)]
-        # A crash up to *arm* leaves files, and perhaps a line of a table, that nobody refers to.
-        staged = () if inherited else self._stage(write, entries)
+        # A crash before *arm* leaves unreferenced files, and perhaps an unreferenced table branch.
+        staged = () if inherited else self._stage(write, entries, authorship)
         with self._locked(self.lock_keys(write, basis, authorship), held) as locked:
             if locked is not held and locked.is_fresh:
-                # Whoever takes our turn from now on moves the manifest past the basis.
+                # A process that seizes the lease from now on first advances the manifest past the
+                # basis.
                 locked.trust(basis.state.at.version)
             if not locked.is_revocable:
-                # On a disk this costs nothing; elsewhere it is the publisher who finds out.
+                # On a local disk this check costs nothing; elsewhere the publisher detects the
+                # change.
                 require_schema(basis.contract.schema_hash, self.authority.state(MAIN))
             self._require_unmoved(write, basis, authorship)
             if inherited:
                 entries |= {each.table_key: self._fork(each, basis, locked) for each in inherited}
-                staged = self._stage(write, entries)
+                staged = self._stage(write, entries, authorship)
             if inherited or locked.has_lapsed():
-                # Whoever took our turn may have removed a line that it found, with what is staged.
-                require_kept(locked)
+                # A process that seized the lease may have deleted a table branch together with the
+                # staged files.
+                require_locks_held(locked)
             return self._make_true(
                 staged, write=write, basis=basis, authorship=authorship, held=locked
             )
 
     def has_drifted(self, entry: Entry) -> bool:
-        """Whether a table is ahead of what its branch names, and no write explains that."""
+        """Whether a table is ahead of the version that its branch names, with no sidecar for it."""
         newest = self.stores.tables.find_head(entry.at.ref)
         is_ahead = newest is not None and newest > entry.version
         return is_ahead and not is_covered(entry, self.stores.objects)
 
     def has_moved(self, write: PreparedWrite, basis: Basis) -> bool:
-        """Whether anything that a write relies on is visibly another than in its basis."""
+        """Whether a table that a write relies on has another version than in its basis."""
         state = self.authority.state(basis.branch)
         relied_on = _relied_on(write)
         return any(state.version_of(key) != basis.state.version_of(key) for key in relied_on)
@@ -188,7 +331,8 @@ class WritePath:
             yield held
             return
         if not held.is_empty:
-            # Taking more on top could end in a circle of writers who wait for each other.
+            # Acquiring more locks while holding some could deadlock writers that wait for each
+            # other.
             missing = min(key.table_key for key in keys if not held.covers([key]))
             raise ReadSetChangedError(
                 member="what the write relies on",
@@ -200,9 +344,17 @@ class WritePath:
                 locked = stack.enter_context(self.locks.hold(keys))
             yield locked
 
-    @during(Phase.STAGE)
-    def _stage(self, write: PreparedWrite, entries: Mapping[str, Entry]) -> tuple[StagedTable, ...]:
-        return stage(write, entries=entries, tables=self.stores.tables, failpoints=self.failpoints)
+    @timed(Phase.STAGE)
+    def _stage(
+        self, write: PreparedWrite, entries: Mapping[str, Entry], authorship: Authorship
+    ) -> tuple[StagedTable, ...]:
+        return stage(
+            write,
+            entries=entries,
+            tables=self.stores.tables,
+            failpoints=self.failpoints,
+            threads_max=self.load_concurrency if authorship.kind is WriterKind.LOAD else 1,
+        )
 
     def _fork(self, entry: Entry, basis: Basis, held: HeldLocks) -> Entry:
         return fork(
@@ -214,11 +366,11 @@ class WritePath:
             failpoints=self.failpoints,
         )
 
-    # The look, under the locks, at everything the write relied on
+    # Checks, under the locks, of everything that the write relied on
 
     def _require_unmoved(self, write: PreparedWrite, basis: Basis, authorship: Authorship) -> None:
         if authorship.request is not None:
-            require_unanswered(
+            require_key_unused(
                 authorship.request.key,
                 actor=authorship.actor,
                 state=self.authority.state(basis.branch),
@@ -229,7 +381,7 @@ class WritePath:
         relied_on = [basis.snapshot.get(key) for key in sorted(_relied_on(write))]
         is_inherited = any(needs_fork(entry, basis.branch) for entry in relied_on)
         if is_inherited or authorship.expected_head is not None:
-            # The newest version of another branch's line says nothing about this branch.
+            # The newest version of another branch's table branch says nothing about this branch.
             state = self.authority.state(basis.branch)
             require_head(authorship.expected_head, state)
             require_expected({entry.table_key: entry.version for entry in relied_on}, state)
@@ -267,17 +419,18 @@ class WritePath:
         except UncertainError:
             self._arm_again(sidecar, held)
             raise
-        # A crash here leaves a sidecar whose commit is already true; recovery only disarms it.
+        # A crash here leaves a sidecar whose commit is already published; recovery only disarms it.
         self.observer.count(Event.COMMITTED)
         self._conclude(write, sidecar)
         self._tidy(state)
         try:
             return self._commit_of(sidecar, state)
         except GraphError as error:
-            # It is true, and who cannot be told so must not take it for undone.
+            # The write is published, and a caller that cannot be informed must not assume that it
+            # failed.
             raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
 
-    @during(Phase.ARM)
+    @timed(Phase.ARM)
     def _arm(self, sidecar: Sidecar) -> None:
         self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_WRITE)
         arm(sidecar, objects=self.stores.objects)
@@ -295,7 +448,7 @@ class WritePath:
         except GraphError as error:
             raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
 
-    @during(Phase.PUBLISH)
+    @timed(Phase.PUBLISH)
     def _publish(
         self,
         landed: Mapping[str, tuple[StagedTable, TableVersion]],
@@ -307,8 +460,8 @@ class WritePath:
         try:
             self._pass_before_publish(authorship.kind)
             intent = self._plan_intent(landed, sidecar, basis, authorship)
-            # The compare-and-swap decides; taking turns only spares writers lost attempts.
-            turn = [LockKey(MANIFEST_PATH, line_of(basis.branch))]
+            # The compare-and-swap decides; the lock only spares writers failed attempts.
+            turn = [LockKey(MANIFEST_PATH, table_branch_of(basis.branch))]
             with self.locks.hold_within(held, turn) as locked:
                 return publish(
                     intent,
@@ -324,13 +477,16 @@ class WritePath:
     def _pass_before_publish(self, kind: WriterKind) -> None:
         if kind is WriterKind.ENSURE_INDICES:
             self.failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-        else:
-            self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
+            return
+        if kind is WriterKind.BRANCH_MERGE:
+            self.failpoints.maybe_fail(Failpoint.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+        self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
 
     def _arm_again(self, sidecar: Sidecar, held: HeldLocks) -> None:
-        """Put back the record of a write that stopped, if somebody may have taken it for dead.
+        """Write the sidecar of a stopped write again, if its lease may have been seized.
 
-        It was recovered then, and has perhaps moved a table since.
+        In that case another process has recovered the write, and this writer may have moved a table
+        since.
         """
         if held.is_revocable:
             with suppress(UnavailableError):
@@ -342,7 +498,7 @@ class WritePath:
         commits = self.authority.commits(state.branch)
         return next(each for each in commits if each.id == sidecar.commit_id)
 
-    @during(Phase.APPLY)
+    @timed(Phase.APPLY)
     def _apply_all(
         self, staged: tuple[StagedTable, ...], sidecar: Sidecar, write: PreparedWrite
     ) -> Mapping[str, tuple[StagedTable, TableVersion]]:
@@ -360,7 +516,7 @@ class WritePath:
             except ExpectedVersionMismatchError as error:
                 if landed:
                     raise RecoveryRequiredError(operation_id=sidecar.operation_id) from error
-                # Refused before anything moved, so there is nothing to recover.
+                # Rejected before any table moved, so there is nothing to recover.
                 disarm(sidecar.operation_id, objects=self.stores.objects)
                 raise moved(each.entry, error.actual, write) from error
             except GraphError as error:
@@ -377,8 +533,8 @@ class WritePath:
         sidecar: Sidecar,
         basis: Basis,
         authorship: Authorship,
-    ) -> Intent:
-        return Intent(
+    ) -> PublishRequest:
+        return PublishRequest(
             changes=(
                 *(
                     Update(_landed_entry(each, at), self.stores.tables.describe(at))
@@ -398,7 +554,7 @@ class WritePath:
             looked_at=basis.state.at.version,
         )
 
-    @during(Phase.DISARM)
+    @timed(Phase.DISARM)
     def _conclude(self, write: PreparedWrite, sidecar: Sidecar) -> None:
         try:
             if write.schema is not None and write.schema.source is not None:
@@ -406,14 +562,15 @@ class WritePath:
             self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_DELETE)
             disarm(sidecar.operation_id, objects=self.stores.objects)
         except GraphError as error:
-            # The write is true whatever becomes of its record; the next write consumes it.
+            # The write is published whether or not its sidecar is deleted; the next write consumes
+            # the sidecar.
             _LOG.warning("the record of write %s stays: %s", sidecar.operation_id, error)
 
     def _tidy(self, state: ManifestState) -> None:
         try:
             compact_manifest(state, authority=self.authority, tables=self.stores.tables)
         except GraphError as error:
-            # The write is true; how its record is laid out is for the next one to mend.
+            # The write is published; compacting the manifest is left to the next write.
             _LOG.warning("the manifest stays in many files: %s", error)
 
 

@@ -1,8 +1,9 @@
-"""The publisher: the only writer of `__manifest`, and the moment at which a write becomes true.
+"""The publisher: the compare-and-swap on the manifest that makes a write visible.
 
-One version of the manifest names the new version of every changed table together with the commit.
-It replaces the row of the branch's head, so of two publishers of a branch exactly one lands; the
-other looks again, checks again what it relies on, and takes the winner for its parent.
+One manifest version names the new version of every changed table together with the commit. It
+replaces the head row of the branch, so exactly one of two concurrent publishers succeeds; the
+other checks its requirements again on the new head. Fencing stops a paused writer that lost its
+lease, and does not depend on clocks. Compaction changes only the layout of the manifest.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from omnigraph.engine.commit.fencing import require_kept
-from omnigraph.engine.commit.requests import require_unanswered
-from omnigraph.engine.state.authority import Authority
-from omnigraph.engine.state.history import NO_NOTES, Commit, CommitNotes
+import pyarrow as pa
+
+from omnigraph.engine.commit.idempotency import require_key_unused
+from omnigraph.engine.state.branch_state import BranchStates
+from omnigraph.engine.state.history import NO_NOTES, Commit, CommitNotes, encode_head
 from omnigraph.engine.state.manifest import (
+    GRAPH_HEAD,
+    MANIFEST_SCHEMA,
     Change,
     ManifestState,
     Register,
@@ -23,6 +27,7 @@ from omnigraph.engine.state.manifest import (
     Update,
     encode_manifest,
     head_id,
+    manifest_ref,
     object_id_of,
     reduce_manifest,
 )
@@ -32,23 +37,80 @@ from omnigraph.model.errors import (
     MovedError,
     PreconditionFailedError,
     ReadSetChangedError,
+    UnavailableError,
 )
 from omnigraph.model.limits import FRAGMENT_ROWS_MAX, MANIFEST_FRAGMENTS_MAX, PUBLISHER_RETRY_BUDGET
-from omnigraph.model.names import MAIN
+from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import TableStore
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """What a publish makes true, and what must still be so when it does.
+class Fence:
+    """Advances the manifest of a branch so that the previous holder of its lease cannot publish."""
+
+    authority: BranchStates
+    tables: TableStore
+
+    def __call__(self, branch: str | None) -> None:
+        """Create a version of a branch's manifest with the same content as the one before it."""
+        name = MAIN if branch is None else BranchName(branch)
+        for _ in range(PUBLISHER_RETRY_BUDGET + 1):
+            is_there = self.tables.find_head(manifest_ref(name)) is not None
+            if not is_there or not self.authority.has_branch(name):
+                # The lease was held to create or delete the branch: there is no manifest to publish
+                # on.
+                return
+            if self._move(self.authority.state(name)):
+                return
+        raise UnavailableError(
+            action=f"take over branch '{name}'",
+            reason="others keep publishing on it; try again",
+        )
+
+    def _move(self, state: ManifestState) -> bool:
+        # Every publish replaces the head row; on a branch that does not have one yet, the row
+        # belongs to another branch and remains so.
+        row = {
+            "object_id": head_id(state.head.branch),
+            "object_type": GRAPH_HEAD,
+            "metadata": encode_head(state.head),
+            "table_key": "",
+        }
+        staged = self.tables.stage_replacement(
+            pa.Table.from_pylist([row], schema=MANIFEST_SCHEMA),
+            replacing=[head_id(state.head.branch)],
+            onto=state.at,
+        )
+        try:
+            landed = self.tables.apply(staged)
+        except ExpectedVersionMismatchError:
+            return False
+        self.authority.remember(replace(state, at=landed))
+        return True
+
+
+def require_locks_held(held: HeldLocks) -> None:
+    """Raise `ReadSetChangedError` if another process has taken the locks.
+
+    For leases, the storage is checked.
+    """
+    if not held.is_kept():
+        raise ReadSetChangedError(
+            member="the turn to write", expected="this process", actual="another one"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """The changes that a publish makes, and the requirements that must hold when it does.
 
     `expected` names the version of every table that the write changes or relied on, and
-    `expected_head` the commit that the caller insists on, if any. `schema_hash` is the schema that
-    it was prepared under, or the one that it takes the place of `replaced_hash` with. The commit's
-    id and time are minted once; only its parent is looked up anew on every attempt. That nothing
-    answers its request yet is known up to version `looked_at` of the manifest.
+    `expected_head` the commit that the caller requires, if any. `schema_hash` is the schema under
+    which the write was prepared, or the one that replaces `replaced_hash`. The commit's id and time
+    are assigned once; only its parent is determined again on every attempt. `looked_at` is the
+    version of the manifest up to which it is known that no commit answers the request.
     """
 
     changes: tuple[Change, ...]
@@ -65,34 +127,36 @@ class Intent:
 
 
 def publish(
-    intent: Intent,
+    intent: PublishRequest,
     *,
     onto: ManifestState,
     held: HeldLocks,
-    authority: Authority,
+    authority: BranchStates,
     tables: TableStore,
     failpoints: Failpoints,
 ) -> ManifestState:
-    """Make an intent true on a branch, or raise; `onto` is the state it was last known in.
+    """Publish an intent on a branch, or raise; `onto` is the last known state of the branch.
 
-    `held` are the locks under which it happens. The state that is returned holds the intent's
-    commit, and its head is a later one if somebody else had made the intent true already.
-    `ExpectedVersionMismatchError` is never retried: what the write relied on is gone.
+    `held` are the locks under which it is published. The returned state contains the intent's
+    commit; its head is a later commit if another process had already published the intent.
+    `ExpectedVersionMismatchError` is never retried: the state that the write relied on no longer
+    exists.
     """
     state = onto
     for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
         if attempt or held.has_lapsed():
             state = authority.state(onto.branch)
             if authority.has_commit(state, intent.commit_id):
-                # An answer got lost, or whoever took our turn has recovered this very write.
+                # A response was lost, or the process that seized the lease has recovered this
+                # write.
                 return state
         try:
             failpoints.maybe_fail(Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION)
         except MovedError:
             continue
         if attempt or not held.trusts(state.at.version) or held.has_lapsed():
-            # In this order: know the manifest, ask whose turn it is, swap.
-            require_kept(held)
+            # The order matters: read the manifest, check the lease, swap.
+            require_locks_held(held)
             held.trust(state.at.version)
         require_head(intent.expected_head, state)
         require_expected(intent.expected, state)
@@ -120,7 +184,7 @@ def require_expected(expected: Mapping[str, int], state: ManifestState) -> None:
 
 
 def require_schema(expected: str, state: ManifestState) -> None:
-    """Raise if another schema was accepted since; the schema is the graph's, and main tells it."""
+    """Raise if another schema was accepted since; the head of main names the graph's schema."""
     actual = state.head.schema_hash
     if state.branch == MAIN and actual not in (None, expected):
         raise ReadSetChangedError(
@@ -129,21 +193,21 @@ def require_schema(expected: str, state: ManifestState) -> None:
 
 
 def require_head(expected: str | None, state: ManifestState) -> None:
-    """Raise unless the branch is at the commit that the caller named, if one was."""
+    """Raise unless the branch is at the commit that the caller named, if it named one."""
     if expected is not None and state.head.id != expected:
         raise PreconditionFailedError(expected=expected, actual=state.head.id)
 
 
-def _require_first(intent: Intent, state: ManifestState, tables: TableStore) -> None:
+def _require_first(intent: PublishRequest, state: ManifestState, tables: TableStore) -> None:
     request = intent.notes.request
     if request is not None:
-        require_unanswered(
+        require_key_unused(
             request.key, actor=intent.actor, state=state, since=intent.looked_at, tables=tables
         )
 
 
-def commit_of(intent: Intent, state: ManifestState) -> Commit:
-    """The commit that an intent becomes when it lands on a state."""
+def commit_of(intent: PublishRequest, state: ManifestState) -> Commit:
+    """The commit that an intent becomes when it is published onto a state."""
     return Commit(
         id=intent.commit_id,
         branch=state.branch,
@@ -158,7 +222,7 @@ def commit_of(intent: Intent, state: ManifestState) -> Commit:
 
 
 def plan_changes(changes: tuple[Change, ...], state: ManifestState) -> tuple[Change, ...]:
-    """The changes in the order in which they are written, each proven to fit the state."""
+    """The changes in the order in which they are written, each checked against the state."""
     registered = dict(state.path_by_table)
     taken = set(state.snapshot.entries)
     ordered = sorted(changes, key=lambda change: not isinstance(change, Register))
@@ -166,7 +230,7 @@ def plan_changes(changes: tuple[Change, ...], state: ManifestState) -> tuple[Cha
     for change in ordered:
         match change:
             case Register(table_key, path):
-                # A key that no type has any more may be given to another table.
+                # A key that no type uses any more may be assigned to another table.
                 if table_key in taken and registered[table_key] != path:
                     raise ReadSetChangedError(
                         member=f"the place of '{table_key}'",
@@ -205,7 +269,7 @@ def _require_new_version(update: Update, state: ManifestState) -> None:
     known = state.latest.get(entry.table_key)
     if known is None or known.version < entry.version:
         return
-    # The same version under another branch hands the table over to that branch's own line.
+    # The same version under another branch hands the table over to that branch's table branch.
     is_handoff = (
         known.version == entry.version
         and known.row_count == entry.row_count
@@ -232,7 +296,7 @@ def _publish_once(
 
 
 def _replaced_ids(changes: tuple[Change, ...], state: ManifestState) -> list[str]:
-    """The rows that are there already: the head's, and those that say something known anew."""
+    """The ids of existing rows: the head row, and rows that the changes write again."""
     known = [object_id_of(change) for change in changes if _is_known(change, state)]
     return [head_id(state.head.branch), *known]
 
@@ -248,24 +312,27 @@ def _is_known(change: Change, state: ManifestState) -> bool:
             return False
 
 
-def compact_manifest(state: ManifestState, *, authority: Authority, tables: TableStore) -> None:
-    """Keep opening a graph as cheap after a million commits as after ten.
+def compact_manifest(state: ManifestState, *, authority: BranchStates, tables: TableStore) -> None:
+    """Compact the manifest, so that the cost of opening a graph does not grow with its history.
 
-    Only layout: a writer that gets in between wins, and the next one tries again.
+    Only the layout changes: a concurrent writer wins, and the next write tries again.
     """
     counts = tables.fragment_row_counts(state.at)
     if len(counts) > MANIFEST_FRAGMENTS_MAX:
         _compact(state, choose_tier(counts), authority, tables)
 
 
-def join_manifest(state: ManifestState, *, authority: Authority, tables: TableStore) -> None:
-    """Put all of history into as few files as can be, on the same terms."""
+def join_manifest(state: ManifestState, *, authority: BranchStates, tables: TableStore) -> None:
+    """Compact all of history into as few files as possible.
+
+    Only the layout changes: a concurrent writer wins.
+    """
     if len(tables.fragment_row_counts(state.at)) > 1:
         _compact(state, FRAGMENT_ROWS_MAX, authority, tables)
 
 
 def _compact(
-    state: ManifestState, rows_per_fragment: int, authority: Authority, tables: TableStore
+    state: ManifestState, rows_per_fragment: int, authority: BranchStates, tables: TableStore
 ) -> None:
     compacted = tables.compact(state.at, rows_per_fragment=rows_per_fragment)
     if compacted is not None:
@@ -273,10 +340,10 @@ def _compact(
 
 
 def choose_tier(row_counts: tuple[int, ...]) -> int:
-    """The size below which fragments are joined, so that each row is rewritten few times over.
+    """The size below which fragments are joined, so that each row is rewritten only a few times.
 
-    Fragments grow in tiers, each sixteen times the last: joining always everything would rewrite
-    the whole history every few commits.
+    Fragments grow in tiers, each sixteen times the previous one: joining all fragments every time
+    would rewrite the whole history every few commits.
     """
     tier = 1024
     while sum(count >= tier for count in row_counts) > MANIFEST_FRAGMENTS_MAX // 2:

@@ -1,11 +1,10 @@
-"""Recovery: finish or undo what sidecars record, under the locks of their tables.
+"""Recovery: finishes or undoes the writes that sidecars record.
 
-Whoever holds those locks knows that the writer is dead or done, so what it left can be judged at
-leisure: a write whose every table moved is published as it was meant; one that moved some of them
-is undone by making the old content the newest; one that moved nothing is forgotten. Where locks can
-be taken from a writer that is only paused, undoing moves every table of the write, those that it
-had yet to move as well: Lance refuses whatever it does to them when it wakes. Safe to repeat and to
-interrupt anywhere: every step is recognised by whoever comes next.
+Recovery holds the locks of the tables, so the writer is dead or done, or its lease was seized. A
+write that moved every table is published as planned; one that moved some tables is rolled back;
+one that moved none is discarded, unless its writer may only be paused. A table version belongs to
+the write only if the planned transaction made it: a version number proves nothing. Recovery is
+safe to repeat and to interrupt at any point.
 """
 
 from __future__ import annotations
@@ -13,19 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from uuid import UUID, uuid5
 
-from omnigraph.engine.commit.audit import (
-    Recovery,
-    RecoveryKind,
-    TableOutcome,
-    event_of,
-    record,
-)
-from omnigraph.engine.commit.classify import Decision, Facts, PinClass, classify, decide
-from omnigraph.engine.commit.fencing import require_kept
-from omnigraph.engine.commit.publish import Intent, publish
-from omnigraph.engine.commit.requests import request_lock
+from omnigraph.engine.commit.audit import event_of, record
+from omnigraph.engine.commit.idempotency import request_lock
+from omnigraph.engine.commit.publish import PublishRequest, publish, require_locks_held
 from omnigraph.engine.commit.sidecar import (
     RECOVERY_PREFIX,
     Pin,
@@ -37,15 +29,17 @@ from omnigraph.engine.commit.sidecar import (
     list_sidecars,
     sidecar_path,
 )
-from omnigraph.engine.state.authority import Authority, promote_accepted
-from omnigraph.engine.state.contract import (
-    SCHEMA_LOCK,
-    discard_staged,
-    find_staged,
-    is_staged,
+from omnigraph.engine.state.branch_state import BranchStates, promote_accepted
+from omnigraph.engine.state.history import Recovery, RecoveryKind, TableOutcome
+from omnigraph.engine.state.manifest import (
+    MANIFEST_PATH,
+    Entry,
+    ManifestState,
+    Update,
+    table_branch_of,
+    type_name_of,
 )
-from omnigraph.engine.state.manifest import MANIFEST_PATH, ManifestState, Update
-from omnigraph.engine.state.snapshot import Entry, line_of, type_name_of
+from omnigraph.engine.state.schema_files import SCHEMA_LOCK, discard_staged, find_staged, is_staged
 from omnigraph.model.errors import (
     BusyError,
     CorruptError,
@@ -54,27 +48,99 @@ from omnigraph.model.errors import (
     ReadSetChangedError,
     UnavailableError,
 )
-from omnigraph.model.names import MAIN, BranchName
-from omnigraph.model.observer import Observer
+from omnigraph.model.names import MAIN, RECOVERY_ACTOR, BranchName
+from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.locks import HeldLocks, LockKey, WriteLocks
 from omnigraph.storage.ports import Listing, Stores, TableRef, TableVersion
 
-RECOVERY_ACTOR = "omnigraph:recovery"
+
+class PinClass(StrEnum):
+    """The state of one table of an unfinished write."""
+
+    NO_MOVEMENT = "NoMovement"
+    ROLLED_PAST_EXPECTED = "RolledPastExpected"
+    UNEXPECTED_AT_P1 = "UnexpectedAtP1"
+    UNEXPECTED_MULTISTEP = "UnexpectedMultistep"
+    INCOMPLETE_PHASE_B = "IncompletePhaseB"
+    INVARIANT_VIOLATION = "InvariantViolation"
+
+
+class Decision(StrEnum):
+    """What recovery does with the whole write: all of it or nothing."""
+
+    ABORT = "Abort"
+    DISCARD = "Discard"
+    ROLL_BACK = "RollBack"
+    ROLL_FORWARD = "RollForward"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The observed state of one table.
+
+    `newest` is its newest version and `named` the version that the branch names. `has_landed` says
+    whether any transaction of the write is among the table's versions, `is_complete` whether its
+    last one is, and `is_undone` whether the transaction that undoes the write made the newest
+    version.
+    """
+
+    newest: int
+    named: int
+    has_landed: bool
+    is_complete: bool
+    is_undone: bool
+
+
+def classify(pin: Pin, facts: Facts) -> PinClass:
+    """The class of one table.
+
+    `INCOMPLETE_PHASE_B` is a table that took some of several planned steps, but not the last one.
+    """
+    if facts.newest < facts.named:
+        return PinClass.INVARIANT_VIOLATION
+    if facts.newest == facts.named:
+        return PinClass.NO_MOVEMENT
+    is_planned = (pin.expected_version, pin.post_commit_version) == (facts.named, facts.newest)
+    if is_planned and facts.is_complete:
+        return PinClass.ROLLED_PAST_EXPECTED
+    is_within = pin.expected_version == facts.named and facts.newest < pin.post_commit_version
+    if is_within and facts.has_landed:
+        return PinClass.INCOMPLETE_PHASE_B
+    if facts.newest > facts.named + 1:
+        return PinClass.UNEXPECTED_MULTISTEP
+    return PinClass.UNEXPECTED_AT_P1
+
+
+def decide(classes: Iterable[PinClass], *, is_writer_gone: bool) -> Decision:
+    """The decision that follows from the classes of all tables.
+
+    A writer that may only be paused could still move the tables that it has not moved yet. Its
+    write is therefore undone, which moves every table out of its reach, and not merely discarded.
+    """
+    found = set(classes)
+    if PinClass.INVARIANT_VIOLATION in found:
+        return Decision.ABORT
+    if not found or (found == {PinClass.NO_MOVEMENT} and is_writer_gone):
+        return Decision.DISCARD
+    if found == {PinClass.ROLLED_PAST_EXPECTED}:
+        return Decision.ROLL_FORWARD
+    return Decision.ROLL_BACK
+
 
 _UNDOING = UUID("6f4b1f0e-6a57-5c0a-9d7e-8a3c1c9e2b10")
-"""The name space of the transactions that undo a write: one for each operation and table."""
+"""The UUID namespace of the transactions that undo a write, one for each operation and table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recoverer:
-    """Everything that recovery needs; one for each open graph.
+    """The dependencies of recovery; one instance for each open graph.
 
-    `free_locks` are the same locks, taken only if nobody has them.
+    `free_locks` are the same locks, acquired only if no other holder has them.
     """
 
-    authority: Authority
+    authority: BranchStates
     stores: Stores
     locks: WriteLocks
     free_locks: WriteLocks
@@ -83,9 +149,9 @@ class Recoverer:
     observer: Observer
 
     def heal(self, root: Listing) -> None:
-        """Recover every write that a look at the root shows to be unfinished.
+        """Recover every write that a listing of the root shows to be unfinished.
 
-        A sidecar that cannot be read is `CorruptError`, and stays.
+        An unreadable sidecar raises `CorruptError` and is left in place.
         """
         if RECOVERY_PREFIX in root.prefixes:
             self._heal_all()
@@ -100,12 +166,12 @@ class Recoverer:
                 self._recover_file(f"{RECOVERY_PREFIX}/{name}")
 
     def _settle_schema(self) -> None:
-        """Finish or forget a schema whose text was staged and whose record is gone."""
+        """Finish or discard a schema whose text is staged and whose sidecar was deleted."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(self.free_locks.hold([SCHEMA_LOCK]))
             except BusyError:
-                # It is being applied.
+                # The holder of the lock is applying it.
                 return
             staged = find_staged(self.stores.objects)
             if staged is None or self._has_schema_record():
@@ -124,9 +190,9 @@ class Recoverer:
             try:
                 held = stack.enter_context(self.free_locks.hold(_lock_keys(sidecar)))
             except BusyError:
-                # Somebody holds them, so its writer lives, or another recovery is at work.
+                # The locks are held: the writer is alive, or another recovery is running.
                 return
-            # Its writer may have finished before we had the locks.
+            # The writer may have finished before the locks were acquired.
             if self._find_sidecar(path) is not None:
                 self._recover_under(held, sidecar)
 
@@ -135,7 +201,8 @@ class Recoverer:
             self._recover(sidecar, held)
         except GraphError:
             if held.is_revocable:
-                # Whoever took our turn may have recovered it, and we may have moved a table since.
+                # The process that seized the lease may have recovered the write, and this process
+                # may have moved a table since.
                 with suppress(UnavailableError):
                     arm(sidecar, objects=self.stores.objects)
             raise
@@ -183,7 +250,7 @@ class Recoverer:
         decision = decide(classes, is_writer_gone=not held.is_revocable)
         if not changes_schema(sidecar):
             return decision
-        # A schema is accepted once its text is staged: then every table has moved that was to.
+        # A schema is accepted once its text is staged: by then, every planned table has moved.
         is_staged = find_staged(self.stores.objects) == sidecar.schema_hash
         match decision:
             case Decision.ROLL_FORWARD if not is_staged:
@@ -198,8 +265,8 @@ class Recoverer:
         newest, named = tables.find_head(ref), state.version_of(_key_in(pin, state))
         is_dropped = pin.table_branch is None and not _is_named(pin, state)
         if newest is None or is_dropped:
-            # A line of its own that was never made, or that an earlier recovery took away again;
-            # or the table of a type that is gone.
+            # The table branch was never created or was deleted by an earlier recovery, or the type
+            # of the table was dropped.
             return Facts(
                 newest=named, named=named, has_landed=False, is_complete=False, is_undone=False
             )
@@ -220,7 +287,7 @@ class Recoverer:
     def _roll_forward(
         self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState, held: HeldLocks
     ) -> None:
-        """Publish the write as it was meant, with its own commit id and actor."""
+        """Publish the write as planned, with its own commit id and actor."""
         self.failpoints.maybe_fail(Failpoint.RECOVERY_BEFORE_ROLL_FORWARD_PUBLISH)
         intent = replace(
             self._plan(sidecar, [_landed_entry(pin) for pin in sidecar.pins], state),
@@ -242,7 +309,8 @@ class Recoverer:
         try:
             self._publish(intent, state, held)
         except (ExpectedVersionMismatchError, ReadSetChangedError):
-            # What its checks relied on has changed since, so it must not become true any more.
+            # The state that its checks relied on has changed, so the write must no longer be
+            # published.
             self._roll_back(sidecar, facts, self.authority.state(state.branch), held)
             return
         self._conclude_forward(sidecar)
@@ -250,31 +318,33 @@ class Recoverer:
     def _roll_back(
         self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState, held: HeldLocks
     ) -> None:
-        """Make the content that the branch names the newest of every table the write moved."""
-        # Whatever moved a table instead of the write is not ours to undo, unless the writer could
-        # still add to it.
+        """Restore the content that the branch names as the newest version of every moved table."""
+        # A table that was moved by something other than the write is not undone, unless the writer
+        # could still add to it.
         moved = [
             pin for pin in sidecar.pins if held.is_revocable or _is_ahead(facts[pin.table_key])
         ]
         named = [pin for pin in moved if _is_named(pin, state)]
-        require_kept(held)
+        require_locks_held(held)
         restored = [self._restored_entry(pin, sidecar, facts, state) for pin in named]
-        # A crash here leaves tables that are undone and not yet named; they are recognised.
+        # A crash here leaves tables that are restored but not published; the next recovery
+        # recognises them.
         intent = replace(self._plan(sidecar, restored, state), commit_id=sidecar.rollback_commit_id)
         self._publish(intent, state, held)
         for pin in moved:
             if pin not in named and pin.table_branch is not None:
-                # A line that the branch never came to name: nobody reads it.
-                require_kept(held)
+                # The branch never published this table branch, so no process reads it.
+                require_locks_held(held)
                 self.stores.tables.delete_branch(_ref_of(pin))
         self._conclude_back(sidecar, facts)
 
     def _undo_late_effects(
         self, sidecar: Sidecar, facts: Mapping[str, Facts], state: ManifestState, held: HeldLocks
     ) -> None:
-        """Undo what was done to a table after the write was recovered.
+        """Undo changes that were made to a table after the write was recovered.
 
-        Its writer, or an earlier recovery of it, was paused then, and put the record back.
+        The writer, or an earlier recovery of the write, was paused at that time and has written the
+        sidecar again since.
         """
         late = [
             pin
@@ -282,7 +352,7 @@ class Recoverer:
             if _is_named(pin, state) and _is_late(facts[pin.table_key]) and held.is_revocable
         ]
         if late:
-            require_kept(held)
+            require_locks_held(held)
             restored = [
                 replace(
                     state.snapshot.get(_key_in(pin, state)),
@@ -304,7 +374,7 @@ class Recoverer:
         return self.stores.tables.restore(at, uuid=_undoing_uuid(sidecar, pin)).version
 
     def _discard_orphan(self, sidecar: Sidecar, held: HeldLocks) -> None:
-        """Forget a write on a branch that is gone."""
+        """Discard a write on a branch that was deleted."""
         state = self.authority.state(MAIN)
         if not self.authority.has_commit(state, sidecar.rollback_commit_id):
             intent = replace(self._plan(sidecar, [], state), commit_id=sidecar.rollback_commit_id)
@@ -317,9 +387,9 @@ class Recoverer:
             outcomes=(),
         )
 
-    def _plan(self, sidecar: Sidecar, entries: list[Entry], state: ManifestState) -> Intent:
-        """A commit by recovery that makes these versions the true ones."""
-        return Intent(
+    def _plan(self, sidecar: Sidecar, entries: list[Entry], state: ManifestState) -> PublishRequest:
+        """A commit by the recovery actor that publishes these versions."""
+        return PublishRequest(
             changes=tuple(Update(each, self.stores.tables.describe(each.at)) for each in entries),
             expected={entry.table_key: state.version_of(entry.table_key) for entry in entries},
             expected_head=None,
@@ -327,12 +397,12 @@ class Recoverer:
             created_at=self.runtime.now(),
             actor=RECOVERY_ACTOR,
             merged_parent_id=None,
-            # What is undone changes no schema.
+            # Undoing a write does not change the schema.
             schema_hash=state.head.schema_hash or sidecar.schema_hash,
         )
 
-    def _publish(self, intent: Intent, state: ManifestState, held: HeldLocks) -> None:
-        turn = [LockKey(MANIFEST_PATH, line_of(state.branch))]
+    def _publish(self, intent: PublishRequest, state: ManifestState, held: HeldLocks) -> None:
+        turn = [LockKey(MANIFEST_PATH, table_branch_of(state.branch))]
         with self.locks.hold_within(held, turn) as locked:
             publish(
                 intent,
@@ -377,7 +447,7 @@ class Recoverer:
         commit_id: str,
         outcomes: Iterable[TableOutcome],
     ) -> None:
-        """Write the recovery down, then let the sidecar go."""
+        """Record the recovery, then delete the sidecar."""
         self.failpoints.maybe_fail(Failpoint.RECOVERY_RECORD_AUDIT)
         recovery = Recovery(
             commit_id=commit_id,
@@ -390,15 +460,16 @@ class Recoverer:
         )
         record(recovery, tables=self.stores.tables)
         self.observer.count(event_of(kind))
-        # A crash here leaves a sidecar whose recovery is on record; it is only deleted then.
+        # A crash here leaves a sidecar whose recovery is recorded; the next recovery only deletes
+        # it.
         disarm(sidecar.operation_id, objects=self.stores.objects)
 
 
 def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
-    line = line_of(sidecar.branch)
+    line = table_branch_of(sidecar.branch)
     tables = {pin.table_key for pin in sidecar.pins} | set(sidecar.relied_on)
     if sidecar.schema is not None and not changes_schema(sidecar):
-        # What a branch is catching up with.
+        # The types that a branch is catching up with.
         tables |= {each.table_key for each in sidecar.schema.registered}
     keys = [LockKey(table_key, line) for table_key in tables]
     if sidecar.notes.request is not None:
@@ -428,7 +499,7 @@ def _is_named(pin: Pin, state: ManifestState) -> bool:
 
 
 def _key_in(pin: Pin, state: ManifestState) -> str:
-    """The key of a table in a state: another one once a type was renamed."""
+    """The key of a table in a state, which differs from the pin's once the type was renamed."""
     found = (entry.table_key for entry in state.snapshot if entry.path == pin.table_path)
     return next(found, pin.table_key)
 

@@ -1,8 +1,8 @@
 """Sidecars: the durable record of a write under way, in `__recovery/`.
 
-Written before the first table moves and deleted after the publish, so whoever finds one knows
-what was meant: which versions, by which transactions, as which commit. Encoding and decoding are
-exact inverses; a file from a newer version is refused, never guessed at.
+A sidecar is written before the first table moves and deleted after the publish. It states which
+versions the write creates, by which transactions, and as which commit. Encoding and decoding are
+exact inverses; a file of another format version is rejected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import orjson
 
-from omnigraph.engine.commit.schema_delta import SchemaDelta, decode_delta, encode_delta
+from omnigraph.engine.commit.prepared_write import SchemaDelta, decode_delta, encode_delta
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes, decode_notes, encode_notes
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.names import MAIN
@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WriterKind(StrEnum):
-    """Who wrote a sidecar."""
+    """The operation that wrote a sidecar."""
 
     MUTATION = "Mutation"
     LOAD = "Load"
@@ -39,10 +39,11 @@ class WriterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One table that the write moves: from where, to where, by which transaction.
+    """One table that the write moves: from which version, to which one, by which transaction.
 
-    A write of several steps names those before its last one too. `published_key` is what the table
-    becomes the table of, if that is another type.
+    `earlier_uuids` are the transactions before the last one, for a write of several steps.
+    `published_key` is the key of the type that the table belongs to afterwards, if that is another
+    type.
     """
 
     table_key: str
@@ -58,7 +59,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Sidecar:
-    """A write under way: what it means, and the commits that finishing or undoing it would be."""
+    """A write under way: its effects, and the ids of the commits that finish it or undo it."""
 
     operation_id: str
     started_at: datetime
@@ -81,7 +82,7 @@ def changes_schema(sidecar: Sidecar) -> bool:
 
 
 def sidecar_path(operation_id: str) -> str:
-    """Where the sidecar of an operation is."""
+    """The path of the sidecar of an operation."""
     return f"{RECOVERY_PREFIX}/{operation_id}.json"
 
 
@@ -91,12 +92,12 @@ def arm(sidecar: Sidecar, *, objects: ObjectStore) -> None:
 
 
 def disarm(operation_id: str, *, objects: ObjectStore) -> None:
-    """Remove the record of a write that is finished."""
+    """Delete the sidecar of a finished write."""
     objects.delete(sidecar_path(operation_id))
 
 
 def list_sidecars(objects: ObjectStore) -> tuple[Sidecar, ...]:
-    """The records of all writes under way, by name; one that cannot be read is `CorruptError`."""
+    """The sidecars of all writes under way, by name; an unreadable one raises `CorruptError`."""
     names = sorted(objects.list(RECOVERY_PREFIX).token_by_name)
     paths = [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
     found = [(path, objects.find(path)) for path in paths]
@@ -104,7 +105,7 @@ def list_sidecars(objects: ObjectStore) -> tuple[Sidecar, ...]:
 
 
 def encode_sidecar(sidecar: Sidecar) -> bytes:
-    """The file of a sidecar."""
+    """The content of a sidecar's file."""
     document: dict[str, object] = {
         "schema_version": SIDECAR_VERSION,
         "operation_id": sidecar.operation_id,
@@ -127,7 +128,7 @@ def encode_sidecar(sidecar: Sidecar) -> bytes:
 
 
 def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
-    """The sidecar of a file, or `CorruptError`; the file is left where it is."""
+    """Decode the sidecar of a file; an invalid one raises `CorruptError` and is left in place."""
     try:
         document: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:

@@ -1,8 +1,9 @@
-"""The change feed: the commits of a branch in order, each with exactly what it changed.
+"""The change feed: the commits of a branch in order, each with exactly its changes.
 
-Follows first parents, so a merge is one commit with all that it brought. A feed is where its
-reader left it: it moves past a commit when the next one is asked for, so whoever stops half-way
-sees that commit again. Costs what the commits wrote, and one look at the history since.
+The feed follows first parents, so a merge is one commit with all the changes that it brought. The
+cursor advances past a commit when the next one is requested, so a reader that stops in between
+receives that commit again. The cost depends on what the commits wrote, plus one read of the history
+since the cursor.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ import pyarrow as pa
 
 from omnigraph.engine.changes import CommitChanges
 from omnigraph.engine.ops.diff import diff, parse_selection
-from omnigraph.engine.ops.limited_callers import without_rows
-from omnigraph.engine.ops.standing import standing
-from omnigraph.engine.settings import require_text
-from omnigraph.engine.state.authority import Authority, Basis
+from omnigraph.engine.ops.retry import branch_guard
+from omnigraph.engine.row_security.writes import without_rows
+from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
@@ -30,9 +30,9 @@ from omnigraph.engine.state.manifest import (
     reduce_manifest,
 )
 from omnigraph.model.errors import FeedGapError, InvalidValueError, NotFoundError
-from omnigraph.model.names import BranchName
-from omnigraph.model.policy import Action
-from omnigraph.storage.lance_literals import render_in
+from omnigraph.model.names import BranchName, require_text
+from omnigraph.model.ports import Action
+from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.ports import TableStore, TableVersion
 
 _BEGINNING = "beginning"
@@ -40,8 +40,8 @@ _AFTER = "after:"
 _COMMITS = f"object_type = '{GRAPH_COMMIT}'"
 
 
-class Seeing(Protocol):
-    """Tells the part of a state that a reader sees."""
+class VisibleStateFunction(Protocol):
+    """Returns the part of a state that a reader sees."""
 
     def __call__(
         self, basis: Basis, action: Action, *, branch: BranchName, present: Basis
@@ -50,20 +50,19 @@ class Seeing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FeedPath:
-    """Where a feed looks: the present of a branch, what the reader sees of a state, past states,
-    and rows."""
+    """The dependencies of a feed: the current state, the visible part, past states, and rows."""
 
     pin: Callable[[BranchName], Basis]
-    see: Seeing
-    authority: Authority
+    see: VisibleStateFunction
+    authority: BranchStates
     tables: TableStore
 
 
 def open_feed(start: str, *, branch: BranchName, path: FeedPath) -> ChangeFeed:
     """The feed of a branch from now on, from its first commit, or from after a commit.
 
-    `NotFoundError` of kind `cursor` means that the commit is not in the branch's history: it is
-    another branch's, or the branch was made anew since.
+    Raises `NotFoundError` of kind `cursor` if the commit is not in the history of the branch: it
+    belongs to another branch, or the branch was recreated since.
     """
     require_text(start, subject="start")
     if start not in ("now", _BEGINNING) and not start.startswith(_AFTER):
@@ -81,9 +80,9 @@ def open_feed(start: str, *, branch: BranchName, path: FeedPath) -> ChangeFeed:
 
 
 class ChangeFeed:
-    """Iterating gives the commits that are there and ends; iterating again gives what came since.
+    """An iterable of commits; each iteration yields the commits since the last one, and ends.
 
-    Keep `cursor` to go on another time. A feed is for one reader at a time.
+    Store `cursor` to continue later. A feed supports one reader at a time.
     """
 
     def __init__(self, cursor: str, *, branch: BranchName, path: FeedPath) -> None:
@@ -93,7 +92,7 @@ class ChangeFeed:
 
     @property
     def cursor(self) -> str:
-        """Where the feed is: `beginning`, or `after:` and the last commit that it went past."""
+        """The position of the feed: `beginning`, or `after:` and the last commit that it passed."""
         return self._cursor
 
     def __iter__(self) -> Iterator[CommitChanges]:
@@ -120,12 +119,13 @@ class ChangeFeed:
 
     @contextmanager
     def _reading(self, state: ManifestState, commit: Commit) -> Iterator[None]:
-        """A block that reads a commit of the branch as it was pinned, which must still stand."""
+        """A block that reads a commit of the pinned branch, which must still exist."""
         authority = self._path.authority
         advice = "`branches` lists those that are there"
         try:
-            # With the head of a branch stands every commit by first parents: it keeps its base.
-            with standing(authority=authority, otherwise=advice) as noted:
+            # If the head of a branch exists, so does every commit by first parents: a branch
+            # retains its base.
+            with branch_guard(authority=authority, otherwise=advice) as noted:
                 noted.append(state)
                 yield
         except NotFoundError as error:
@@ -137,7 +137,7 @@ class ChangeFeed:
             raise FeedGapError(commit_id=commit.id, resume=resume) from error
 
     def _as_of(self, state: ManifestState, present: Basis) -> Basis:
-        """What the reader sees of a state of the past, under the schema of its time."""
+        """The visible part of a past state, under the schema of that state."""
         found = Basis(state, self._path.authority.contract_at(state))
         return self._path.see(found, Action.READ, branch=self._branch, present=present)
 
@@ -160,14 +160,14 @@ class ChangeFeed:
 
 @dataclass(frozen=True, slots=True)
 class _Backlog:
-    """The commit that a reader saw last, None before the first, and those since, oldest first."""
+    """The last commit that a reader saw, None before the first, and later ones, oldest first."""
 
     last: Commit | None
     pending: tuple[Commit, ...]
 
 
 def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Backlog:
-    """What a branch holds behind a cursor, by first parents."""
+    """The commits of a branch after a cursor, by first parents."""
     last_id = None if cursor == _BEGINNING else cursor.removeprefix(_AFTER)
     last = None
     since = ""
@@ -175,7 +175,7 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Bac
         last = _find_commit(last_id, state, tables)
         if last is None:
             raise _rejected(last_id, state)
-        # Along a history of first parents the manifest's versions only grow.
+        # Along first parents, the versions of the manifest only increase.
         since = f" and table_version > {last.manifest_version}"
     rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=_COMMITS + since)
     commit_by_id = {commit.id: commit for commit in decode_commits(rows)}
@@ -191,7 +191,7 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Bac
 
 
 def _find_commit(commit_id: str, state: ManifestState, tables: TableStore) -> Commit | None:
-    predicate = f"{_COMMITS} and {render_in('object_id', pa.array([commit_id]))}"
+    predicate = f"{_COMMITS} and {in_predicate('object_id', pa.array([commit_id]))}"
     rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
     return next(iter(decode_commits(rows)), None)
 

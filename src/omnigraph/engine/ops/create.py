@@ -1,17 +1,33 @@
-"""Creating a graph: schema files, one empty table a type, and the manifest that makes them one.
+"""Graph creation: the schema files, an empty table for each type, and the manifest.
 
-The schema's text is claimed first and the manifest is written last: a place with a manifest is a
-graph. A creation that fails takes its schema files back, so that the next one starts afresh;
-empty tables that it leaves are reused.
+The schema text is claimed first and the manifest is written last: a location with a manifest is a
+graph. A failed creation deletes its schema files, so that the next attempt starts from the
+beginning; empty tables that it leaves are reused.
 """
 
 from __future__ import annotations
 
+import re
+
 from omnigraph.compiler.schema.canonical import hash_schema
 from omnigraph.engine.commit.audit import AUDIT_PATH
-from omnigraph.engine.ops.tags import TAGS_PREFIX
+from omnigraph.engine.commit.sidecar import RECOVERY_PREFIX
+from omnigraph.engine.ops.refs import TAGS_PREFIX
 from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX
-from omnigraph.engine.state.contract import (
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import (
+    MANIFEST_PATH,
+    TABLE_CONFIG,
+    Change,
+    Entry,
+    Register,
+    Update,
+    encode_manifest,
+    manifest_ref,
+    table_key_of,
+)
+from omnigraph.engine.state.readers import CLEANUPS_PREFIX, READERS_PREFIX
+from omnigraph.engine.state.schema_files import (
     ARCHIVE_PREFIX,
     FILES,
     SOURCE_FILE,
@@ -19,17 +35,6 @@ from omnigraph.engine.state.contract import (
     archive_schema,
     encode_contract,
 )
-from omnigraph.engine.state.history import Commit
-from omnigraph.engine.state.manifest import (
-    MANIFEST_PATH,
-    TABLE_CONFIG,
-    Change,
-    Register,
-    Update,
-    encode_manifest,
-    manifest_ref,
-)
-from omnigraph.engine.state.snapshot import Entry, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import (
     AlreadyExistsError,
@@ -37,23 +42,31 @@ from omnigraph.model.errors import (
     UnavailableError,
     UncertainError,
 )
+from omnigraph.model.limits import FOREIGN_NAMES_SHOWN_MAX
 from omnigraph.model.names import MAIN, fnv1a_64
 from omnigraph.model.runtime import Runtime
-from omnigraph.storage.arrow_schema import table_schema
 from omnigraph.storage.failpoints import Failpoint, Failpoints
-from omnigraph.storage.ports import Stores, TableRef, TableVersion
+from omnigraph.storage.leases import LEASES_PREFIX
+from omnigraph.storage.ports import Listing, ObjectStore, Stores, TableRef, TableVersion
+from omnigraph.storage.row_files import table_schema
 
 _TREES = (
-    "nodes",
-    "edges",
     AUDIT_PATH,
     MANIFEST_PATH,
-    "__recovery",
+    RECOVERY_PREFIX,
     TAGS_PREFIX,
     TRANSACTIONS_PREFIX,
     ARCHIVE_PREFIX,
 )
-"""What a graph consists of besides its schema's files. Leases stay: their epochs only grow."""
+"""The parts of a graph besides its tables and its schema files."""
+
+_TABLE_TREES = ("nodes", "edges")
+"""Folders of tables. Their names are common words, so only their tables belong to the graph."""
+
+_COORDINATION_TREES = (LEASES_PREFIX, READERS_PREFIX, CLEANUPS_PREFIX)
+"""Folders that a deletion retains: lease epochs only increase, and the rest expires."""
+
+_TABLE_FOLDER = re.compile(r"[0-9a-f]{16}")
 
 
 def create_graph(
@@ -64,8 +77,13 @@ def create_graph(
     stores: Stores,
     runtime: Runtime,
     failpoints: Failpoints,
+    is_replacing: bool,
 ) -> None:
-    """Create an empty graph; `AlreadyExistsError` if there is one, or something of one."""
+    """Create an empty graph.
+
+    Raises `AlreadyExistsError` if the location contains a graph or parts of one. The same applies
+    if it contains other files, unless the graph replaces one that was just deleted from among them.
+    """
     objects = stores.objects
     files = encode_contract(source, catalog)
     listed = objects.list("")
@@ -73,6 +91,8 @@ def create_graph(
         raise _exists(uri)
     if has_history(stores):
         raise _exists(uri)
+    if not is_replacing:
+        _require_no_foreign_files(listed, uri, objects)
     if not objects.put_if_absent(SOURCE_FILE, files[SOURCE_FILE]):
         raise _exists(uri)
     try:
@@ -92,6 +112,32 @@ def create_graph(
         raise
 
 
+def _require_no_foreign_files(listed: Listing, uri: str, objects: ObjectStore) -> None:
+    """Raise unless a location is empty, or contains only the remains of a failed creation."""
+    own_prefixes = {*_TABLE_TREES, *_TREES, *_COORDINATION_TREES}
+    foreign = [name for name in listed.token_by_name if name != STAGED_FILE]
+    foreign += [f"{name}/" for name in listed.prefixes - own_prefixes]
+    for tree in sorted(listed.prefixes.intersection(_TABLE_TREES)):
+        inside = objects.list(tree)
+        foreign += [f"{tree}/{name}" for name in inside.token_by_name]
+        foreign += [f"{tree}/{each}/" for each in inside.prefixes if not _is_table_folder(each)]
+    if not foreign:
+        return
+    shown = ", ".join(sorted(foreign)[:FOREIGN_NAMES_SHOWN_MAX])
+    more = len(foreign) - FOREIGN_NAMES_SHOWN_MAX
+    raise AlreadyExistsError(
+        kind="folder",
+        name=uri,
+        advice=f"it holds files that are not part of a graph ({shown}"
+        + (f" and {more} more" if more > 0 else "")
+        + "); nothing was created; choose a folder that is new or empty",
+    )
+
+
+def _is_table_folder(name: str) -> bool:
+    return _TABLE_FOLDER.fullmatch(name) is not None
+
+
 def _take_back(stores: Stores, uri: str, *, after: GraphError) -> None:
     try:
         for name in FILES:
@@ -104,14 +150,14 @@ def _take_back(stores: Stores, uri: str, *, after: GraphError) -> None:
 
 
 def is_graph(stores: Stores) -> bool:
-    """Whether a place holds a graph, or what is left of one."""
+    """Whether a location contains a graph, or the remains of one."""
     names = stores.objects.list("").token_by_name
     has_manifest = stores.tables.find_head(manifest_ref(MAIN)) is not None
     return has_manifest or any(name in names for name in FILES)
 
 
 def has_history(stores: Stores) -> bool:
-    """Whether a place holds a manifest that was ever written to after its creation."""
+    """Whether a location contains a manifest that was written to after its creation."""
     ref = manifest_ref(MAIN)
     version = stores.tables.find_head(ref)
     if version is None:
@@ -123,8 +169,12 @@ def has_history(stores: Stores) -> bool:
 
 
 def delete_graph(stores: Stores) -> None:
-    """Remove every trace of a graph, rows included."""
-    # The schema's files go last: until then the place still says what it was.
+    """Delete all files of a graph, including its rows, and no other files."""
+    # The schema files are deleted last, so that until then the location is recognized as a graph.
+    for tree in _TABLE_TREES:
+        for name in sorted(stores.objects.list(tree).prefixes):
+            if _is_table_folder(name):
+                stores.objects.delete_prefix(f"{tree}/{name}")
     for tree in _TREES:
         stores.objects.delete_prefix(tree)
     for name in (STAGED_FILE, *FILES):
@@ -132,16 +182,16 @@ def delete_graph(stores: Stores) -> None:
 
 
 def create_table(declared: NodeType | EdgeType, *, path: str, stores: Stores) -> Entry:
-    """An empty table for a type, at a place that no history names."""
+    """Create an empty table for a type, at a location that no history names."""
     if stores.tables.find_head(TableRef(path, None)) is not None:
-        # What a creation that failed has left; nobody reads it.
+        # The remains of a failed creation, which no process reads.
         stores.objects.delete_prefix(path)
     at = stores.tables.create(path, table_schema(declared).empty_table(), config={})
     return Entry(table_key_of(declared), path, at.version, None, 0)
 
 
 def place_of(declared: NodeType | EdgeType) -> str:
-    """Where the table of a type lies that is created under its present name."""
+    """The location of the table of a type that is created under its current name."""
     return f"{declared.kind}s/{fnv1a_64(declared.name):016x}"
 
 

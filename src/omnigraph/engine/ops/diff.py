@@ -1,44 +1,270 @@
-"""Diffs: what changed in the types of a graph from one snapshot to another, net and in one order.
+"""Diffs: the net changes of each type between two snapshots, ordered by type and id.
 
-Types are compared as the newer state's schema declares them, and are the same where their rows are.
-A type whose rows are where they were costs nothing; any other costs what was written to it in
-between.
+Rows are compared by id and value, so a row that was rewritten, moved or restored is not a change.
+A type is identified by its table, so a renamed type is the same type. NaN equals itself, and the
+two float zeros differ. The cost depends on what was written between the states and not on the size
+of the type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.changes import ChangedRows, ChangeOp, ChangeSet
 from omnigraph.engine.ops.export import select_types
-from omnigraph.engine.ops.reading.type_names import find_type
-from omnigraph.engine.ops.type_changes import TypeChanges, find_changes, plan_changes
-from omnigraph.engine.ops.type_pairs import TypePair, pair_types
-from omnigraph.engine.read.permitted import read_together
-from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.snapshot import table_key_of
-from omnigraph.model.arguments import require_names
+from omnigraph.engine.read.entities import one_chunk
+from omnigraph.engine.row_security.tables import read_together
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import Entry, find_type, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, NotFoundError
-from omnigraph.model.limits import DIFF_INLINE_ROWS_MAX
-from omnigraph.storage.ports import TableStore
+from omnigraph.model.limits import DIFF_INLINE_ROWS_MAX, SPARK_PART_ROWS_MAX
+from omnigraph.model.names import require_names
+from omnigraph.storage.lance.delta import plan_delta
+from omnigraph.storage.ports import (
+    NO_DELTA,
+    DeltaPart,
+    DeltaParts,
+    TableDelta,
+    TableStore,
+    TableVersion,
+    VersionLocation,
+)
+from omnigraph.storage.row_files import table_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TypePair:
+    """A declared type, and its rows in an older and in a newer state, if there are any."""
+
+    declared: NodeType | EdgeType
+    old: Entry | None
+    new: Entry | None
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether both states name the same rows."""
+        return self.old is not None and self.new is not None and self.old.at == self.new.at
+
+    @property
+    def row_count(self) -> int:
+        """The total number of rows in both states."""
+        return sum(each.row_count for each in (self.old, self.new) if each is not None)
+
+
+def pair_types(old: Basis | None, new: Basis) -> Iterator[TypePair]:
+    """Every type that either state has; None is the state before the first commit."""
+    before = {} if old is None else dict(old.snapshot.entries)
+    after = new.snapshot.entries
+    key_by_place = {entry.path: key for key, entry in before.items()}
+    kept = {entry.path for entry in after.values()}
+    for declared in new.catalog.stored_types():
+        key = table_key_of(declared)
+        entry, was = after.get(key), before.get(key)
+        if entry is not None and entry.path in key_by_place:
+            was = before.get(key_by_place[entry.path])
+        elif was is not None and was.path in kept:
+            # Its rows belong to another type now.
+            was = None
+        if was is not None:
+            del before[was.table_key]
+        yield TypePair(declared, was, entry)
+    if old is not None:
+        for declared in old.catalog.stored_types():
+            gone = before.get(table_key_of(declared))
+            if gone is not None:
+                yield TypePair(declared, gone, None)
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+def equal_rows(left: pa.Table, right: pa.Table) -> Mask:
+    """Mask of the rows that are equal in every column of two tables of the same shape."""
+    found = np.ones(left.num_rows, bool)
+    for name in left.schema.names:
+        found &= equal_cells(left[name], right[name])
+    return found
+
+
+def equal_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> Mask:
+    """Mask of the cells that are equal in two columns of one type."""
+    return ~_differ(one_chunk(left), one_chunk(right))
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Mask:
+    is_null, is_other_null = _mask(one.is_null()), _mask(other.is_null())
+    found: Mask = is_null != is_other_null
+    both = np.flatnonzero(~is_null & ~is_other_null)
+    if len(both):
+        found[both] = _values_differ(one.take(both), other.take(both))
+    return found
+
+
+def _values_differ(one: pa.Array, other: pa.Array) -> Mask:
+    type = one.type
+    if pa.types.is_list(type) or pa.types.is_fixed_size_list(type):
+        return _lists_differ(one, other)
+    if pa.types.is_floating(type):
+        return _floats_differ(one, other)
+    return _mask(pc.not_equal(one, other))
+
+
+def _lists_differ(one: pa.Array, other: pa.Array) -> Mask:
+    lengths = pc.list_value_length(one)
+    found = _mask(pc.not_equal(lengths, pc.list_value_length(other)))
+    same_length = np.flatnonzero(~found)
+    elements = one.take(same_length).flatten(), other.take(same_length).flatten()
+    owners = np.repeat(same_length, lengths.to_numpy()[same_length])
+    found[owners[_differ(*elements)]] = True
+    return found
+
+
+def _floats_differ(one: pa.Array, other: pa.Array) -> Mask:
+    bits = pa.uint64() if one.type == pa.float64() else pa.uint32()
+    both_unordered = pc.and_(pc.is_nan(one), pc.is_nan(other))
+    return _mask(pc.and_not(pc.not_equal(one.view(bits), other.view(bits)), both_unordered))
+
+
+def _mask(values: pa.Array) -> Mask:
+    found: Mask = values.to_numpy(zero_copy_only=False)
+    # Arrow returns memory that may be read-only.
+    return found.copy()
+
+
+class DeltaSource(Protocol):
+    """A source of the rows in which two table versions differ: a store, or rows read from one."""
+
+    def schema(self, at: TableVersion) -> pa.Schema:
+        """The columns of a version."""
+
+    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+        """All rows of a version if the predicate is None."""
+
+    def find_delta(
+        self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
+    ) -> TableDelta:
+        """The rows of `old` that are absent or at another location in `new`, and vice versa."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeChanges:
+    """Rows grouped by kind of change, each group in the order of ids.
+
+    `before` and `after` are the two versions of the updated rows, in the same order.
+    """
+
+    inserted: pa.Table
+    before: pa.Table
+    after: pa.Table
+    deleted: pa.Table
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing changed."""
+        return not (self.inserted.num_rows or self.after.num_rows or self.deleted.num_rows)
+
+
+def find_changes(
+    old: Entry | None, new: Entry | None, declared: NodeType | EdgeType, tables: DeltaSource
+) -> TypeChanges:
+    """The changes from one state of a type to another; None is a state without the type."""
+    delta = _find_delta(old, new, table_schema(declared), tables)
+    return compare_rows(declared, gone=delta.gone, come=delta.come)
+
+
+def compare_rows(declared: NodeType | EdgeType, *, gone: pa.Table, come: pa.Table) -> TypeChanges:
+    """The changes, given the rows that left their location and the rows that appeared at theirs.
+
+    For each id, all rows that are not at the same location in both states must be included.
+    """
+    schema = table_schema(declared)
+    gone, come = _fit(gone, schema), _fit(come, schema)
+    # An id occurs once in a version, so an id that appeared and did not disappear is new.
+    place = pc.index_in(come["id"], value_set=gone["id"])
+    is_known = place.is_valid()
+    replaced = place.drop_null()
+    before, after = gone.take(replaced), come.filter(is_known)
+    changed = np.flatnonzero(~equal_rows(before, after))
+    is_replaced = np.zeros(gone.num_rows, bool)
+    is_replaced[replaced.to_numpy()] = True
+    return TypeChanges(
+        inserted=come.filter(pc.invert(is_known)),
+        before=before.take(changed),
+        after=after.take(changed),
+        deleted=gone.filter(pa.array(~is_replaced)),
+    )
+
+
+def plan_changes(old: Entry | None, new: Entry | None, tables: TableStore) -> DeltaParts:
+    """The rows to compare, in parts for other processes; no row is read."""
+    if old is not None and new is not None and old.path == new.path:
+        if old.at == new.at:
+            return NO_DELTA
+        before, after = (place_of(each.at, tables) for each in (old, new))
+        return plan_delta(before, after, rows_max=SPARK_PART_ROWS_MAX)
+    return DeltaParts(gone=_take_all(old, tables), come=_take_all(new, tables))
+
+
+def place_of(at: TableVersion, tables: TableStore) -> VersionLocation:
+    """The location of a version, for other processes."""
+    return VersionLocation(tables.folder(at.ref), at.version)
+
+
+def _take_all(entry: Entry | None, tables: TableStore) -> tuple[DeltaPart, ...]:
+    if entry is None:
+        return ()
+    parts = tables.parts(entry.at, rows_max=SPARK_PART_ROWS_MAX)
+    return tuple(DeltaPart(each, None) for each in parts)
+
+
+def _find_delta(
+    old: Entry | None, new: Entry | None, schema: pa.Schema, tables: DeltaSource
+) -> TableDelta:
+    if old is not None and new is not None and old.path == new.path:
+        if old.at == new.at:
+            return TableDelta(gone=schema.empty_table(), come=schema.empty_table())
+        return tables.find_delta(old.at, new.at, columns=schema.names)
+    return TableDelta(gone=_scan(old, schema, tables), come=_scan(new, schema, tables))
+
+
+def _scan(entry: Entry | None, schema: pa.Schema, tables: DeltaSource) -> pa.Table:
+    if entry is None:
+        return schema.empty_table()
+    stored = set(tables.schema(entry.at).names)
+    columns = [name for name in schema.names if name in stored]
+    return tables.scan(entry.at, columns=columns, predicate=None)
+
+
+def _fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with all declared columns, in the order of ids."""
+    columns = [
+        rows[field.name].cast(field.type)
+        if field.name in rows.schema.names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    fitted = pa.table(columns, schema=schema)
+    return fitted.take(pc.sort_indices(fitted["id"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which changes a caller wants to see."""
+    """The changes that a caller selects."""
 
     names: frozenset[str] | None
     ops: frozenset[ChangeOp]
 
     def wants(self, declared: NodeType | EdgeType) -> bool:
-        """Whether a type is among those that were named, by its name or by its key."""
+        """Whether a type is selected, by its name or by its key."""
         names = self.names
         return names is None or not names.isdisjoint({declared.name, table_key_of(declared)})
 
@@ -46,9 +272,9 @@ class Selection:
 def parse_selection(
     catalogs: Collection[Catalog], *, types: Collection[str] | None, ops: Collection[str] | None
 ) -> Selection:
-    """The types and sorts of change that names mean; None is all of them.
+    """Parse the names of types and kinds of changes; None selects all of them.
 
-    `NotFoundError` means that none of the schemas has such a type.
+    Raises `NotFoundError` if none of the schemas has a type of that name.
     """
     names = None if types is None else frozenset(require_names(types, subject="types"))
     for name in names or ():
@@ -68,7 +294,7 @@ def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:
 
 
 def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableStore) -> ChangeSet:
-    """What changed from one state to another; None is the state before the first commit."""
+    """The changes from one state to another; None is the state before the first commit."""
     reader = read_together(old, new, tables)
     parts = [
         put_in_order(
@@ -84,7 +310,7 @@ def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableSt
 
 
 def list_pairs(old: Basis | None, new: Basis, selection: Selection) -> list[TypePair]:
-    """The types that are compared, in the order of a diff."""
+    """The types to compare, in the order of a diff."""
     pairs = [each for each in pair_types(old, new) if selection.wants(each.declared)]
     pairs.sort(key=lambda each: (each.declared.kind is TypeKind.EDGE, each.declared.name))
     return pairs
@@ -102,7 +328,7 @@ def is_large_diff(pairs: Iterable[TypePair], tables: TableStore) -> bool:
 def put_in_order(
     declared: NodeType | EdgeType, changes: TypeChanges, ops: frozenset[ChangeOp]
 ) -> ChangedRows:
-    """The changes of some sorts as one sequence by id."""
+    """The changes of the selected kinds as one sequence by id."""
     inserted, deleted = changes.inserted, changes.deleted
     sorts = [
         (ChangeOp.INSERT, _absent(inserted), inserted),
@@ -124,7 +350,7 @@ def put_in_order(
 
 
 def _absent(rows: pa.Table) -> pa.Table:
-    """As many rows of nulls."""
+    """The same number of rows, all null."""
     return pa.table([pa.nulls(rows.num_rows, each.type) for each in rows.schema], rows.schema)
 
 

@@ -1,7 +1,7 @@
-"""Loads: rows of many types, in one of three modes, into a prepared write.
+"""Loads: converts rows of multiple types, in one of three modes, to a prepared write.
 
-Pure but for reads: nothing is written here. `append` adds rows whose ids are new, `merge` puts
-rows by id, `overwrite` replaces all rows of every type that the input names.
+Reads, but writes nothing. `append` adds rows whose ids are new, `merge` puts rows by id, and
+`overwrite` replaces all rows of every type in the input.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
-from omnigraph.engine.commit.integrity.evaluate import require_integrity
-from omnigraph.engine.ops.pending import keep_last
-from omnigraph.engine.ops.reading.received import ReceivedRows
-from omnigraph.engine.ops.told import Answer
-from omnigraph.engine.read.snapshot_rows import SnapshotRows
-from omnigraph.engine.state.snapshot import type_name_of
+from omnigraph.engine.commit.integrity.check import require_integrity
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.input.batches import ReceivedRows
+from omnigraph.engine.ops.embeddings import WriteVectors
+from omnigraph.engine.ops.recorded_responses import Answer
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows, keep_last
+from omnigraph.engine.state.manifest import type_name_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, KeyConflictError
 from omnigraph.model.names import BranchName
 
 
 class LoadMode(StrEnum):
-    """What a load does to rows that are already there."""
+    """The treatment of existing rows by a load."""
 
     APPEND = "append"
     MERGE = "merge"
@@ -34,7 +34,7 @@ class LoadMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedLoad:
-    """What a load does, and how many rows of each type it brings."""
+    """The write of a load, and the number of rows of each type."""
 
     write: PreparedWrite
     nodes_loaded: dict[str, int]
@@ -54,7 +54,7 @@ def parse_mode(text: str) -> LoadMode:
         ) from error
 
 
-def tell_load(
+def encode_load_response(
     done: PreparedLoad,
     *,
     base: BranchName | None,
@@ -62,7 +62,7 @@ def tell_load(
     engine: str,
     rejected_count: int,
 ) -> Answer:
-    """What the caller of a load is told of it."""
+    """The response to the caller of a load."""
     return {
         "nodes_loaded": done.nodes_loaded,
         "edges_loaded": done.edges_loaded,
@@ -77,16 +77,17 @@ def prepare_load(
     received: Mapping[str, ReceivedRows],
     *,
     mode: LoadMode,
+    vectors: WriteVectors,
     catalog: Catalog,
     committed: SnapshotRows,
 ) -> PreparedLoad:
-    """Work out and check what a load does.
+    """Compute and check the write of a load; it is incomplete while `vectors` are due.
 
-    `KeyConflictError` means that an appended id is there already, `IntegrityError` holds every
-    broken rule.
+    Raises `KeyConflictError` if an appended id already exists. `IntegrityError` contains every
+    violation.
     """
     changes: dict[str, TableChange] = {}
-    placement: dict[str, Placement] = {}
+    placement: dict[str, StagingMode] = {}
     for table_key, each in received.items():
         rows = _coalesce(each, mode)
         if not rows.num_rows and mode is not LoadMode.OVERWRITE:
@@ -98,6 +99,7 @@ def prepare_load(
             removed=pa.array([], pa.string()),
             is_overwrite=mode is LoadMode.OVERWRITE,
         )
+    changes = vectors.fill(changes)
     require_integrity(changes, catalog=catalog, committed=committed)
     write = PreparedWrite(
         changes=changes,
@@ -110,7 +112,7 @@ def prepare_load(
 
 def _coalesce(received: ReceivedRows, mode: LoadMode) -> pa.Table:
     has_key = isinstance(received.type, NodeType) and received.type.key
-    # A key that occurs twice is a mistake in the input; an id that a merge names twice is an edit.
+    # A repeated key is an error in the input; an id that a merge contains twice is an edit.
     return keep_last(received.rows) if mode is LoadMode.MERGE and not has_key else received.rows
 
 
@@ -120,17 +122,17 @@ def _place(
     rows: pa.Table,
     mode: LoadMode,
     committed: SnapshotRows,
-) -> Placement:
+) -> StagingMode:
     if mode is LoadMode.OVERWRITE:
-        return Placement.OVERWRITE
+        return StagingMode.OVERWRITE
     if not received.has_given_id:
-        return Placement.APPEND
+        return StagingMode.APPEND
     known = committed.find_ids(table_key, rows["id"].combine_chunks())
     if not len(known):
-        return Placement.APPEND
+        return StagingMode.APPEND
     if mode is LoadMode.APPEND:
         raise KeyConflictError(type=type_name_of(table_key), id=min(known.to_pylist()))
-    return Placement.MERGE
+    return StagingMode.MERGE
 
 
 def _count(

@@ -1,8 +1,8 @@
-"""Mutations: operations of the IR, run against committed and pending rows, into a prepared write.
+"""Mutations: runs IR operations against committed and pending rows, into a prepared write.
 
-Pure but for reads: nothing is written here. Operations see what earlier ones of the same query
-did; each id has one pending image, the latest. Inserts and updates never meet deletes in a query
-(the compiler sees to that), so a table has rows to put or ids to remove, never both.
+Reads, but writes nothing. Operations see the effects of earlier operations of the same query; each
+id has one pending row version, the latest. The compiler ensures that a query does not combine
+deletes with inserts or updates, so a table has rows to put or ids to remove, never both.
 """
 
 from __future__ import annotations
@@ -28,57 +28,73 @@ from omnigraph.compiler.ir import (
     Update,
     Value,
 )
-from omnigraph.engine.commit.changes import Placement, PreparedWrite, TableChange
-from omnigraph.engine.commit.integrity.evaluate import require_integrity
-from omnigraph.engine.ops.pending import PendingRows
-from omnigraph.engine.ops.reading.identity import node_ids
-from omnigraph.engine.ops.reading.references import inline_reference
-from omnigraph.engine.ops.told import Answer
-from omnigraph.engine.read.conditions import BoundCondition, Column, Compare, bind
-from omnigraph.engine.read.masks import mask
-from omnigraph.engine.read.predicates import render_predicate
-from omnigraph.engine.read.snapshot_rows import SnapshotRows
-from omnigraph.engine.read.values import column_of, repeat_value
-from omnigraph.engine.state.snapshot import table_key_of
-from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.engine.commit.integrity.check import require_integrity
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.input.batches import inline_reference, node_ids
+from omnigraph.engine.ops.embeddings import WriteVectors, empty_stale
+from omnigraph.engine.ops.recorded_responses import Answer
+from omnigraph.engine.rows.conditions import (
+    BoundCondition,
+    Column,
+    Compare,
+    bind,
+    evaluate_mask,
+    render_predicate,
+)
+from omnigraph.engine.rows.snapshot_rows import PendingRows, SnapshotRows
+from omnigraph.engine.rows.values import column_of, repeat_value
+from omnigraph.engine.state.manifest import table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property, TypeKind
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.runtime import Runtime
-from omnigraph.model.types import FLOATS, Scalar
-from omnigraph.storage.arrow_schema import table_schema
-from omnigraph.storage.external_blobs import ExternalBlobs
+from omnigraph.model.types import FLOATS, STRING, Scalar
+from omnigraph.storage.external_files import ExternalBlobs
+from omnigraph.storage.row_files import table_schema
 
 _COLUMN_BY_ENDPOINT = {"from": "src", "to": "dst"}
 
 
 @dataclass(frozen=True, slots=True)
 class MutationCall:
-    """What a caller asked for: the operations, the values of its parameters, the moment, and which
-    references to blobs are followed."""
+    """A mutation call: operations, parameter values and timestamp.
+
+    `external` determines which references to blobs are followed, and `vectors` the treatment of
+    empty vectors.
+    """
 
     ir: MutationIR
     values: Mapping[str, Value]
     now: datetime
     external: ExternalBlobs
+    vectors: WriteVectors
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedMutation:
-    """What a mutation does, and how many nodes and edges its statements touched."""
+    """The write of a mutation, and the number of nodes and edges that its statements affected."""
 
     write: PreparedWrite
     affected_nodes: int
     affected_edges: int
 
 
-def tell_mutation(done: PreparedMutation) -> Answer:
-    """What the caller of a mutation is told of it."""
+def encode_mutation_response(done: PreparedMutation) -> Answer:
+    """The response to the caller of a mutation."""
     return {"affected_nodes": done.affected_nodes, "affected_edges": done.affected_edges}
 
 
 def prepare_mutation(
     call: MutationCall, *, catalog: Catalog, committed: SnapshotRows, runtime: Runtime
 ) -> PreparedMutation:
-    """Work out and check what a mutation does; `IntegrityError` holds every broken rule."""
+    """Compute and check the write of a mutation; `IntegrityError` contains every violation.
+
+    A parameter that its property cannot store raises `InvalidValueError` before any row is read, so
+    that the error does not depend on whether a row matches. If vectors are due afterwards, the
+    mutation is incomplete.
+    """
+    for operation in call.ir.operations:
+        if isinstance(operation, Insert | Update):
+            _require_storable(operation, call, catalog)
     run = _Run(call, catalog, committed, runtime)
     for operation in call.ir.operations:
         match operation:
@@ -89,11 +105,12 @@ def prepare_mutation(
             case Delete():
                 run.delete(operation)
     changes = run.changes()
+    changes = call.vectors.fill(changes)
     require_integrity(changes, catalog=catalog, committed=committed)
     write = PreparedWrite(
         changes=changes,
         placement=run.placement(),
-        # Last of all, because what the checks asked about belongs to it.
+        # Evaluated last, because the checks add to the read set.
         read_set=committed.read_set,
         is_strict=run.is_strict,
     )
@@ -101,7 +118,7 @@ def prepare_mutation(
 
 
 class _Run:
-    """One query under way."""
+    """The execution of one query."""
 
     def __init__(
         self, call: MutationCall, catalog: Catalog, committed: SnapshotRows, runtime: Runtime
@@ -116,22 +133,22 @@ class _Run:
         self.affected_edges = 0
 
     def insert(self, operation: Insert) -> None:
-        """Put one row, new or in place of the one with its key."""
-        declared = self._declared(operation.kind, operation.type_name)
+        """Put one row, new or in place of the row with its key."""
+        declared = _declared_type(operation.kind, operation.type_name, self._catalog)
         values = {_column_name(each): self._value(each, declared) for each in operation.assignments}
         rows = _make_row(declared, values, self._runtime)
         self._rows_of(declared).put(rows, replaces_committed=False)
         self._count(declared, 1)
 
     def update(self, operation: Update) -> None:
-        """Assign to the rows that the condition holds for, as they are by now."""
+        """Assign to the rows that match the condition in their pending state."""
         declared = self._catalog.nodes[operation.type_name]
         pending = self._rows_of(declared)
         bound = self._bind(operation.condition, TypeKind.NODE)
         stored = self._find(declared, bound, columns=table_schema(declared).names)
         image = pending.image()
         stored = stored.filter(pc.invert(pc.is_in(stored["id"], value_set=_ids_of(image))))
-        changed = image.filter(mask(bound, image))
+        changed = image.filter(evaluate_mask(bound, image))
         self.is_strict = True
         for rows, is_committed in ((changed, False), (stored, True)):
             if rows.num_rows:
@@ -140,8 +157,8 @@ class _Run:
                 self._count(declared, rows.num_rows)
 
     def delete(self, operation: Delete) -> None:
-        """Remove the rows that the condition holds for, and the edges of removed nodes."""
-        declared = self._declared(operation.kind, operation.type_name)
+        """Remove the rows that match the condition, and the edges of removed nodes."""
+        declared = _declared_type(operation.kind, operation.type_name, self._catalog)
         bound = self._bind(operation.condition, operation.kind)
         found = self._find(declared, bound, columns=["id"])
         self.is_strict = True
@@ -151,7 +168,7 @@ class _Run:
                 self._cascade(edge, declared, removed)
 
     def changes(self) -> dict[str, TableChange]:
-        """What the operations amount to, by table key."""
+        """The changes of all operations, by table key."""
         return {
             table_key: TableChange(
                 type=pending.declared,
@@ -162,8 +179,8 @@ class _Run:
             for table_key, pending in self._touched()
         }
 
-    def placement(self) -> dict[str, Placement]:
-        """How each of the changes reaches its table."""
+    def placement(self) -> dict[str, StagingMode]:
+        """The staging mode of each change."""
         return {key: self._placement_of(key, pending) for key, pending in self._touched()}
 
     def _touched(self) -> list[tuple[str, PendingRows]]:
@@ -172,7 +189,7 @@ class _Run:
     def _find(
         self, declared: NodeType | EdgeType, bound: BoundCondition, *, columns: Sequence[str]
     ) -> pa.Table:
-        """The committed rows that a condition holds for."""
+        """The committed rows that match a condition."""
         table_key = table_key_of(declared)
         ids = _named_ids(declared, bound)
         if ids is not None:
@@ -191,20 +208,21 @@ class _Run:
         self._count(declared, len(fresh))
         return fresh
 
-    def _placement_of(self, table_key: str, pending: PendingRows) -> Placement:
+    def _placement_of(self, table_key: str, pending: PendingRows) -> StagingMode:
         if len(pending.removed):
-            return Placement.REMOVE
+            return StagingMode.REMOVE
         if pending.replaces_committed:
-            return Placement.MERGE
+            return StagingMode.MERGE
         if not (isinstance(pending.declared, NodeType) and pending.declared.key):
-            return Placement.APPEND
-        # Adding rows needs no join with those that are there, so it is worth a look.
+            return StagingMode.APPEND
+        # An append needs no join with existing rows, so the lookup is worthwhile.
         known = self._committed.find_ids(table_key, _ids_of(pending.image()))
-        return Placement.MERGE if len(known) else Placement.APPEND
+        return StagingMode.MERGE if len(known) else StagingMode.APPEND
 
     def _assign(
-        self, declared: NodeType, rows: pa.Table, assignments: tuple[Assignment, ...]
+        self, declared: NodeType, before: pa.Table, assignments: tuple[Assignment, ...]
     ) -> pa.Table:
+        rows = before
         for each in assignments:
             values = repeat_value(
                 self._value(each, declared),
@@ -214,11 +232,9 @@ class _Run:
             )
             position = rows.schema.get_field_index(each.property)
             rows = rows.set_column(position, table_schema(declared).field(position), values)
-        return rows
-
-    def _declared(self, kind: TypeKind, name: str) -> NodeType | EdgeType:
-        types = self._catalog.nodes if kind is TypeKind.NODE else self._catalog.edges
-        return types[name]
+        if not self._call.vectors.policy.follows_text:
+            return rows
+        return empty_stale(declared, before, rows, assigned={each.property for each in assignments})
 
     def _rows_of(self, declared: NodeType | EdgeType) -> PendingRows:
         return self._pending.setdefault(table_key_of(declared), PendingRows(declared))
@@ -240,14 +256,47 @@ class _Run:
             self.affected_edges += rows
 
 
+def _declared_type(kind: TypeKind, name: str, catalog: Catalog) -> NodeType | EdgeType:
+    return catalog.nodes[name] if kind is TypeKind.NODE else catalog.edges[name]
+
+
+def _require_storable(operation: Insert | Update, call: MutationCall, catalog: Catalog) -> None:
+    """Raise unless the assigned parameters can be stored in their properties."""
+    kind = operation.kind if isinstance(operation, Insert) else TypeKind.NODE
+    declared = _declared_type(kind, operation.type_name, catalog)
+    for each in operation.assignments:
+        if not isinstance(each.value, ParameterValue):
+            # The compiler has checked literals, and `now()` is valid wherever it is allowed.
+            continue
+        is_end = each.property in _COLUMN_BY_ENDPOINT and kind is TypeKind.EDGE
+        type = STRING if is_end else declared.properties[each.property].type
+        value = call.values[each.value.name]
+        subject = f"{declared.name}.{each.property}"
+        is_filled = not is_end and _is_filled(declared.properties[each.property], call)
+        if value is None and not (type.is_nullable or is_filled):
+            raise InvalidValueError(
+                subject=f"param '{each.value.name}'",
+                expected=str(type),
+                value=None,
+                problem=f"null is not accepted, because {subject} is required",
+            )
+        if not type.is_blob:
+            column_of([value], type, subject=subject)
+
+
+def _is_filled(property: Property, call: MutationCall) -> bool:
+    """Whether an empty value of a property is filled before the mutation is complete."""
+    return property.embedding is not None and call.vectors.policy.embedder is not None
+
+
 def _named_ids(declared: NodeType | EdgeType, bound: BoundCondition) -> pa.Array | None:
-    """The ids of all rows that a condition can hold for, if it does no more than name a key."""
+    """The ids of all rows that can match a condition, if it only compares a key for equality."""
     if not isinstance(declared, NodeType) or len(declared.key) != 1:
         return None
     (key,) = declared.key
     match bound:
         case Compare(Column(name, scalar), Comparator.EQ, value) if name == key:
-            # Equal floats may be written differently: there are two zeros.
+            # Equal floats can have different encodings, because there are two zeros.
             if scalar not in FLOATS:
                 named = column_of([value], declared.properties[key].type, subject=key)
                 return node_ids(declared, pa.table({key: named}))

@@ -1,7 +1,8 @@
-"""Queries: a compiled read, run over one pinned snapshot.
+"""Reads over one pinned snapshot: a compiled query or its plan, one entity, or one blob.
 
-Never looks at the branch again once the snapshot is pinned, so a query sees one commit whatever
-happens meanwhile.
+A read sees exactly one commit, because it never reads the branch again after the snapshot is
+pinned. A blob read transfers only the requested bytes. Permissions and the choice of the snapshot
+belong to the caller.
 """
 
 from __future__ import annotations
@@ -9,30 +10,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 
+import pyarrow as pa
+
+from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Aggregate, Value
-from omnigraph.engine.read.access import AccessRules
 from omnigraph.engine.read.budget import Allowance, Budget
-from omnigraph.engine.read.expand import Expander
+from omnigraph.engine.read.cache import ReadCache, Sources
+from omnigraph.engine.read.expand import AccessRules, Expander
 from omnigraph.engine.read.explain import Explainer
-from omnigraph.engine.read.matching import Inputs, Matcher
-from omnigraph.engine.read.memory import ReadMemory, Sources
+from omnigraph.engine.read.filter import Filter, Inputs
 from omnigraph.engine.read.output import Output
 from omnigraph.engine.read.pipeline import Pipeline
 from omnigraph.engine.read.plan import Plan
 from omnigraph.engine.read.ranking import Ranker
-from omnigraph.engine.results import Result, ResultColumn
-from omnigraph.engine.state.authority import Basis
-from omnigraph.model.embedding import Embedder
-from omnigraph.storage.ports import TableStore
+from omnigraph.engine.results import Blob, Result, ResultColumn
+from omnigraph.engine.rows.json_rows import encode_entity
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import Snapshot, get_stored_type, table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property
+from omnigraph.model.errors import InvalidValueError, NotFoundError, plural
+from omnigraph.model.ports import Embedder
+from omnigraph.model.types import Scalar
+from omnigraph.storage.ports import RowReader, StoredBlob, TableStore
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPath:
-    """Everything a read needs beside its snapshot; one for each open graph."""
+    """The dependencies of a read besides its snapshot; one per open graph."""
 
     tables: TableStore
-    memory: ReadMemory
+    memory: ReadCache
     embedder: Embedder | None
     access: AccessRules
     allowance: Allowance
@@ -40,7 +49,7 @@ class ReadPath:
 
 @dataclass(frozen=True, slots=True)
 class QueryCall:
-    """A read with what the caller gave it."""
+    """A read with its parameter values and timestamp."""
 
     plan: Plan
     values: Mapping[str, Value]
@@ -48,7 +57,7 @@ class QueryCall:
 
 
 def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
-    """The answer of a read at the commit that the basis is."""
+    """The result of a read at the commit of the basis."""
     run = _start(call, basis, path)
     plan = call.plan
     matches = run.pipeline.run(plan.steps)
@@ -68,17 +77,17 @@ def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
 
 
 def explain_query(plan: Plan, *, basis: Basis, path: ReadPath) -> str:
-    """How a read would be run now, as text; nothing is run."""
+    """The plan of a read on the current state, as text; nothing is run."""
     run = _start(QueryCall(plan, {}, basis.head.created_at), basis, path)
     return Explainer(run.sources, run.pipeline.expander).explain(plan)
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The parts that run one read."""
+    """The components that run one read."""
 
     sources: Sources
-    matcher: Matcher
+    matcher: Filter
     pipeline: Pipeline
 
 
@@ -92,7 +101,122 @@ def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
         memory=memory,
         budget=budget,
     )
-    matcher = Matcher(sources, Inputs(call.values, call.now))
+    matcher = Filter(sources, Inputs(call.values, call.now))
     properties = call.plan.properties
     expander = Expander(sources, matcher, budget, path.access, properties)
     return _Run(sources, matcher, Pipeline(sources, matcher, expander, budget, properties))
+
+
+def find_entity(
+    type_name: str, id: str, *, snapshot: Snapshot, catalog: Catalog, tables: RowReader
+) -> dict[str, object] | None:
+    """The id, endpoints and properties of an entity, or None.
+
+    A type that was added after the snapshot has no entities in it.
+    """
+    declared = get_stored_type(type_name, catalog)
+    entry = snapshot.entries.get(table_key_of(declared))
+    if entry is None:
+        return None
+    columns = tables.schema(entry.at).names
+    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
+    return encode_entity(declared, found) if found.num_rows else None
+
+
+_ETAG_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRange:
+    """The requested bytes: `length` bytes from `start` on, or all from there if it is None."""
+
+    start: int
+    length: int | None
+
+
+def parse_range(start: object, length: object) -> BlobRange:
+    """Parse the range that a caller requests."""
+    from_byte = _parse_bytes(start, "start")
+    return BlobRange(from_byte, None if length is None else _parse_bytes(length, "length"))
+
+
+def read_blob(
+    type_name: str,
+    id: str,
+    property_name: str,
+    *,
+    asked: BlobRange,
+    snapshot: Snapshot,
+    catalog: Catalog,
+    tables: RowReader,
+) -> Blob:
+    """The requested bytes, the size of the blob and its `etag`.
+
+    Raises `NotFoundError` if the type, property, node, edge or blob does not exist. A range may end
+    past the end of the blob and start at its end, but not past it.
+    """
+    declared = get_stored_type(type_name, catalog)
+    column = _get_blob(declared, property_name).name
+    name = f"{declared.name} '{id}'"
+    stored = _find(declared, id, column, asked, snapshot, tables)
+    if stored is None:
+        raise NotFoundError(kind=declared.name, name=id, advice="")
+    if stored.size is None:
+        advice = "the property is null"
+        raise NotFoundError(
+            kind="blob", name=f"{declared.name} {id}.{property_name}", advice=advice
+        )
+    if asked.start > stored.size:
+        raise InvalidValueError(
+            subject="start",
+            expected=f"0 to {stored.size}",
+            value=asked.start,
+            problem=f"{asked.start} lies behind the end of '{property_name}' of {name}, "
+            f"which has {stored.size} {plural(stored.size, 'byte')}",
+        )
+    etag = sha256(stored.place.encode()).hexdigest()[:_ETAG_CHARACTERS]
+    return Blob(stored.content, stored.size, etag)
+
+
+def _parse_bytes(given: object, subject: str) -> int:
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    raise InvalidValueError(
+        subject=subject,
+        expected="a number of bytes",
+        value=given,
+        problem=f"a number of bytes is needed, 0 or more, not {given!r}",
+    )
+
+
+def _get_blob(declared: NodeType | EdgeType, name: str) -> Property:
+    found = declared.properties.get(name)
+    if found is None:
+        advice = advise_name(name, set(declared.properties)) or ""
+        raise NotFoundError(kind=f"property of {declared.name}", name=name, advice=advice)
+    if found.type.element is not Scalar.BLOB:
+        raise InvalidValueError(
+            subject=f"{declared.name}.{name}",
+            expected="Blob",
+            value=str(found.type),
+            problem=f"it is no blob but {found.type}; `entity` reads it",
+        )
+    return found
+
+
+def _find(
+    declared: NodeType | EdgeType,
+    id: str,
+    name: str,
+    asked: BlobRange,
+    snapshot: Snapshot,
+    tables: RowReader,
+) -> StoredBlob | None:
+    entry = snapshot.entries.get(table_key_of(declared))
+    if entry is None:
+        return None
+    if name not in tables.schema(entry.at).names:
+        # The property was added after this version, so no row has a blob in it.
+        is_there = tables.find_rows(entry.at, ids=pa.array([id]), columns=["id"]).num_rows
+        return StoredBlob(b"", None, "") if is_there else None
+    return tables.read_blob(entry.at, id=id, column=name, start=asked.start, length=asked.length)

@@ -1,9 +1,10 @@
-"""Transactions: several calls on a private branch that become one commit, or nothing at all.
+"""Transactions: multiple calls on a private branch that become one commit, or have no effect.
 
-A private branch is a branch like any other, except that nobody else can name it and nobody is shown
-it. Before it is made, an object in `__transactions/` says so; it is deleted last. Whoever is in a
-transaction holds its lock, so an object whose lock is free is what a dead one left: its branch is
-removed by whoever opens the graph for writing next. Does not know how branches are merged.
+A private branch is an ordinary branch that other callers cannot name and that is not listed. An
+object in `__transactions/` records it before it is created, and is deleted last. A transaction
+holds its lock, so an object whose lock is free belongs to an abandoned transaction; the next
+process that opens the graph for writing deletes its branch. This module does not know how branches
+are merged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Protocol, Self
 import orjson
 
 from omnigraph.engine.commit.protocol import WritePath
-from omnigraph.engine.ops.branch import create_branch, remove_branch
+from omnigraph.engine.ops.refs import create_branch, remove_branch
 from omnigraph.engine.results import LoadResult, MergeResult, MutationResult, Result
 from omnigraph.engine.state.manifest import MANIFEST_PATH
 from omnigraph.model.errors import BusyError, ForbiddenError, GraphError
@@ -41,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class GraphCalls(Protocol):
-    """The calls that a transaction passes on: an embedded graph's, or a remote one's."""
+    """The calls that a transaction forwards to an embedded or a remote graph."""
 
     def query(
         self,
@@ -61,7 +62,7 @@ class GraphCalls(Protocol):
         name: str | None = None,
         branch: str = "main",
     ) -> str:
-        """How a read would be run."""
+        """The plan of a read."""
 
     def mutate(
         self,
@@ -71,11 +72,18 @@ class GraphCalls(Protocol):
         name: str | None = None,
         branch: str = "main",
         actor: str | None = None,
+        embed: str | None = None,
     ) -> MutationResult:
         """Run a mutation."""
 
     def load(
-        self, data: object, *, mode: str, branch: str = "main", actor: str | None = None
+        self,
+        data: object,
+        *,
+        mode: str,
+        branch: str = "main",
+        actor: str | None = None,
+        embed: str | None = None,
     ) -> LoadResult:
         """Load rows."""
 
@@ -88,16 +96,16 @@ class GraphCalls(Protocol):
         """One node or edge."""
 
     def head(self, branch: str = "main") -> str:
-        """The id of the commit that a branch is at."""
+        """The id of the head commit of a branch."""
 
     def merge(self, source: str, *, into: str = "main", actor: str | None = None) -> MergeResult:
         """Merge a branch into another."""
 
 
 class Transaction:
-    """A graph as its transaction sees it: the branch it began on, and what it has changed since.
+    """A graph in a transaction: the branch it began on, with the changes made since.
 
-    `commit_id` is None until the transaction has ended well, and stays so if it changed nothing.
+    `commit_id` is None until the transaction has succeeded, and stays None if it changed nothing.
     """
 
     def __init__(
@@ -121,38 +129,51 @@ class Transaction:
     def query(
         self, source: str, params: Mapping[str, object] | None = None, *, name: str | None = None
     ) -> Result:
-        """Run the read of a `.gq` text; it sees what the transaction has written."""
+        """Run a read query of a `.gq` text; it sees the writes of the transaction."""
         return self._calls.query(source, params, name=name, branch=self._begun())
 
     def explain(
         self, source: str, params: Mapping[str, object] | None = None, *, name: str | None = None
     ) -> str:
-        """How a read would be run now, step by step, as text; nothing is run."""
+        """The plan of a read query, as text; nothing is run."""
         return self._calls.explain(source, params, name=name, branch=self._begun())
 
     def mutate(
-        self, source: str, params: Mapping[str, object] | None = None, *, name: str | None = None
+        self,
+        source: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        embed: str | None = None,
     ) -> MutationResult:
-        """Run the mutation of a `.gq` text; its commit is the transaction's own."""
+        """Run a mutation of a `.gq` text; its commit is part of the transaction.
+
+        `embed` is as for `Graph.mutate`.
+        """
         return self._calls.mutate(
-            source, params, name=name, branch=self._begun(), actor=self._actor
+            source, params, name=name, branch=self._begun(), actor=self._actor, embed=embed
         )
 
-    def load(self, data: object, *, mode: str) -> LoadResult:
-        """Load rows of any number of types; nobody else sees them before the end."""
-        done = self._calls.load(data, mode=mode, branch=self._begun(), actor=self._actor)
+    def load(self, data: object, *, mode: str, embed: str | None = None) -> LoadResult:
+        """Load rows of any number of types; other callers do not see them until the end.
+
+        `embed` is as for `Graph.load`.
+        """
+        done = self._calls.load(
+            data, mode=mode, branch=self._begun(), actor=self._actor, embed=embed
+        )
         return replace(done, branch=self.branch)
 
     def export(self, *, types: Sequence[str] | None = None) -> Iterator[str]:
-        """The rows as NDJSON lines that `load` reads back."""
+        """The rows as NDJSON lines that `load` accepts."""
         return self._calls.export(branch=self._begun(), types=types)
 
     def entity(self, type: str, id: str) -> dict[str, object] | None:
-        """One node or edge; None if it is not there."""
+        """One node or edge; None if it does not exist."""
         return self._calls.entity(type, id, branch=self._begun())
 
     def head(self) -> str:
-        """The commit that the transaction is at: the branch's until it writes, then its own."""
+        """The head commit: the branch's until the transaction writes, then the transaction's."""
         return self._calls.head(self._begun())
 
     def __enter__(self) -> Self:
@@ -178,9 +199,10 @@ class Transaction:
 def transact(
     calls: GraphCalls, branch: BranchName, *, actor: str | None, path: WritePath
 ) -> Iterator[Transaction]:
-    """A transaction for the block, merged into the branch when the block ends well.
+    """A transaction for the block, merged into the branch when the block ends without an error.
 
-    `MergeConflictError` means that others changed the same rows meanwhile; then it left no trace.
+    `MergeConflictError` means that other writers changed the same rows meanwhile, and the
+    transaction had no effect.
     """
     with (
         private_branch(branch, path=path) as private,
@@ -192,12 +214,12 @@ def transact(
 
 @contextmanager
 def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBranchName]:
-    """A branch that is there for the block and gone after it, however the block ends."""
-    # Nothing may depend on a branch that is not there.
+    """A branch that exists for the duration of the block, and is deleted however the block ends."""
+    # Nothing may depend on a branch that does not exist.
     path.authority.state(base)
     name = make_private_branch_name(path.runtime.new_id(), base=base)
     with path.locks.hold([life_of(name)]):
-        # A crash from here on leaves an object that says what else there may be.
+        # A crash from here on leaves an object that records what else may exist.
         path.stores.objects.put_if_absent(_path_of(name), _encode(name, base=base, path=path))
         has_ended_well = False
         try:
@@ -209,40 +231,41 @@ def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBran
 
 
 def sweep_transactions(root: Listing, *, path: WritePath) -> None:
-    """Remove what dead transactions left, if a look at the root shows that there is anything."""
+    """Delete the remains of abandoned transactions, if a listing of the root shows any."""
     if TRANSACTIONS_PREFIX not in root.prefixes:
         return
     objects = path.stores.objects
     for file in sorted(objects.list(TRANSACTIONS_PREFIX).token_by_name):
         name = file.removesuffix(_ENDING)
         if not is_private_branch(name):
-            # Somebody else's file, which says nothing about any branch.
+            # A foreign file, which does not refer to any branch.
             continue
         try:
             with path.recoverer.free_locks.hold([life_of(name)]):
-                # It may have ended well before we had the lock.
+                # The transaction may have ended normally before this process acquired the lock.
                 if objects.find(_path_of(name)) is not None:
                     _remove(name, path)
         except BusyError:
-            # Whoever is in it lives, or another removes it.
+            # The transaction is active, or another process is deleting it.
             continue
 
 
 def _remove_quietly(name: str, path: WritePath, *, is_whole: bool) -> None:
     try:
         if not is_whole:
-            # A write of the transaction may have stopped half-way, and goes with its branch.
+            # An interrupted write of the transaction is discarded with its branch.
             path.heal()
         _remove(name, path)
     except GraphError as error:
-        # What became of the transaction is decided; the rest is for whoever opens the graph next.
+        # The outcome of the transaction is decided; the next process that opens the graph cleans
+        # up.
         _LOG.warning("the branch of a transaction that has ended stays: %s", error)
 
 
 def _remove(name: str, path: WritePath) -> None:
-    """Remove a private branch and then its object; safe to repeat."""
+    """Delete a private branch and then its object; safe to repeat."""
     branch = BranchName(name)
-    # Its types are those of main: no schema belongs to a branch.
+    # Its types are those of `main`, because a schema belongs to the graph and not to a branch.
     tables = path.authority.state(MAIN).path_by_table
     with (
         path.locks.hold([LockKey(table_key, branch) for table_key in tables]) as held,
@@ -263,8 +286,8 @@ def _encode(name: str, *, base: BranchName, path: WritePath) -> bytes:
 
 
 def life_of(name: str) -> LockKey:
-    """The lock that whoever is in a transaction holds."""
-    # Not the branch's own lease: that one goes round among the writers of the transaction.
+    """The lock that an active transaction holds."""
+    # Not the lease of the branch, which the writers of the transaction acquire in turn.
     return LockKey(_LIFE, f"{name}.life")
 
 

@@ -1,8 +1,8 @@
-"""What one query may cost: memory and time, asked before they are spent.
+"""Budgets: the memory and time that one query may use, checked before they are used.
 
-A query that is over its budget ends with `LimitExceededError`; the machine, and everybody else on
-it, never notices. One that its caller has stopped ends the next time that it asks for anything. A
-call may have less than the graph allows, never more.
+A query that exceeds its budget fails with `LimitExceededError` and does not affect other work on
+the machine. A cancelled query fails at its next check. A call can lower the limits of the graph but
+never raise them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _CODE_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """What one call may cost at most, and what stops it; None: as much as the graph allows.
+    """The limits of one call; None is the limit of the graph.
 
-    Whoever sets `cancelled`, from any thread, ends the call.
+    Setting `cancelled`, from any thread, stops the call. A limit that is not positive raises
+    `InvalidValueError`.
     """
 
     seconds_max: float | None = None
@@ -30,7 +31,7 @@ class CallLimits:
 
     def __post_init__(self) -> None:
         for name, given in (("seconds_max", self.seconds_max), ("bytes_max", self.bytes_max)):
-            # Not the other way round, because NaN is not below anything either.
+            # `given <= 0` would accept NaN.
             if given is not None and not given > 0:
                 raise InvalidValueError(
                     subject=name,
@@ -42,9 +43,9 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What each query of a graph may cost; only differences of what `clock` shows mean anything.
+    """The limits of each query of a graph; only differences between readings of `clock` are used.
 
-    `cancelled` is set once the caller of a query does not want it any more.
+    The caller sets `cancelled` to stop a query.
     """
 
     bytes_max: int
@@ -53,7 +54,7 @@ class Allowance:
     cancelled: Event | None = None
 
     def within(self, limits: CallLimits | None) -> Allowance:
-        """The same for a call with limits of its own, which take away and never add."""
+        """The allowance of a call; its limits can lower those of the graph, never raise them."""
         if limits is None:
             return self
         bytes_max = self.bytes_max if limits.bytes_max is None else limits.bytes_max
@@ -67,7 +68,7 @@ class Allowance:
 
 
 class Budget:
-    """The budget of one query, from the moment it is made."""
+    """The budget of one query; its time starts when the budget is created."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._bytes_max = allowance.bytes_max
@@ -77,19 +78,19 @@ class Budget:
         self._end = allowance.clock() + allowance.seconds_max
 
     def require_rows(self, count: int, *, width: int) -> None:
-        """Raise unless so many rows of so many columns may be made now."""
+        """Raise unless `count` rows of `width` columns fit the budget and there is time left."""
         self.require_time()
         self.require_bytes(count * max(width, 1) * _CODE_BYTES)
 
     def require_bytes(self, count: int) -> None:
-        """Raise unless so many bytes may be held now."""
+        """Raise `LimitExceededError` unless `count` bytes fit the budget."""
         if count > self._bytes_max:
             raise LimitExceededError(
                 resource="the memory of a query in bytes", limit=self._bytes_max, found=count
             )
 
     def require_time(self) -> None:
-        """Raise if the query has run for too long, or its caller has stopped it."""
+        """Raise `LimitExceededError` after the time limit, and `UnavailableError` if cancelled."""
         if self._cancelled is not None and self._cancelled.is_set():
             raise UnavailableError(action="finish the query", reason="its caller stopped it")
         now = self._clock()

@@ -1,66 +1,191 @@
-"""Expansion: from the entities of one variable to their neighbours.
+"""Graph traversal: from the entities of one variable to their neighbours.
 
-Finds the edges (by look-ups or in memory, as costs say), then takes the cheapest way that still
-answers what is asked later: rows of neighbours where both ends are needed; weights that flow along
-the edges where only the far end is; degrees where only the number of matches is.
+A cost rule chooses between index lookups, hop by hop, and the adjacency of the whole edge type in
+memory. The expansion computes only what later steps use: rows of neighbours, weights of the far
+end, or degrees. Both access paths give the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.compiler.ir import ANONYMOUS, Direction, Expand
-from omnigraph.engine.read.access import Access, AccessRules, TraversalMode, choose_access
+from omnigraph.engine.read.adjacency import (
+    Adjacency,
+    breadth_first_reach,
+    make_adjacency,
+    make_topology,
+)
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.matching import Matcher
-from omnigraph.engine.read.memory import Sources
-from omnigraph.engine.read.plan import ExpandStep, cap_hops
-from omnigraph.engine.read.reach import find_reach
-from omnigraph.engine.read.relation import Relation, require_exact
-from omnigraph.engine.read.spaces import (
+from omnigraph.engine.read.cache import Sources
+from omnigraph.engine.read.entities import (
     UNBOUND,
-    Codes,
-    FetchedSpace,
+    FetchedEntities,
     Marks,
+    Ordinals,
     Space,
     find_all,
     join_fetched,
     move,
     one_chunk,
 )
-from omnigraph.engine.read.topology import Adjacency, make_adjacency, make_topology
-from omnigraph.model.limits import PROBED_VALUES_MAX
-from omnigraph.storage.lance_literals import render_in
+from omnigraph.engine.read.filter import Filter
+from omnigraph.engine.read.plan import ExpandStep, cap_hops
+from omnigraph.engine.read.relation import Relation, require_exact
+from omnigraph.model.errors import InvalidValueError, plural
+from omnigraph.model.limits import (
+    EXPAND_CSR_FACTOR,
+    EXPAND_INDEXED_FRONTIER_MAX,
+    EXPAND_INDEXED_HOPS_MAX,
+    EXPAND_PROBES_MAX,
+    PROBED_VALUES_MAX,
+)
+from omnigraph.storage.lance.predicates import in_predicate
+
+FRONTIER_VARIABLE = "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER"
+HOPS_VARIABLE = "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS"
+
+# No graph has more entities than a number of this many digits can express.
+_BOUND_DIGITS_MAX = 15
+
+
+class TraversalMode(StrEnum):
+    """How traversals find edges: chosen by cost, or always by one access path."""
+
+    AUTO = "auto"
+    CSR = "csr"
+    INDEXED = "indexed"
+
+
+@dataclass(frozen=True, slots=True)
+class LookupBounds:
+    """The largest traversals that look edges up in an index instead of holding them in memory.
+
+    `frontier_max` bounds the entities that a traversal starts from, and `hops_max` its hops.
+    """
+
+    frontier_max: int
+    hops_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The settings of an open graph that apply to all its traversals."""
+
+    forced: TraversalMode
+    bounds: LookupBounds
+
+
+USUAL_LOOKUPS = LookupBounds(EXPAND_INDEXED_FRONTIER_MAX, EXPAND_INDEXED_HOPS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The chosen access path and the reason for it."""
+
+    mode: TraversalMode
+    reason: str
+
+
+def parse_lookups(environment: Mapping[str, str]) -> LookupBounds:
+    """The lookup bounds that environment variables set, or the defaults.
+
+    Zero disables index lookups. A value that is not a whole number of at most 15 digits raises
+    `InvalidValueError`.
+    """
+    return LookupBounds(
+        _parse_bound(environment, FRONTIER_VARIABLE, USUAL_LOOKUPS.frontier_max),
+        _parse_bound(environment, HOPS_VARIABLE, USUAL_LOOKUPS.hops_max),
+    )
+
+
+def choose_access(
+    *,
+    rules: AccessRules,
+    frontier: int,
+    hops: int,
+    edge_count: int,
+    source_count: int,
+    is_warm: bool,
+    probes: int,
+) -> Access:
+    """The access path of one traversal from `frontier` of `source_count` entities."""
+    if rules.forced is not TraversalMode.AUTO:
+        return Access(rules.forced, "as the environment says")
+    if is_warm:
+        return Access(TraversalMode.CSR, "the edges are in memory")
+    if frontier > rules.bounds.frontier_max:
+        return Access(TraversalMode.CSR, f"it starts from {frontier:,} {plural(frontier, 'node')}")
+    if hops > rules.bounds.hops_max:
+        return Access(TraversalMode.CSR, f"it goes {hops} {plural(hops, 'hop')}")
+    if probes > EXPAND_PROBES_MAX:
+        return Access(TraversalMode.CSR, "these edges are asked for again and again")
+    looked_up = estimate_edges(
+        frontier=frontier, hops=hops, edge_count=edge_count, source_count=source_count
+    )
+    if looked_up * EXPAND_CSR_FACTOR > edge_count:
+        return Access(TraversalMode.CSR, f"about all {edge_count:,} edges are needed")
+    return Access(TraversalMode.INDEXED, f"about {looked_up:,} of {edge_count:,} edges are needed")
+
+
+def estimate_edges(*, frontier: int, hops: int, edge_count: int, source_count: int) -> int:
+    """An estimate of the edges that a traversal visits, if every node has the average degree."""
+    degree = edge_count / max(source_count, 1)
+    met, reached = 0.0, float(frontier)
+    for _ in range(hops):
+        reached = min(reached * degree, float(source_count))
+        met += reached
+        if met >= edge_count:
+            return edge_count
+    return int(met)
+
+
+def _parse_bound(environment: Mapping[str, str], name: str, usual: int) -> int:
+    text = environment.get(name, "").strip()
+    if not text:
+        return usual
+    if not (text.isascii() and text.isdigit() and len(text) <= _BOUND_DIGITS_MAX):
+        raise InvalidValueError(
+            subject=name,
+            expected="a whole number",
+            value=text,
+            problem=f"{text!r} is no whole number of at most {_BOUND_DIGITS_MAX} digits",
+        )
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Neighbours:
-    """Adjacency into the target's space: `rows` are rows of it, one for each row of the relation;
-    `edges` is the space of the edges."""
+    """Adjacency from the rows of a relation to the entity index of the target.
+
+    `rows` holds one row of the adjacency for each row of the relation, and `edges` is the entity
+    index of the edges.
+    """
 
     adjacency: Adjacency
-    rows: Codes
+    rows: Ordinals
     target: Space
     edges: Space
 
 
 @dataclass(frozen=True, slots=True)
 class Expander:
-    """Runs the expansions of one read; `properties` are those it looks at, by variable."""
+    """Runs the expansions of one read; `properties` are those that it uses, by variable."""
 
     sources: Sources
-    matcher: Matcher
+    matcher: Filter
     budget: Budget
     access: AccessRules
     properties: Mapping[str, set[str]]
 
     def expand(self, step: ExpandStep, relation: Relation, spaces: dict[str, Space]) -> Relation:
-        """The rows after an expansion; the spaces of new variables are added to `spaces`."""
+        """The rows after an expansion; adds the entity indexes of new variables to `spaces`."""
         expand = cap_hops(step.expand, self.sources.catalog)
         is_bound = relation.codes[expand.source] != UNBOUND
         if not is_bound.all():
@@ -87,7 +212,7 @@ class Expander:
         return nothing
 
     def choose(self, expand: Expand, *, frontier: int) -> Access:
-        """How an expansion from so many entities finds its edges."""
+        """The access path of an expansion that starts from `frontier` entities."""
         declared = self.sources.catalog.edges[expand.edge_type]
         near_type = declared.target if expand.direction is Direction.IN else declared.source
         entry = self.sources.edge_entry(expand.edge_type)
@@ -102,7 +227,7 @@ class Expander:
             probes=topologies.probes(entry.at),
         )
 
-    # The ways to take
+    # Execution strategies
 
     def _follow(
         self,
@@ -153,9 +278,9 @@ class Expander:
         return listed
 
     def _reach(self, expand: Expand, near: _Neighbours) -> _Neighbours:
-        """The same with everything within the hops for neighbours."""
+        """Adjacency to all nodes within the hop bounds instead of to direct neighbours."""
         starts, rows = np.unique(near.rows, return_inverse=True)
-        adjacency = find_reach(
+        adjacency = breadth_first_reach(
             near.adjacency,
             starts=starts,
             hops_min=expand.hops_min,
@@ -174,19 +299,19 @@ class Expander:
             marks &= self.matcher.marks(condition, entities, {expand.target: target})
         return marks
 
-    # Finding edges
+    # Edge access
 
     def _find_neighbours(self, expand: Expand, relation: Relation, source: Space) -> _Neighbours:
         codes = relation.codes[expand.source]
         access = self.choose(expand, frontier=_count_distinct(codes))
         if access.mode is TraversalMode.INDEXED:
             return self._probe(expand, codes, source)
-        # The ends of every edge, and the neighbours of every node.
+        # The adjacency holds the ends of every edge and the neighbours of every node.
         edge_count = self.sources.edge_entry(expand.edge_type).row_count
         self.budget.require_rows(edge_count, width=4)
         target = self.sources.nodes(expand.target_type)
         if expand.hops_max > 1:
-            # What is reached is started from again, so both ends are one space.
+            # The next hop starts from the nodes reached, so both ends must use one entity index.
             codes, source = move(codes, source=source, target=target), target
         adjacency = self.sources.memory.topologies.adjacency(
             self.sources.edge_entry(expand.edge_type).at,
@@ -198,8 +323,8 @@ class Expander:
         )
         return _Neighbours(adjacency, codes, target, self.sources.edges(expand.edge_type))
 
-    def _probe(self, expand: Expand, codes: Codes, source: Space) -> _Neighbours:
-        """Look edges up hop by hop, then the nodes that they lead to."""
+    def _probe(self, expand: Expand, codes: Ordinals, source: Space) -> _Neighbours:
+        """Look up edges hop by hop, then the nodes that they lead to."""
         self.sources.memory.topologies.note_probe(self.sources.edge_entry(expand.edge_type).at)
         frontier = seen = source.ids(np.unique(codes))
         found: list[pa.Table] = []
@@ -212,7 +337,7 @@ class Expander:
             seen = pa.concat_arrays([seen, frontier])
             if not len(frontier):
                 break
-        # An edge between two entities of the frontier was found from either.
+        # An edge between two entities of the frontier is found twice, once from each end.
         edges = _first_of_each(pa.concat_tables(found))
         target = self._probe_nodes(expand, seen)
         if expand.hops_max > 1:
@@ -224,7 +349,7 @@ class Expander:
             target=target,
             keeps_edges=expand.edge_binding is not None,
         )
-        found_edges = FetchedSpace(edges, whole=self.sources.edges(expand.edge_type))
+        found_edges = FetchedEntities(edges, whole=self.sources.edges(expand.edge_type))
         return _Neighbours(adjacency, codes, target, found_edges)
 
     def _probe_edges(self, expand: Expand, frontier: pa.Array) -> pa.Table:
@@ -232,18 +357,18 @@ class Expander:
         parts = []
         for some in _slices(frontier):
             self.budget.require_time()
-            predicate = " OR ".join(render_in(end, some) for end in _NEAR_ENDS[expand.direction])
+            predicate = " OR ".join(in_predicate(end, some) for end in _NEAR_ENDS[expand.direction])
             edges = self.sources.edges(expand.edge_type)
             parts.append(edges.fetch(columns=wanted, predicate=predicate))
         return join_fetched(parts).rows
 
-    def _probe_nodes(self, expand: Expand, ids: pa.Array) -> FetchedSpace:
+    def _probe_nodes(self, expand: Expand, ids: pa.Array) -> FetchedEntities:
         wanted = self.properties.get(expand.target, set())
         parts = []
         for some in _slices(ids):
             self.budget.require_time()
             nodes = self.sources.nodes(expand.target_type)
-            parts.append(nodes.fetch(columns=wanted, predicate=render_in("id", some)))
+            parts.append(nodes.fetch(columns=wanted, predicate=in_predicate("id", some)))
         return join_fetched(parts)
 
 
@@ -256,17 +381,17 @@ _FAR_ENDS = {Direction.OUT: ("dst",), Direction.IN: ("src",), Direction.BOTH: ("
 
 
 def _is_small(near: _Neighbours) -> bool:
-    """Whether the rows that an expansion makes are few beside all edges and all targets."""
+    """Whether an expansion makes few rows, compared with the entries of its adjacency."""
     adjacency = near.adjacency
     return int(adjacency.degrees[near.rows].sum()) * _PUSHED < len(adjacency.ends)
 
 
 _PUSHED = 4
-"""How many times dearer a listed neighbour is than one that a weight is pushed to."""
+"""The cost of listing a neighbour, relative to pushing a weight to it."""
 
 
 def _push(target: str, near: _Neighbours, marks: Marks | None, relation: Relation) -> Relation:
-    """Only the far end is asked for: each entity of it, and how many rows lead there."""
+    """Each entity at the far end, weighted by the rows that lead to it; drops other variables."""
     adjacency = near.adjacency
     sent = np.bincount(near.rows, weights=relation.weights, minlength=len(adjacency.degrees))
     arrived = adjacency.push(sent.astype(np.float64))
@@ -277,8 +402,8 @@ def _push(target: str, near: _Neighbours, marks: Marks | None, relation: Relatio
     return Relation(len(left), {target: left}, arrived[left].astype(np.int64))
 
 
-def _count_distinct(codes: Codes) -> int:
-    # Far beyond what is looked up, the exact number does not matter.
+def _count_distinct(codes: Ordinals) -> int:
+    # Far above the bound for lookups, the exact number does not matter.
     return len(codes) if len(codes) > 4 * PROBED_VALUES_MAX else len(np.unique(codes))
 
 

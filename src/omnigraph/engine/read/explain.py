@@ -1,7 +1,7 @@
-"""Explanations: a plan as text: how each step would go about it now, why, and about how many rows.
+"""EXPLAIN: a plan as text, with the access path of each step, the reason for it, and row estimates.
 
-Runs nothing and reads no rows; what a step takes for granted is what the snapshot's counts and the
-memory of the graph say at this moment. Estimates are rough on purpose: they explain a choice.
+Nothing is run and no rows are read. Access paths follow from the row counts of the snapshot and the
+current contents of the read cache. Estimates are rough on purpose: they explain a choice.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from omnigraph.compiler.ir_text import (
     render_signature,
     render_walk,
 )
-from omnigraph.engine.read.access import TraversalMode
-from omnigraph.engine.read.expand import Expander
-from omnigraph.engine.read.matching import can_push_down
-from omnigraph.engine.read.memory import Sources
-from omnigraph.engine.read.mentions import mentions_of
+from omnigraph.engine.read.cache import Sources
+from omnigraph.engine.read.expand import Expander, TraversalMode
+from omnigraph.engine.read.filter import can_push_down
 from omnigraph.engine.read.plan import (
     AntiStep,
     ExpandStep,
@@ -41,11 +39,13 @@ from omnigraph.engine.read.plan import (
     ScanStep,
     Step,
     cap_hops,
+    references_of,
 )
+from omnigraph.model.errors import plural
 
 _STEP = "  "
 _SHARES = {Comparator.EQ: 0.05, Comparator.IN: 0.1, Comparator.NE: 0.9}
-"""The part of rows that a comparison keeps, for lack of anything better to know."""
+"""The assumed selectivity of a comparison, because there are no statistics."""
 _SHARE = 0.33
 
 
@@ -64,7 +64,7 @@ class Explainer:
         return "\n".join(lines)
 
     def _lines(self, steps: Sequence[Step], rows: list[float]) -> Iterator[str]:
-        """The lines of steps; `rows` holds how many rows there are so far, as its only number."""
+        """The lines of steps; updates `rows`, a list of one number: the estimated rows so far."""
         for step in steps:
             match step:
                 case ScanStep(scan):
@@ -73,7 +73,7 @@ class Explainer:
                     yield from self._expand_lines(step, rows)
                 case FilterStep(condition):
                     rows[0] *= _share_of(condition)
-                    yield f"filter {render_condition(condition)}  (about {_count(rows[0])} rows)"
+                    yield f"filter {render_condition(condition)}  (about {_rows(rows[0])})"
                 case AntiStep(outer, inner):
                     yield f"keep rows without a match, joined on {_names(outer)}"
                     yield from _indent(self._lines(inner, [rows[0]]))
@@ -89,7 +89,8 @@ class Explainer:
         size = self.sources.node_entry(scan.type_name).row_count
         found = size * share_of_all(scan.filters)
         rows[0] *= found
-        yield f"scan ${scan.variable}: {scan.type_name}  (about {_count(found)} of {size:,} nodes)"
+        about = f"about {_count(found)} of {size:,} {plural(size, 'node')}"
+        yield f"scan ${scan.variable}: {scan.type_name}  ({about})"
         pushed = [each for each in scan.filters if can_push_down(each)]
         yield from _indent(f"where {render_condition(each)}" for each in scan.filters)
         if not scan.filters:
@@ -116,13 +117,10 @@ class Explainer:
         degree = edges / max(nodes, 1)
         reach = sum(degree**hop for hop in range(expand.hops_min, expand.hops_max + 1))
         rows[0] *= reach * share_of_all((*expand.filters, *step.edge_filters))
-        yield f"expand {render_walk(step.expand)}  (about {_count(rows[0])} rows)"
+        yield f"expand {render_walk(step.expand)}  (about {_rows(rows[0])})"
         yield from _indent(
             f"where {render_condition(each)}" for each in (*expand.filters, *step.edge_filters)
         )
-        if expand.hops_min > expand.hops_max:
-            yield f"{_STEP}finds nothing: edges between two types go one hop"
-            return
         path = {
             TraversalMode.CSR: "all edges of the type in memory",
             TraversalMode.INDEXED: "edges looked up by the ids of the nodes",
@@ -138,7 +136,7 @@ def _weight_lines(step: Step) -> Iterator[str]:
 
 
 def share_of_all(conditions: Iterable[Condition]) -> float:
-    """About which part of rows meets some conditions."""
+    """The estimated share of rows that meet all conditions."""
     share = 1.0
     for condition in conditions:
         share *= _share_of(condition)
@@ -160,7 +158,7 @@ def _share_of(condition: Condition) -> float:
 
 
 def _properties(condition: Condition) -> Iterator[PropertyValue]:
-    return (each for each in mentions_of(condition) if isinstance(each, PropertyValue))
+    return (each for each in references_of(condition) if isinstance(each, PropertyValue))
 
 
 def _names(variables: Iterable[str]) -> str:
@@ -168,8 +166,13 @@ def _names(variables: Iterable[str]) -> str:
 
 
 def _count(rows: float) -> str:
-    # Only what cannot be there at all is none.
+    # An estimate of zero is shown only if no row can match.
     return f"{max(round(rows), 1) if rows else 0:,}"
+
+
+def _rows(rows: float) -> str:
+    count = _count(rows)
+    return f"{count} {'row' if count == '1' else 'rows'}"
 
 
 def _indent(lines: Iterable[str]) -> Iterator[str]:

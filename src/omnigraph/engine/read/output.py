@@ -1,8 +1,8 @@
 """The output of a read: matched rows become columns, in groups or ranked, in one order.
 
-Rows are sorted as codes and numbers; values are read only for the rows that are returned, unless
-grouping or sorting asks for them. Every result has one order, whoever computes it: sort keys first,
-then ids of the bound variables or, where rows were grouped or made distinct, their columns.
+Rows are sorted as ordinals and integers; values are read only for the rows that are returned,
+unless grouping or sorting needs them. Every result has one order, independent of the executor: sort
+keys first, then ids of the bound variables or, for grouped and distinct rows, their columns.
 """
 
 from __future__ import annotations
@@ -29,30 +29,29 @@ from omnigraph.compiler.ir import (
     Rrf,
     SortKey,
 )
+from omnigraph.engine.read.aggregate import Groups, aggregate, group_rows
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.grouping import Groups, aggregate, group_rows
-from omnigraph.engine.read.matching import Inputs, Matcher
-from omnigraph.engine.read.mentions import counts_rows, ranked_variable
+from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, distinct_codes
+from omnigraph.engine.read.filter import Filter, Inputs
 from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed_zeros
-from omnigraph.engine.read.plan import Plan
+from omnigraph.engine.read.plan import Plan, counts_rows, ranked_variable
 from omnigraph.engine.read.ranking import Ranked, Ranker
 from omnigraph.engine.read.relation import Relation
-from omnigraph.engine.read.spaces import UNBOUND, Codes, Space, distinct_codes
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.storage.arrow_schema import arrow_type
+from omnigraph.storage.row_files import arrow_type
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Makes the result of one read of its matched rows."""
+    """Builds the result of one read from its matched rows."""
 
     plan: Plan
-    matcher: Matcher
+    matcher: Filter
     ranker: Ranker
     budget: Budget
 
     def table(self, relation: Relation, spaces: Mapping[str, Space]) -> pa.Table:
-        """The result, column by column; names may repeat."""
+        """The result as a table; column names may repeat."""
         ir = self.plan.ir
         window = find_window(ir, self.matcher.inputs)
         rows = _Rows(self, relation, spaces, None)
@@ -88,14 +87,17 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which of the ordered rows are returned."""
+    """The range of ordered rows that are returned."""
 
     start: int
     stop: int | None
 
 
 def find_window(ir: ReadIR, inputs: Inputs) -> Window:
-    """The window that a read asks for."""
+    """The window that the offset and limit of a read define.
+
+    A negative offset or limit raises `InvalidValueError`.
+    """
     start = _count(inputs, ir.offset, "offset")
     length = _count(inputs, ir.limit, "limit")
     return Window(start or 0, None if length is None else (start or 0) + length)
@@ -103,7 +105,7 @@ def find_window(ir: ReadIR, inputs: Inputs) -> Window:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Matched rows on their way out; `ranked` are the entities that order them, if any do."""
+    """Matched rows before output; `ranked` are the entities that order them, None if unranked."""
 
     output: Output
     relation: Relation
@@ -114,14 +116,14 @@ class _Rows:
     def ir(self) -> ReadIR:
         return self.output.plan.ir
 
-    # Every row for itself
+    # Ungrouped rows
 
-    def plain(self, first_keys: Sequence[Codes], window: Window) -> list[pa.Array]:
+    def plain(self, first_keys: Sequence[Ordinals], window: Window) -> list[pa.Array]:
         """The columns of the rows in the window."""
         keys = [*first_keys, *(self._sort_key(key) for key in self.ir.order)]
         rows = self
         if keys and window.stop is not None:
-            # Who cannot get into the window needs no tie-breaker.
+            # Rows that cannot be in the window need no tie-breaker.
             places = _contenders(keys[0], window.stop)
             rows, keys = self.take(places), [key[places] for key in keys]
         if rows.relation.count > 1:
@@ -131,23 +133,23 @@ class _Rows:
         returned = rows.take(order)
         return [returned.column(column) for column in self.ir.columns]
 
-    def order(self, keys: Sequence[Codes], window: Window) -> Codes:
+    def order(self, keys: Sequence[Ordinals], window: Window) -> Ordinals:
         weights = self.relation.weights
         if weights is None:
             return sort_rows(keys, count=self.relation.count, start=window.start, stop=window.stop)
         ordered = sort_rows(keys, count=self.relation.count, start=0, stop=window.stop)
-        # A row may stand for more rows than are returned at all, so only those in the window are
-        # looked for.
+        # The weight of a row may exceed the size of the window, so only rows in the window are
+        # expanded.
         ends = np.cumsum(weights[ordered])
         total = int(ends[-1]) if len(ends) else 0
         stop = total if window.stop is None else min(window.stop, total)
         self.output.budget.require_rows(max(stop - window.start, 0), width=1)
         return ordered[np.searchsorted(ends, np.arange(window.start, stop), side="right")]
 
-    def id_keys(self, variable: str) -> Codes:
+    def id_keys(self, variable: str) -> Ordinals:
         return self.spaces[variable].id_keys(self.relation.codes[variable])
 
-    def _sort_key(self, key: SortKey) -> Codes:
+    def _sort_key(self, key: SortKey) -> Ordinals:
         expression = key.expression
         if isinstance(expression, ColumnReference):
             values = self.column(self.ir.columns[expression.position])
@@ -155,10 +157,10 @@ class _Rows:
             values = self._values(expression)
         return order_keys(values, is_descending=key.is_descending)
 
-    # Rows in groups
+    # Grouped rows
 
     def grouped(self, window: Window) -> list[pa.Array]:
-        """One row for each group: its keys and its aggregates."""
+        """One row for each group, with its keys and aggregates."""
         is_key = [not isinstance(column.expression, Aggregate) for column in self.ir.columns]
         groups = self._groups(
             column for column, k in zip(self.ir.columns, is_key, strict=True) if k
@@ -176,7 +178,7 @@ class _Rows:
         return self._arrange(columns, ties, groups.count, window)
 
     def distinct(self, window: Window) -> list[pa.Array]:
-        """Each row once."""
+        """The distinct rows."""
         groups = self._groups(self.ir.columns)
         first = self.take(groups.first)
         columns = [_shown(first.column(column)) for column in self.ir.columns]
@@ -201,8 +203,8 @@ class _Rows:
         keys = [self._group_key(column) for column in columns]
         return group_rows(keys, count=self.relation.count)
 
-    def _group_key(self, column: Column) -> pa.Array | Codes:
-        """A column's values, or numbers that are equal where they are."""
+    def _group_key(self, column: Column) -> pa.Array | Ordinals:
+        """The values of a column, or integers that are equal where the values are equal."""
         match column.expression:
             case EntityId(variable):
                 return self.relation.codes[variable]
@@ -226,7 +228,7 @@ class _Rows:
             is_distinct=expression.is_distinct,
         )
 
-    def _argument(self, expression: Aggregate) -> pa.Array | Codes:
+    def _argument(self, expression: Aggregate) -> pa.Array | Ordinals:
         argument = expression.argument
         assert argument is not None, "only rows can be counted without an argument"
         if isinstance(argument, EntityId) and expression.function is AggregateFunction.COUNT:
@@ -235,7 +237,7 @@ class _Rows:
 
     # Values
 
-    def take(self, places: Codes) -> _Rows:
+    def take(self, places: Ordinals) -> _Rows:
         return _Rows(self.output, self.relation.take(places), self.spaces, self.ranked)
 
     def _values(self, operand: PropertyValue | EntityId) -> pa.Array:
@@ -260,8 +262,8 @@ class _Rows:
         return pa.array(scores[self.relation.codes[variable]])
 
 
-def _contenders(key: Codes, stop: int) -> Codes:
-    """The rows whose first key is small enough for the first `stop` rows, equal ones included."""
+def _contenders(key: Ordinals, stop: int) -> Ordinals:
+    """The rows whose first key may put them among the first `stop` rows, ties included."""
     if stop >= len(key) or stop == 0:
         return np.arange(min(len(key), len(key) if stop else 0))
     return np.flatnonzero(key <= np.partition(key, stop - 1)[stop - 1])
@@ -273,7 +275,7 @@ def _position(key: SortKey) -> int:
 
 
 def _shown(values: pa.Array) -> pa.Array:
-    """Values as a group shows them: of two equal zeros the one without a sign."""
+    """The values that a group shows: -0.0 becomes 0.0, because the two are equal."""
     return without_signed_zeros(values)
 
 

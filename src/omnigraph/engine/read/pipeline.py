@@ -1,8 +1,8 @@
-"""The pipeline: the steps of a plan, run over the relations of a pattern.
+"""The pipeline: runs the steps of a plan over the relations of a pattern.
 
-Starts from one empty row. Parts of the pattern that nothing connects are kept apart; a condition
-that looks at two of them joins them, by hashing where it demands equality. Negations and optional
-blocks run once for all distinct combinations of what they look at, and are joined back.
+It starts from one empty row. Disconnected parts of the pattern are separate relations; a condition
+on two of them joins them, by key if it requires equality. Negations and optional blocks run once
+for all distinct combinations of the outer variables that they use, and are joined back.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from omnigraph.compiler.ir import (
     SameEntity,
 )
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.conditions import ALWAYS, NEVER, BoundCondition, Column, Compare
+from omnigraph.engine.read.cache import Sources
+from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, TableEntities, move, to_codes
 from omnigraph.engine.read.expand import Expander
-from omnigraph.engine.read.masks import mask
-from omnigraph.engine.read.matching import Matcher, can_push_down
-from omnigraph.engine.read.memory import Sources
-from omnigraph.engine.read.mentions import mentions_of, variables_of
+from omnigraph.engine.read.filter import Filter, can_push_down
 from omnigraph.engine.read.plan import (
     AntiStep,
     ExpandStep,
@@ -37,8 +35,9 @@ from omnigraph.engine.read.plan import (
     OptionalStep,
     ScanStep,
     Step,
+    references_of,
+    variables_of,
 )
-from omnigraph.engine.read.predicates import render_predicate
 from omnigraph.engine.read.relation import (
     UNIT,
     Relation,
@@ -47,20 +46,21 @@ from omnigraph.engine.read.relation import (
     join,
     pack,
 )
-from omnigraph.engine.read.spaces import (
-    UNBOUND,
-    Codes,
-    Space,
-    TableSpace,
-    move,
-    to_codes,
+from omnigraph.engine.rows.conditions import (
+    ALWAYS,
+    NEVER,
+    BoundCondition,
+    Column,
+    Compare,
+    evaluate_mask,
+    render_predicate,
 )
 from omnigraph.model.types import Scalar
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The rows of a pattern: parts that nothing connects, and the spaces of all variables."""
+    """The rows of a pattern: its disconnected parts, and the entity indexes of all variables."""
 
     parts: tuple[Relation, ...]
     spaces: dict[str, Space]
@@ -68,20 +68,20 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Runs the steps of one read; `properties` are those it looks at, by variable."""
+    """Runs the steps of one read; `properties` are those that it uses, by variable."""
 
     sources: Sources
-    matcher: Matcher
+    matcher: Filter
     expander: Expander
     budget: Budget
     properties: Mapping[str, set[str]]
 
     def run(self, steps: Sequence[Step]) -> Matches:
-        """The rows that a whole pattern matches."""
+        """The rows that match a whole pattern."""
         return self._run(steps, Matches((UNIT,), {}))
 
     def join_all(self, matches: Matches) -> Relation:
-        """All parts in one relation."""
+        """The product of all parts as one relation."""
         return reduce(self._cross, matches.parts, UNIT)
 
     def _run(self, steps: Sequence[Step], matches: Matches) -> Matches:
@@ -125,9 +125,9 @@ class Pipeline:
         return _with(matches.parts, relation, matches)
 
     def _find_entities(
-        self, scan: NodeScan, pushed: Sequence[Condition], table: TableSpace
-    ) -> tuple[Codes, Space]:
-        """The entities that pass the filters which are about their columns alone."""
+        self, scan: NodeScan, pushed: Sequence[Condition], table: TableEntities
+    ) -> tuple[Ordinals, Space]:
+        """The entities that pass the pushed filters, and the index of their ordinals."""
         bound = [self.matcher.bind(each) for each in pushed]
         if NEVER in bound or not table.size:
             return np.zeros(0, np.int64), table
@@ -140,7 +140,7 @@ class Pipeline:
         names = _properties(pushed)
         if table.is_worth_reading(names):
             columns = pa.table({name: table.column(name) for name in names})
-            marks = [mask(each, columns).to_numpy(zero_copy_only=False) for each in bound]
+            marks = [evaluate_mask(each, columns).to_numpy(zero_copy_only=False) for each in bound]
             return np.flatnonzero(np.logical_and.reduce(marks)), table
         predicates = [render_predicate(each) for each in bound]
         fetched = table.fetch(
@@ -150,15 +150,18 @@ class Pipeline:
         return fetched.every(), fetched
 
     def _find_by_key(
-        self, scan: NodeScan, bound: Sequence[BoundCondition], table: TableSpace
-    ) -> Codes | None:
-        """The node that the only filter names by its key; None if it does not, or ids are cold."""
+        self, scan: NodeScan, bound: Sequence[BoundCondition], table: TableEntities
+    ) -> Ordinals | None:
+        """The node whose key the only filter specifies.
+
+        None if the filter does not specify a key, or if the ids are not worth reading.
+        """
         match bound:
             case [Compare(Column(name, Scalar.STRING), Comparator.EQ, str(id))]:
                 is_key = self.sources.catalog.nodes[scan.type_name].key == (name,)
                 if not is_key or not table.is_worth_reading(["id"]):
                     return None
-                # Where the key is one text, that text is the id, unless the key is younger.
+                # A key of one text is also the id, unless the node is older than the key.
                 found = table.find_one(id)
                 is_named = table.values(name, pa.string(), found).to_pylist() == [id]
                 return found if is_named else None
@@ -180,7 +183,7 @@ class Pipeline:
     def _join(
         self, condition: Condition, touched: Sequence[Relation], matches: Matches
     ) -> Relation | None:
-        """Two parts joined by a condition that demands equality; None if this one does not."""
+        """Two parts joined by a condition that requires equality; None for another condition."""
         left, right = touched
         match condition:
             case SameEntity(one, other):
@@ -213,7 +216,7 @@ class Pipeline:
         return self._join_on(left, left_keys, right, right_keys)
 
     def _join_on(
-        self, left: Relation, left_keys: Codes, right: Relation, right_keys: Codes
+        self, left: Relation, left_keys: Ordinals, right: Relation, right_keys: Ordinals
     ) -> Relation:
         width = len(left.codes) + len(right.codes)
         self.budget.require_rows(count_joined(left_keys, right_keys), width=width)
@@ -258,7 +261,7 @@ class Pipeline:
     # Parts
 
     def _split(self, matches: Matches, wanted: Iterable[str]) -> tuple[Relation, list[Relation]]:
-        """The part that binds some variables, made of several if need be, and the other parts."""
+        """The part that binds some variables, or the product of several, and the other parts."""
         names = frozenset(wanted)
         touched = [part for part in matches.parts if part.variables & names]
         rest = [part for part in matches.parts if not part.variables & names]
@@ -279,15 +282,15 @@ def _with(rest: Iterable[Relation], part: Relation, matches: Matches) -> Matches
 
 
 def _properties(conditions: Iterable[Condition]) -> list[str]:
-    mentions = (mention for condition in conditions for mention in mentions_of(condition))
+    mentions = (mention for condition in conditions for mention in references_of(condition))
     names = (each.property if isinstance(each, PropertyValue) else "id" for each in mentions)
     return list(dict.fromkeys(names))
 
 
 def _distinct_starts(
     part: Relation, outer: Sequence[str], spaces: Mapping[str, Space]
-) -> tuple[Relation, Codes]:
-    """Each combination of some variables once, and which of them every row has."""
+) -> tuple[Relation, Ordinals]:
+    """The distinct combinations of some variables, and the combination of each row."""
     keys = pack(part, outer, {name: spaces[name].size for name in outer})
     _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
     codes = {name: part.codes[name][first] for name in outer}
@@ -296,17 +299,17 @@ def _distinct_starts(
 
 def _places(
     found: Relation, distinct: Relation, outer: Sequence[str], spaces: Mapping[str, Space]
-) -> Codes:
-    """Which of the distinct combinations each row that was found started from."""
+) -> Ordinals:
+    """The position of the distinct combination that each found row started from."""
     both = {name: np.concatenate([distinct.codes[name], found.codes[name]]) for name in outer}
     stacked = Relation(distinct.count + found.count, both, None)
     keys = pack(stacked, outer, {name: spaces[name].size for name in outer})
-    # The distinct ones are in the order of their keys, whatever numbers those are.
+    # The distinct combinations are in key order, even if these keys differ from the first ones.
     return np.searchsorted(keys[: distinct.count], keys[distinct.count :])
 
 
 def _stack(above: Relation, below: Relation, introduced: Sequence[str]) -> Relation:
-    """The rows of two relations, the second without a binding for some variables."""
+    """The rows of two relations; those of the second leave some variables unbound."""
     for name in introduced:
         below = below.bind(name, np.full(below.count, UNBOUND, np.int64))
     codes = {name: np.concatenate([above.codes[name], below.codes[name]]) for name in above.codes}
@@ -316,15 +319,15 @@ def _stack(above: Relation, below: Relation, introduced: Sequence[str]) -> Relat
     return Relation(above.count + below.count, codes, weights)
 
 
-def _weights(relation: Relation) -> Codes:
+def _weights(relation: Relation) -> Ordinals:
     return np.ones(relation.count, np.int64) if relation.weights is None else relation.weights
 
 
-def _equal_keys(lefts: pa.Array, rights: pa.Array) -> tuple[Codes, Codes]:
-    """Numbers that are equal where values are; negative for null and NaN, which equal nothing."""
+def _equal_keys(lefts: pa.Array, rights: pa.Array) -> tuple[Ordinals, Ordinals]:
+    """Integers that are equal where values are; negative for null and NaN, which never match."""
     values = pa.concat_arrays([lefts, rights])
     if pa.types.is_floating(values.type):
-        # Adding zero makes the two zeros one.
+        # Adding zero turns -0.0 into 0.0.
         values = pc.if_else(pc.is_nan(values), None, pc.add(values, pa.scalar(0, values.type)))
     keys = to_codes(values.dictionary_encode().indices)
     return keys[: len(lefts)], keys[len(lefts) :]

@@ -1,10 +1,8 @@
-"""Plans: the pipeline of a read with every condition where it costs least, and what is needed after
-each step.
+"""The read planner: pipeline steps, pushed-down conditions, and the columns that a read uses.
 
-A condition about one variable moves to the step that binds it, where Lance can evaluate it; one
-about several moves right behind the last of them. After each step the plan says which variables
-anybody still asks for: the others are dropped there, and rows that have become equal are counted
-instead of kept. Pure; knows neither data nor costs.
+A condition on one variable moves to the step that binds the variable; any other condition moves
+directly behind the step that binds its last variable. Each step records which variables later
+steps use, so that the others are dropped early. Planning is pure and knows neither data nor costs.
 """
 
 from __future__ import annotations
@@ -14,24 +12,175 @@ from dataclasses import dataclass, replace
 
 from omnigraph.compiler.ir import (
     ANONYMOUS,
+    Aggregate,
+    AggregateFunction,
+    AllOf,
     AntiJoin,
+    AnyOf,
+    Bm25,
+    Column,
+    Comparison,
     Condition,
+    Constant,
+    EntityId,
     Expand,
     Filter,
+    Nearest,
     NodeScan,
+    Now,
+    NullTest,
+    Operand,
     Operator,
     OptionalJoin,
+    ParameterValue,
     PropertyValue,
+    Ranking,
     ReadIR,
-)
-from omnigraph.engine.read.mentions import (
-    introduced_by,
-    properties_by_variable,
-    ranked_variable,
-    variables_of,
-    variables_of_column,
+    Rrf,
+    SameEntity,
+    TextMatch,
 )
 from omnigraph.model.catalog import Catalog
+
+Reference = PropertyValue | EntityId
+"""A reference to a property of a variable, or to the identity of its entity."""
+
+
+def references_of(condition: Condition) -> Iterator[Reference | str]:
+    """The references of a condition; a bare name is a variable of which only identity counts."""
+    match condition:
+        case Comparison(left, _, right):
+            yield from _of_operand(left)
+            yield from _of_operand(right)
+        case NullTest(operand):
+            yield from _of_operand(operand)
+        case SameEntity(left_name, right_name):
+            yield from (left_name, right_name)
+        case TextMatch(field=field):
+            yield field
+        case AllOf(conditions) | AnyOf(conditions):
+            for each in conditions:
+                yield from references_of(each)
+
+
+def variables_of(condition: Condition) -> frozenset[str]:
+    """The variables that a condition references."""
+    return frozenset(_name(each) for each in references_of(condition))
+
+
+def variables_of_column(column: Column) -> frozenset[str]:
+    """The variables whose bindings are needed, row by row, to compute a column."""
+    match column.expression:
+        case Aggregate() as aggregate:
+            argument = aggregate.argument
+            return (
+                frozenset()
+                if argument is None or counts_rows(aggregate)
+                else frozenset({argument.variable})
+            )
+        case PropertyValue(variable) | EntityId(variable):
+            return frozenset({variable})
+        case Nearest() | Bm25() | Rrf() as ranking:
+            return frozenset({ranked_variable(ranking)})
+        case ParameterValue() | Constant() | Now():
+            return frozenset()
+
+
+def counts_rows(aggregate: Aggregate) -> bool:
+    """Whether an aggregate counts every row, regardless of values."""
+    match aggregate:
+        case Aggregate(AggregateFunction.COUNT, None):
+            return True
+        case Aggregate(AggregateFunction.COUNT, EntityId(is_nullable=False), is_distinct=False):
+            return True
+        case _:
+            return False
+
+
+def ranked_variable(ranking: Ranking) -> str:
+    """The variable whose entities a ranking orders."""
+    match ranking:
+        case Nearest(field) | Bm25(field):
+            return field.variable
+        case Rrf(primary):
+            return primary.field.variable
+
+
+def introduced_by(operators: Iterable[Operator]) -> Iterator[str]:
+    """The variables that operators bind, including hidden ones, in order."""
+    for operator in operators:
+        match operator:
+            case NodeScan(variable=variable):
+                yield variable
+            case Expand(target=target, edge_binding=edge):
+                yield target
+                if edge is not None:
+                    yield edge
+            case OptionalJoin(inner=inner):
+                yield from introduced_by(inner)
+            case Filter() | AntiJoin():
+                pass
+
+
+def properties_by_variable(ir: ReadIR) -> dict[str, set[str]]:
+    """All properties that a read uses, by variable."""
+    found: dict[str, set[str]] = {}
+    for mention in _all_mentions(ir):
+        if isinstance(mention, PropertyValue):
+            found.setdefault(mention.variable, set()).add(mention.property)
+    return found
+
+
+def _all_mentions(ir: ReadIR) -> Iterator[object]:
+    for condition in _conditions_of(ir.pipeline):
+        yield from references_of(condition)
+    for column in ir.columns:
+        yield from _of_expression(column)
+    for key in ir.order:
+        yield key.expression
+    if ir.ranking is not None:
+        yield from _fields_of(ir.ranking)
+
+
+def _conditions_of(operators: Iterable[Operator]) -> Iterator[Condition]:
+    for operator in operators:
+        match operator:
+            case NodeScan(filters=filters) | Expand(filters=filters):
+                yield from filters
+            case Filter(condition):
+                yield condition
+            case AntiJoin(inner=inner) | OptionalJoin(inner=inner):
+                yield from _conditions_of(inner)
+
+
+def _of_expression(column: Column) -> Iterator[Reference]:
+    match column.expression:
+        case Aggregate(argument=argument):
+            if argument is not None:
+                yield argument
+        case PropertyValue() | EntityId() as mention:
+            yield mention
+        case Nearest() | Bm25() | Rrf() as ranking:
+            yield from _fields_of(ranking)
+        case ParameterValue() | Constant() | Now():
+            pass
+
+
+def _fields_of(ranking: Ranking) -> tuple[PropertyValue, ...]:
+    match ranking:
+        case Nearest(field) | Bm25(field):
+            return (field,)
+        case Rrf(primary, secondary):
+            return (primary.field, secondary.field)
+
+
+def _of_operand(operand: Operand) -> Iterator[Reference]:
+    if isinstance(operand, PropertyValue | EntityId):
+        yield operand
+
+
+def _name(mention: Reference | str) -> str:
+    return mention if isinstance(mention, str) else mention.variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +193,7 @@ class ScanStep:
 
 @dataclass(frozen=True, slots=True)
 class ExpandStep:
-    """Bind a variable to neighbours; `edge_filters` are about the bound edge alone."""
+    """Bind a variable to neighbours; `edge_filters` reference only the bound edge."""
 
     expand: Expand
     edge_filters: tuple[Condition, ...]
@@ -53,7 +202,7 @@ class ExpandStep:
 
 @dataclass(frozen=True, slots=True)
 class FilterStep:
-    """Keep rows."""
+    """Keep the rows that meet a condition."""
 
     condition: Condition
     live: frozenset[str]
@@ -61,7 +210,7 @@ class FilterStep:
 
 @dataclass(frozen=True, slots=True)
 class AntiStep:
-    """Keep rows for which the inner steps, started from `outer`, find nothing."""
+    """Keep the rows for which the inner steps, started from `outer`, find no match."""
 
     outer: tuple[str, ...]
     inner: tuple[Step, ...]
@@ -70,7 +219,7 @@ class AntiStep:
 
 @dataclass(frozen=True, slots=True)
 class OptionalStep:
-    """Join what the inner steps, started from `outer`, find; `introduced` are new variables."""
+    """Join the matches of the inner steps, started from `outer`; `introduced` are new variables."""
 
     outer: tuple[str, ...]
     inner: tuple[Step, ...]
@@ -83,10 +232,10 @@ Step = ScanStep | ExpandStep | FilterStep | AntiStep | OptionalStep
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A read, ready to be run: its steps, and the variables that order its rows.
+    """An executable read: its steps, and the variables whose ids order its rows.
 
-    `properties` are those that it looks at, by variable, whichever block that belongs to;
-    `type_by_variable` knows the node variables that can be returned.
+    `properties` are those that the read uses, by variable, including variables of inner blocks.
+    `type_by_variable` contains the node variables that can be returned.
     """
 
     ir: ReadIR
@@ -112,7 +261,10 @@ def plan_read(ir: ReadIR) -> Plan:
 
 
 def cap_hops(expand: Expand, catalog: Catalog) -> Expand:
-    """Edges between two types cannot be chained: beyond the first hop they lead nowhere."""
+    """The expansion with one hop at most if its edge type connects two types.
+
+    Such edges cannot be chained.
+    """
     declared = catalog.edges[expand.edge_type]
     return expand if declared.source == declared.target else replace(expand, hops_max=1)
 
@@ -146,11 +298,11 @@ def _output_variables(ir: ReadIR) -> frozenset[str]:
     return frozenset(names)
 
 
-# Where conditions go
+# Placement of conditions
 
 
 def _arrange(operators: Sequence[Operator]) -> tuple[Step, ...]:
-    """Operators as steps, each filter at the earliest place where it can be evaluated."""
+    """Operators as steps, with each filter at the earliest position where it can be evaluated."""
     steps: list[Step] = [_as_step(each) for each in operators if not isinstance(each, Filter)]
     bound_by = [frozenset(_bound_by(step)) for step in steps]
     here = frozenset().union(*bound_by)
@@ -199,7 +351,7 @@ def _hoisted(condition: Condition, variable: str, step: Step) -> Step | None:
                 return replace(step, edge_filters=(*edge_filters, condition))
             return replace(step, expand=replace(expand, filters=(*expand.filters, condition)))
         case FilterStep() | AntiStep() | OptionalStep():
-            # What an optional block binds may be filtered only after it.
+            # Variables that an optional block binds can be filtered only after the block.
             return None
 
 
@@ -218,7 +370,7 @@ def _as_step(operator: NodeScan | Expand | AntiJoin | OptionalJoin) -> Step:
 
 
 def _free_variables(inner: Sequence[Operator]) -> tuple[str, ...]:
-    """The variables of the rows around a block that it, or a block inside it, looks at."""
+    """The variables of the outer rows that a block, or a block nested in it, references."""
     wanted: set[str] = set()
     for operator in inner:
         match operator:
@@ -245,11 +397,11 @@ def _bound_by(step: Step) -> Iterable[str]:
             return ()
 
 
-# What is still needed
+# Liveness of variables
 
 
 def _with_liveness(steps: Sequence[Step], live: frozenset[str]) -> tuple[Step, ...]:
-    """Steps that know which variables are asked for after them; `live` are those at the end."""
+    """Steps with the variables that are used after each; `live` are those used at the end."""
     backwards: list[Step] = []
     for step in reversed(steps):
         match step:

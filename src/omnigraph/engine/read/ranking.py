@@ -1,7 +1,8 @@
-"""Rankings: the entities of one variable by distance, by relevance, or by both.
+"""Rankings of matched entities: vector distance, BM25 relevance, and reciprocal rank fusion.
 
-Ranks what the pattern matched, never more: every condition has been applied before. Ties are broken
-by id, so that one ranking has one order.
+A ranking contains only entities that the pattern matched, after all conditions. Ties are broken by
+id, so every ranking has one order. The query vector and the fusion constant are computed alike for
+every executor.
 """
 
 from __future__ import annotations
@@ -12,43 +13,158 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from omnigraph.compiler.ir import Bm25, Nearest, Ranking, Rrf
-from omnigraph.engine.read.matching import Matcher
-from omnigraph.engine.read.ranking_inputs import QueryVector, QueryVectors, fusion_constant
+from omnigraph.compiler.ir import Bm25, Given, Nearest, PropertyValue, Ranking, Rrf, Value
+from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, TableEntities, move
+from omnigraph.engine.read.filter import Filter, Inputs
 from omnigraph.engine.read.relation import Relation
-from omnigraph.engine.read.search.fusion import fuse
-from omnigraph.engine.read.spaces import UNBOUND, Codes, Space, TableSpace, move
-from omnigraph.model.embedding import Embedder
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import EmbeddingError, InvalidValueError
+from omnigraph.model.ports import Embedder
+from omnigraph.model.types import Vector
+
+QueryVector = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVectors:
+    """The query vectors of one read; without an embedder, texts cannot be embedded."""
+
+    inputs: Inputs
+    embedder: Embedder | None
+    catalog: Catalog
+    type_by_variable: Mapping[str, str]
+
+    def find(self, ranking: Nearest) -> QueryVector | None:
+        """The vector that a ranking measures distances from, or None if it is null.
+
+        Raises `EmbeddingError` if a text cannot be embedded, and `InvalidValueError` if the stored
+        vectors were made by another model.
+        """
+        element = ranking.field.type.element
+        assert isinstance(element, Vector), "only vectors have neighbours"
+        value = self.inputs.value_of(ranking.query)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            value = self._embed(value, ranking.field, element.dimension)
+        assert isinstance(value, tuple)
+        return np.array([_number(each) for each in value], np.float32)
+
+    def _embed(self, text: str, field: PropertyValue, dimension: int) -> Value:
+        if self.embedder is None:
+            raise EmbeddingError(
+                action=f"embed the text that ${field.variable}.{field.property} is compared with",
+                reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for "
+                "the built-in one, or give a vector",
+            )
+        self._require_model(field, self.embedder)
+        return self.embedder.embed(text, dimension)
+
+    def _require_model(self, field: PropertyValue, embedder: Embedder) -> None:
+        type_name = self.type_by_variable[field.variable]
+        declared = self.catalog.nodes[type_name].properties[field.property]
+        recorded = declared.embedding.model if declared.embedding is not None else None
+        if recorded is not None and recorded != embedder.model:
+            raise InvalidValueError(
+                subject=f"{type_name}.{field.property}",
+                expected=f"a vector of model '{recorded}'",
+                value=None,
+                problem=f"its vectors were made by model '{recorded}', and texts are embedded by "
+                f"'{embedder.model}'; configure '{recorded}' or give a vector",
+            )
+
+
+def fusion_constant(k: Given, inputs: Inputs) -> int | None:
+    """The constant of `rrf()`, or None if null; `InvalidValueError` if it is not positive."""
+    constant = inputs.value_of(k)
+    if constant is None:
+        return None
+    assert isinstance(constant, int)
+    if constant <= 0:
+        raise InvalidValueError(
+            subject="the constant of rrf()",
+            expected="a positive number",
+            value=constant,
+            problem=f"{constant} is not positive",
+        )
+    return constant
+
+
+def _number(value: Value) -> float:
+    assert isinstance(value, int | float), "the compiler lets only numbers be a vector"
+    return float(value)
+
+
+def fuse(
+    primary: NDArray[np.int64], secondary: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The ordinals of either ranking, best first, and their fused scores.
+
+    Each ranking must hold distinct ordinals, best first.
+    """
+    codes, which = np.unique(np.concatenate([primary, secondary]), return_inverse=True)
+    order, scores = fuse_places(
+        _places(which[: len(primary)], len(codes)), _places(which[len(primary) :], len(codes)), k
+    )
+    return codes[order], scores
+
+
+def fuse_places(
+    primary: NDArray[np.float64], secondary: NDArray[np.float64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The order of entities by fused score, best first, and the scores in that order.
+
+    The arguments hold the position of each entity in either ranking, counted from 1, or NaN. No two
+    entities have the same position in a ranking.
+    """
+    scores = _shares(primary, k) + _shares(secondary, k)
+    is_later = np.isnan(primary)
+    order = np.lexsort((np.where(is_later, secondary, primary), is_later, -scores))
+    return order, scores[order]
+
+
+def _places(ranked: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    places = np.full(size, np.nan)
+    places[ranked] = np.arange(1, len(ranked) + 1)
+    return places
+
+
+def _shares(places: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    return np.where(np.isnan(places), 0.0, 1.0 / (float(k) + places))
+
 
 Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Entities in order, best first, with their scores or distances."""
+    """Ranked entities, best first, with their scores or distances."""
 
-    codes: Codes
+    codes: Ordinals
     scores: Scores
 
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """Ranks and scores the entities of one read; without an embedder texts have no vectors."""
+    """Ranks and scores the entities of one read; without an embedder, texts have no vectors."""
 
-    matcher: Matcher
+    matcher: Filter
     embedder: Embedder | None
     type_by_variable: Mapping[str, str]
 
-    def rank(self, ranking: Ranking, codes: Codes, space: Space, *, wanted: int | None) -> Ranked:
-        """The best of some distinct entities: as many as are wanted, all if nobody says."""
+    def rank(
+        self, ranking: Ranking, codes: Ordinals, space: Space, *, wanted: int | None
+    ) -> Ranked:
+        """The best `wanted` of some distinct entities, or all of them if `wanted` is None."""
         match ranking:
             case Nearest():
                 return self._rank_nearest(ranking, codes, space, wanted)
             case Bm25():
                 return self._rank_bm25(ranking, codes, space, wanted)
             case Rrf(primary, secondary, k):
-                # An arm of distances keeps its best; one of relevance keeps whoever matches.
+                # A distance ranker returns its best entities, a relevance ranker all matches.
                 first = self.rank(primary, codes, space, wanted=kept_by(primary, wanted))
                 second = self.rank(secondary, codes, space, wanted=kept_by(secondary, wanted))
                 constant = fusion_constant(k, self.matcher.inputs)
@@ -70,7 +186,7 @@ class Ranker:
         return pa.array(found, mask=np.isnan(found))
 
     def _rank_nearest(
-        self, ranking: Nearest, codes: Codes, space: Space, wanted: int | None
+        self, ranking: Nearest, codes: Ordinals, space: Space, wanted: int | None
     ) -> Ranked:
         query = self._vector(ranking)
         table, places = _in_table(codes, space)
@@ -85,7 +201,9 @@ class Ranker:
         back[places] = codes
         return _best(back[near], distances, table.id_keys(near), wanted)
 
-    def _rank_bm25(self, ranking: Bm25, codes: Codes, space: Space, wanted: int | None) -> Ranked:
+    def _rank_bm25(
+        self, ranking: Bm25, codes: Ordinals, space: Space, wanted: int | None
+    ) -> Ranked:
         table, places = _in_table(codes, space)
         scores = self._relevance(ranking, table)[places]
         is_match = scores > 0
@@ -93,8 +211,8 @@ class Ranker:
         best = _best(matched, -found, table.id_keys(places[is_match]), wanted)
         return Ranked(best.codes, -best.scores)
 
-    def _relevance(self, ranking: Bm25, table: TableSpace) -> Scores:
-        """The relevance of every entity of a type, and NaN for none, at the place of none."""
+    def _relevance(self, ranking: Bm25, table: TableEntities) -> Scores:
+        """The relevance of every entity of a type, followed by NaN, which `UNBOUND` indexes."""
         query = self.matcher.inputs.value_of(ranking.query)
         name = ranking.field.property
         if query is None or not table.has_columns([name]) or not table.size:
@@ -102,7 +220,7 @@ class Ranker:
         assert isinstance(query, str)
         return np.append(self.matcher.sources.text_index(table, name).score(query), np.nan)
 
-    def _distances(self, ranking: Nearest, table: TableSpace, places: Codes) -> Scores:
+    def _distances(self, ranking: Nearest, table: TableEntities, places: Ordinals) -> Scores:
         query = self._vector(ranking)
         distances = np.full(len(places), np.nan)
         is_bound = places != UNBOUND
@@ -121,17 +239,17 @@ class Ranker:
 _NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float64))
 
 
-def _in_table(codes: Codes, space: Space) -> tuple[TableSpace, Codes]:
-    """Entities as codes of their whole type."""
+def _in_table(codes: Ordinals, space: Space) -> tuple[TableEntities, Ordinals]:
+    """The index of the whole table, and the ordinals of entities in it."""
     return space.whole, move(codes, source=space, target=space.whole)
 
 
-def _best(codes: Codes, keys: Scores, ids: Codes, wanted: int | None) -> Ranked:
+def _best(codes: Ordinals, keys: Scores, ids: Ordinals, wanted: int | None) -> Ranked:
     """Entities by ascending key, then by id."""
     order = np.lexsort((ids, keys))[:wanted]
     return Ranked(codes[order], keys[order])
 
 
 def kept_by(arm: Nearest | Bm25, wanted: int | None) -> int | None:
-    """How many entities one of two rankings keeps when so many of both are wanted."""
+    """The number of entities that one ranker of a fusion returns; None is all matches."""
     return wanted if isinstance(arm, Nearest) else None

@@ -1,8 +1,8 @@
-"""Relations: rows of a query as one array of codes a variable, and how often each row counts.
+"""Relations: the rows of a query as one array of ordinals per variable, with row weights.
 
-Rows are never tuples of Python objects. Where nobody asks for a variable any more it is dropped,
-and rows that are equal then are kept once with a weight. Parts of a pattern that nothing connects
-stay apart until something does: their product is made last, and for a count never.
+Rows are never tuples of Python objects. A variable is dropped after its last use, and rows that
+become equal are merged into one with a weight. Disconnected parts of a pattern stay separate
+relations until a condition connects them: their product is built last, and never for a count.
 """
 
 from __future__ import annotations
@@ -13,44 +13,47 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from omnigraph.engine.read.spaces import UNBOUND, Codes, Marks
+from omnigraph.engine.read.entities import UNBOUND, Marks, Ordinals
 from omnigraph.model.errors import LimitExceededError
 
 _WEIGHT_MAX = 2**53
-"""The largest count that is computed exactly."""
+"""The bound below which counts are computed exactly in floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Rows; `weights` is None where every row counts once."""
+    """Rows of a query; `weights` is None if every row counts once."""
 
     count: int
-    codes: Mapping[str, Codes]
-    weights: Codes | None
+    codes: Mapping[str, Ordinals]
+    weights: Ordinals | None
 
     @property
     def variables(self) -> frozenset[str]:
-        """The variables that its rows bind."""
+        """The variables that the rows bind."""
         return frozenset(self.codes)
 
     @property
     def total(self) -> int:
-        """How many rows it stands for."""
+        """The number of rows, counted by weight."""
         return self.count if self.weights is None else int(self.weights.sum())
 
-    def take(self, places: Codes | Marks) -> Relation:
-        """The rows at some places, or those that are marked."""
+    def take(self, places: Ordinals | Marks) -> Relation:
+        """The rows at some positions, or the marked rows."""
         codes = {name: each[places] for name, each in self.codes.items()}
         weights = None if self.weights is None else self.weights[places]
         count = int(np.count_nonzero(places)) if places.dtype == np.bool_ else len(places)
         return Relation(count, codes, weights)
 
-    def bind(self, variable: str, codes: Codes) -> Relation:
+    def bind(self, variable: str, codes: Ordinals) -> Relation:
         """The same rows with one more variable."""
         return Relation(self.count, {**self.codes, variable: codes}, self.weights)
 
     def keep(self, live: Iterable[str]) -> Relation:
-        """The rows without the variables that nobody asks for, equal ones counted."""
+        """The rows with only the live variables.
+
+        Rows that become equal are merged into one if at most one variable is left.
+        """
         wanted = frozenset(live)
         kept = {name: each for name, each in self.codes.items() if name in wanted}
         if len(kept) == len(self.codes):
@@ -61,11 +64,11 @@ class Relation:
             case [(name, codes)]:
                 return _condense(name, codes, self)
             case _:
-                # Finding equal rows of several variables costs more than carrying them along.
+                # Finding equal rows over several variables costs more than retaining them.
                 return Relation(self.count, kept, self.weights)
 
-    def weigh(self, factors: Codes) -> Relation:
-        """Every row so many times over; those that count no more are gone."""
+    def weigh(self, factors: Ordinals) -> Relation:
+        """The rows with their weights multiplied; rows with a factor of zero are dropped."""
         weighed = Relation(self.count, self.codes, _multiply(self.weights, factors))
         is_left = factors > 0
         return weighed if is_left.all() else weighed.take(is_left)
@@ -75,18 +78,18 @@ NOTHING = Relation(0, {}, None)
 """No rows and no variables."""
 
 UNIT = Relation(1, {}, None)
-"""One row that binds nothing: what a pipeline starts from."""
+"""One row without variables: the start of a pipeline."""
 
 
 def cross(left: Relation, right: Relation) -> Relation:
-    """Every row of one with every row of the other."""
+    """The Cartesian product of two relations."""
     lefts = np.repeat(np.arange(left.count), right.count)
     rights = np.tile(np.arange(right.count), left.count)
     return _pair(left, lefts, right, rights)
 
 
-def join(left: Relation, left_keys: Codes, right: Relation, right_keys: Codes) -> Relation:
-    """The pairs of rows whose keys are equal; a negative key equals nothing."""
+def join(left: Relation, left_keys: Ordinals, right: Relation, right_keys: Ordinals) -> Relation:
+    """The pairs of rows with equal keys; a negative key never matches."""
     order = np.argsort(right_keys, kind="stable")
     ordered = right_keys[order]
     starts = np.searchsorted(ordered, left_keys, side="left")
@@ -98,16 +101,16 @@ def join(left: Relation, left_keys: Codes, right: Relation, right_keys: Codes) -
     return _pair(left, lefts, right, rights)
 
 
-def count_joined(left_keys: Codes, right_keys: Codes) -> int:
-    """How many pairs of rows `join` would make."""
+def count_joined(left_keys: Ordinals, right_keys: Ordinals) -> int:
+    """The number of pairs of rows that `join` would return."""
     ordered = np.sort(right_keys)
     counts = np.searchsorted(ordered, left_keys, side="right")
     counts -= np.searchsorted(ordered, left_keys, side="left")
     return int(counts[left_keys >= 0].sum())
 
 
-def pack(relation: Relation, variables: Iterable[str], sizes: Mapping[str, int]) -> Codes:
-    """One number a row that is equal where all of some variables are; unbound is a value too."""
+def pack(relation: Relation, variables: Iterable[str], sizes: Mapping[str, int]) -> Ordinals:
+    """One integer per row, equal where all the variables are equal; unbound is a value too."""
     keys = np.zeros(relation.count, np.int64)
     span = 1
     for name in variables:
@@ -120,7 +123,7 @@ def pack(relation: Relation, variables: Iterable[str], sizes: Mapping[str, int])
     return keys
 
 
-def _condense(name: str, codes: Codes, relation: Relation) -> Relation:
+def _condense(name: str, codes: Ordinals, relation: Relation) -> Relation:
     if not relation.count:
         return Relation(0, {name: codes}, None)
     shifted = codes - UNBOUND
@@ -130,7 +133,7 @@ def _condense(name: str, codes: Codes, relation: Relation) -> Relation:
     return Relation(len(left), {name: left + UNBOUND}, arrived[left].astype(np.int64))
 
 
-def _pair(left: Relation, lefts: Codes, right: Relation, rights: Codes) -> Relation:
+def _pair(left: Relation, lefts: Ordinals, right: Relation, rights: Ordinals) -> Relation:
     codes = {name: each[lefts] for name, each in left.codes.items()}
     codes |= {name: each[rights] for name, each in right.codes.items()}
     left_weights = None if left.weights is None else left.weights[lefts]
@@ -138,16 +141,16 @@ def _pair(left: Relation, lefts: Codes, right: Relation, rights: Codes) -> Relat
     return Relation(len(lefts), codes, _multiply(left_weights, right_weights))
 
 
-def _multiply(left: Codes | None, right: Codes | None) -> Codes | None:
+def _multiply(left: Ordinals | None, right: Ordinals | None) -> Ordinals | None:
     if left is None or right is None:
         return right if left is None else left
-    # In floats, because a product may be too large for 64 bits.
+    # Checked in floats, because a product may overflow 64 bits.
     require_exact(left.astype(np.float64) * right)
     return left * right
 
 
 def require_exact(weights: npt.NDArray[np.float64]) -> None:
-    """Raise unless counts, and all of them together, are small enough to be exact."""
+    """Raise `LimitExceededError` unless the sum of the counts is small enough to be exact."""
     total = float(weights.sum())
     if total >= _WEIGHT_MAX:
         raise LimitExceededError(

@@ -1,14 +1,16 @@
-"""The reads that a retrieval consists of: rankings, neighbours and rows, all at one commit.
+"""The reads of one retrieval: rankings, neighbourhoods and rows, all at one commit.
 
-Each is an ordinary read, run as a query is, so that whoever sees a part of a graph retrieves from
-that part. All of them together may take as long as one query.
+Each read is an ordinary query, so row-level security applies to it. All reads together share the
+time limit of one query. Neighbours come in a deterministic order, and nodes take turns, so a hub
+does not displace the neighbours of other nodes. Each node is reached once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import zip_longest
 from math import ceil, isfinite
 
 import numpy as np
@@ -37,12 +39,13 @@ from omnigraph.compiler.ir import (
 from omnigraph.engine.ops.query import QueryCall, ReadPath, run_query
 from omnigraph.engine.read.plan import plan_read
 from omnigraph.engine.results import Result
-from omnigraph.engine.retrieval.arms import VARIABLE, Arm, VectorArm, WordArm
-from omnigraph.engine.retrieval.limits import NEIGHBOURS_MAX
-from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.retrieval.rankers import VARIABLE, Arm, Fused, TextRanker, VectorRanker
+from omnigraph.engine.retrieval.results import NodeName, PathStep
+from omnigraph.engine.state.branch_state import Basis
 from omnigraph.model.catalog import EdgeType, TypeKind
 from omnigraph.model.errors import LimitExceededError
-from omnigraph.model.observer import Observer, Phase
+from omnigraph.model.limits import NEIGHBOURS_MAX, REACHED_MAX
+from omnigraph.model.ports import Observer, Phase
 from omnigraph.model.types import F64, I64, STRING, PropertyType, Scalar
 
 _NEAR, _FAR = "a", "b"
@@ -52,7 +55,7 @@ _TEXT, _COUNT = ParameterValue("text", STRING), ParameterValue("count", I64)
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Runs the reads of one retrieval; `end` is when the last of them must be done."""
+    """Runs the reads of one retrieval; `end` is the deadline of the last of them."""
 
     basis: Basis
     path: ReadPath
@@ -63,13 +66,13 @@ class Reads:
     def rank(
         self, arm: Arm, *, text: str, vectors: Mapping[int, Sequence[float]], places: int
     ) -> list[tuple[str, float]]:
-        """The best of one ranking: ids with their relevance or distance."""
+        """The best nodes of one ranking: ids with their relevance or distance."""
         values: dict[str, Value] = {_COUNT.name: places}
         ranking: Ranking
         match arm:
-            case WordArm(_, field):
+            case TextRanker(_, field):
                 ranking, values[_TEXT.name] = Bm25(field, _TEXT), text
-            case VectorArm(_, field):
+            case VectorRanker(_, field):
                 vector = ParameterValue("vector", replace(field.type, is_nullable=False))
                 ranking = Nearest(field, vector)
                 values[vector.name] = tuple(vectors[arm.dimension])
@@ -81,14 +84,16 @@ class Reads:
             ranking=ranking,
         ).to_arrow()
         pairs = zip(found[0].to_pylist(), found[1].to_pylist(), strict=True)
-        # A vector that holds no number at some place is at no distance.
+        # A vector with a component that is not a number has no distance.
         return [(id, score) for id, score in pairs if score is not None and isfinite(score)]
 
     def neighbours(
         self, edge: EdgeType, direction: Direction, *, ids: Sequence[str], favoured: Iterable[str]
     ) -> list[tuple[str, str]]:
-        """Nodes and their neighbours over an edge type, both by id: the first of each node, and
-        all that are favoured."""
+        """Pairs of node id and neighbour id over an edge type.
+
+        Contains the first neighbours of each node, and all that are favoured.
+        """
         near, far = edge.source, edge.target
         if direction is Direction.IN:
             near, far = far, near
@@ -103,14 +108,14 @@ class Reads:
         return list(zip(kept[0].to_pylist(), kept[1].to_pylist(), strict=True))
 
     def rows(self, type_name: str, ids: Sequence[str]) -> dict[str, dict[str, object]]:
-        """What some nodes hold, without vectors, blobs and nulls, by id."""
+        """The properties of some nodes by id, without vectors, blobs and nulls."""
         declared = self.basis.catalog.nodes[type_name].properties.values()
         shown = [each for each in declared if not (each.type.is_vector or each.type.is_blob)]
         columns = [
             _column(each.name, PropertyValue(_NEAR, each.name, each.type), each.type)
             for each in shown
         ]
-        # A row keeps the last of two columns of a name, and the id must be told from properties.
+        # A row retains the last of two columns with the same name, so the id needs a distinct name.
         id_column = replace(_id_column(_NEAR, type_name), name="$id")
         found = self._run(
             (_scan_ids(_NEAR, type_name),), (id_column, *columns), {_IDS.name: tuple(ids)}, None
@@ -143,7 +148,7 @@ class Reads:
         return self.run(QueryCall(plan_read(ir), values, self.now))
 
     def run(self, call: QueryCall) -> Result:
-        """The rows of one read, in the time that is left."""
+        """Run one read in the remaining time; `LimitExceededError` if there is none left."""
         allowance = self.path.allowance
         left = self.end - allowance.clock()
         if left <= 0:
@@ -158,7 +163,7 @@ class Reads:
 
 
 def _scan_ids(variable: str, type_name: str) -> NodeScan:
-    # Every stored type has its ids in a column of this name, which no property may have.
+    # Every stored type has its ids in a column of this name, and no property may use the name.
     id = PropertyValue(variable, "id", STRING)
     return NodeScan(variable, type_name, (Comparison(id, Comparator.IN, _IDS),))
 
@@ -173,10 +178,100 @@ def _column(name: str, expression: Operand | Ranking, type: PropertyType) -> Col
 
 
 def _first_or_favoured(pairs: pa.Table, favoured: Iterable[str]) -> pa.Array:
-    """Which of some pairs, in the order of both ids, are among the first of their first id, or
-    have a favoured second one."""
+    """A mask of the pairs that are among the first of their first id, or whose second is favoured.
+
+    Pairs are in the order of both ids.
+    """
     near, far = pairs[0].combine_chunks(), pairs[1].combine_chunks()
     groups = near.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     places = np.arange(len(groups)) - np.searchsorted(groups, groups)
     is_favoured = pc.is_in(far, value_set=pa.array(sorted(favoured), far.type))
     return pc.or_(pa.array(places < NEIGHBOURS_MAX), is_favoured)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A node, and the path to it from a node that the search found."""
+
+    node: NodeName
+    seed: NodeName
+    path: tuple[PathStep, ...]
+
+
+LookUp = Callable[[EdgeType, Direction, Sequence[str], Sequence[str]], Sequence[tuple[str, str]]]
+"""Finds pairs of node id and neighbour id over an edge type.
+
+The last two arguments are the ids to start from, and the ids of neighbours that the search found.
+"""
+
+
+def reach(
+    seeds: Sequence[NodeName],
+    *,
+    hops: int,
+    edges: Sequence[EdgeType],
+    fused: Mapping[NodeName, Fused],
+    look_up: LookUp,
+) -> list[Reached]:
+    """The nodes within `hops` edges of the seeds, nearest first."""
+    frontier = [Reached(node, node, ()) for node in seeds]
+    seen = set(seeds)
+    reached: list[Reached] = []
+    for _ in range(hops):
+        steps = _find_steps(frontier, edges, fused, look_up)
+        frontier = _take_turns(frontier, steps, seen)
+        reached += frontier
+    return reached
+
+
+def _find_steps(
+    frontier: Sequence[Reached],
+    edges: Sequence[EdgeType],
+    fused: Mapping[NodeName, Fused],
+    look_up: LookUp,
+) -> Mapping[NodeName, list[PathStep]]:
+    """The neighbours of each node of the frontier, best first."""
+    ids: dict[str, list[str]] = {}
+    for each in frontier:
+        ids.setdefault(each.node.type, []).append(each.node.id)
+    found_ids: dict[str, list[str]] = {}
+    for node in fused:
+        found_ids.setdefault(node.type, []).append(node.id)
+    steps: dict[NodeName, list[PathStep]] = {}
+    for edge in edges:
+        for direction in (Direction.OUT, Direction.IN):
+            ends = (edge.source, edge.target)
+            near, far = ends if direction is Direction.OUT else ends[::-1]
+            if near in ids:
+                for start, end in look_up(edge, direction, ids[near], found_ids.get(far, [])):
+                    step = PathStep(edge.name, str(direction), NodeName(far, end))
+                    steps.setdefault(NodeName(near, start), []).append(step)
+
+    def order(step: PathStep) -> tuple[float, str, bool, NodeName]:
+        found = fused.get(step.node)
+        score = 0.0 if found is None else found.score
+        return -score, step.edge, step.direction != Direction.OUT, step.node
+
+    return {node: sorted(each, key=order) for node, each in steps.items()}
+
+
+def _take_turns(
+    frontier: Sequence[Reached], steps: Mapping[NodeName, list[PathStep]], seen: set[NodeName]
+) -> list[Reached]:
+    taken: list[Reached] = []
+    turns = [_unseen(each, steps.get(each.node, []), seen) for each in frontier]
+    for turn in zip_longest(*turns):
+        for each in turn:
+            if each is not None and len(taken) < REACHED_MAX:
+                taken.append(each)
+        if len(taken) == REACHED_MAX:
+            break
+    return taken
+
+
+def _unseen(start: Reached, steps: Sequence[PathStep], seen: set[NodeName]) -> Iterator[Reached]:
+    """The next neighbours of a node, one per turn, without those that other nodes took before."""
+    for step in steps:
+        if step.node not in seen:
+            seen.add(step.node)
+            yield Reached(step.node, start.seed, (*start.path, step))

@@ -1,23 +1,15 @@
-"""Receipts that come back: what they ask for, and whether an answer is the one they tell of.
+"""Retrieval receipts: parsing, comparison with a result, and redaction.
 
-A receipt may have been kept as JSON by anybody, so nothing in it is believed: the query has to
-hash to what the receipt says, and the answer has to be the one it describes.
+A receipt comes from the caller and is not trusted: its request must match its hash, and the
+replayed result must match its description. A redacted receipt names a stored query and omits its
+text. It becomes replayable when the text is restored, and any other modification is rejected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from omnigraph.engine.retrieval.answers import (
-    RECEIPT_FORMAT,
-    QueryRequest,
-    QueryVector,
-    Receipt,
-    Request,
-    TokenCount,
-)
-from omnigraph.engine.retrieval.packing import BYTES_RULE
 from omnigraph.engine.retrieval.requests import (
     hash_query,
     parse_query_request,
@@ -25,13 +17,23 @@ from omnigraph.engine.retrieval.requests import (
     parse_vector,
     tell,
 )
-from omnigraph.model.arguments import require_text
+from omnigraph.engine.retrieval.results import (
+    BYTES_RULE,
+    RECEIPT_FORMAT,
+    QueryRequest,
+    QueryVector,
+    Receipt,
+    Request,
+    Retrieval,
+    TokenCount,
+)
 from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.names import require_text
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A query to be asked again at a commit, and all that is known of its answer."""
+    """A request to repeat at a commit; `told` is the receipt that describes its result."""
 
     commit_id: str
     request: Request | QueryRequest
@@ -40,7 +42,7 @@ class Replay:
 
 
 def parse_receipt(given: object, *, count_tokens: TokenCount | None) -> Replay:
-    """What a receipt asks for; `InvalidValueError` if it is none, or not as it was given out."""
+    """Parse a receipt for a replay; `InvalidValueError` if it is malformed or was modified."""
     told = tell_receipt(given)
     if told.get("format") != RECEIPT_FORMAT:
         raise refuse(
@@ -67,7 +69,7 @@ def parse_receipt(given: object, *, count_tokens: TokenCount | None) -> Replay:
 
 
 def tell_receipt(given: object) -> Mapping[str, object]:
-    """A receipt as JSON, if it is not that already; `InvalidValueError` if it is none."""
+    """A receipt as JSON, converted if necessary; `InvalidValueError` if it is not a receipt."""
     told = given.to_json() if isinstance(given, Receipt) else given
     if not isinstance(told, Mapping):
         raise refuse(f"a receipt, or one as JSON, is needed, not a {type(given).__name__}")
@@ -77,7 +79,7 @@ def tell_receipt(given: object) -> Mapping[str, object]:
 def parse_query(
     told: Mapping[str, object],
 ) -> tuple[Request | QueryRequest, tuple[QueryVector, ...]]:
-    """What a receipt was given out for; whether that was changed is not looked at."""
+    """The request and vectors of a receipt; the hash of the receipt is not checked."""
     asked, vectors = told.get("request"), told.get("vectors")
     if not (isinstance(asked, Mapping) and isinstance(vectors, list)):
         raise refuse("its request or vectors are missing")
@@ -86,7 +88,7 @@ def parse_query(
 
 
 def require_same(receipt: Receipt, replay: Replay) -> None:
-    """Raise unless an answer is the one that a receipt tells of."""
+    """Raise `InvalidValueError` unless a result is the one that the receipt describes."""
     if receipt.to_json() != replay.told:
         raise refuse(
             f"commit {replay.commit_id} answers otherwise now: the receipt was changed, or you "
@@ -114,3 +116,33 @@ def _parse_word(given: object) -> str | None:
     require_text(given, subject="receipt")
     assert isinstance(given, str), "it was just looked at"
     return given
+
+
+def redact(found: Retrieval) -> Retrieval:
+    """The same result, with a receipt that omits the text of the query."""
+    receipt = found.receipt
+    assert isinstance(receipt.request, QueryRequest), "only queries have a text to keep"
+    request = replace(receipt.request, query=None)
+    sealed = hash_query(request, receipt.vectors)
+    return replace(found, receipt=replace(receipt, request=request, query_hash=sealed))
+
+
+def find_sealed(told: Mapping[str, object]) -> str | None:
+    """The name of the query of a redacted receipt; None if the receipt is not redacted."""
+    asked = told.get("request")
+    if not isinstance(asked, Mapping) or "text" in asked or asked.get("query") is not None:
+        return None
+    name = asked.get("name")
+    return name if isinstance(name, str) else None
+
+
+def restore(told: Mapping[str, object], text: str) -> dict[str, object]:
+    """The receipt with the text of its query; `InvalidValueError` if the receipt was modified."""
+    request, vectors = parse_query(told)
+    if hash_query(request, vectors) != told.get("query_hash"):
+        raise refuse("its query is not the one that it was given out for")
+    assert isinstance(request, QueryRequest), "only such receipts are sealed"
+    asked = told["request"]
+    assert isinstance(asked, Mapping), "it was just parsed"
+    opened = hash_query(replace(request, query=text), vectors)
+    return {**told, "request": {**asked, "query": text}, "query_hash": opened}

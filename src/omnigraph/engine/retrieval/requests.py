@@ -1,4 +1,4 @@
-"""What callers ask of a retrieval, checked before anything is read."""
+"""Retrieval requests: arguments of callers, validated before anything is read."""
 
 from __future__ import annotations
 
@@ -11,22 +11,16 @@ from hashlib import sha256
 import numpy as np
 import orjson
 
-from omnigraph.engine.retrieval.answers import QueryRequest, QueryVector, Request
-from omnigraph.engine.retrieval.limits import (
-    BUDGET_TOKENS_MAX,
-    FOUND_MAX,
-    HOPS_MAX,
-    VECTOR_NUMBERS_MAX,
-)
-from omnigraph.engine.settings import require_text
+from omnigraph.engine.retrieval.results import QueryRequest, QueryVector, Request
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.temporal import format_datetime, parse_datetime
-from omnigraph.model.types import fits_f32
+from omnigraph.model.limits import BUDGET_TOKENS_MAX, FOUND_MAX, HOPS_MAX, VECTOR_NUMBERS_MAX
+from omnigraph.model.names import require_text
+from omnigraph.model.types import fits_f32, format_datetime, parse_datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What every retrieval is asked with: the way to neighbours, and how much of it is told."""
+class RetrievalOptions:
+    """The options of every retrieval: how to reach neighbours, and the token budget."""
 
     edges: tuple[str, ...] | None
     hops: int
@@ -34,9 +28,9 @@ class Terms:
     counted_by: str
 
 
-def parse_terms(asked: Mapping[str, object]) -> Terms:
-    """The terms that arguments make, by name; `InvalidValueError` if they make none."""
-    return Terms(
+def parse_terms(asked: Mapping[str, object]) -> RetrievalOptions:
+    """Parse the options from arguments by name; `InvalidValueError` if one is not valid."""
+    return RetrievalOptions(
         edges=_parse_names(asked, "edges", least=0),
         hops=_parse_count(asked, "hops", least=0, most=HOPS_MAX),
         budget_tokens=_parse_count(asked, "budget_tokens", least=1, most=BUDGET_TOKENS_MAX),
@@ -45,7 +39,7 @@ def parse_terms(asked: Mapping[str, object]) -> Terms:
 
 
 def parse_request(asked: Mapping[str, object]) -> Request:
-    """The request that arguments make, by name; `InvalidValueError` if they make none."""
+    """Parse a search request from arguments by name; `InvalidValueError` if one is not valid."""
     text, terms = _parse_text(asked, "text"), parse_terms(asked)
     words, vectors = (_parse_weight(asked, each) for each in ("word_weight", "vector_weight"))
     if words == vectors == 0:
@@ -69,9 +63,9 @@ def parse_request(asked: Mapping[str, object]) -> Request:
 
 
 def parse_query_request(asked: Mapping[str, object]) -> QueryRequest:
-    """The request by a query that arguments make, by name; `InvalidValueError` if they make none.
+    """Parse a query request from arguments by name; `InvalidValueError` if one is not valid.
 
-    Whether the values are those of its parameters is known when the query is compiled.
+    Whether the values fit the parameters of the query is checked when the query is compiled.
     """
     params, now, terms = asked.get("params"), asked.get("now"), parse_terms(asked)
     if not isinstance(params, Mapping):
@@ -94,7 +88,7 @@ def parse_query_request(asked: Mapping[str, object]) -> QueryRequest:
 
 
 def parse_vector(given: object) -> tuple[float, ...]:
-    """Numbers as a vector property holds them; `InvalidValueError` if they are none."""
+    """Parse a vector of 32-bit floats; `InvalidValueError` if it is not valid."""
     numbers = given.tolist() if isinstance(given, np.ndarray) else given
     problem = None
     if not isinstance(numbers, Sequence) or isinstance(numbers, str | bytes):
@@ -110,13 +104,13 @@ def parse_vector(given: object) -> tuple[float, ...]:
 
 
 def hash_query(request: Request | QueryRequest, vectors: Sequence[QueryVector]) -> str:
-    """A text that two queries share if they ask for the same, whatever graph they ask."""
+    """A hash that is equal for equal requests with equal vectors, whatever the graph."""
     asked = {"request": request, "vectors": list(vectors)}
     return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def tell(given: object) -> str:
-    """A value as messages name it: a short number as it is, all else by its kind."""
+    """A value as messages show it: None and short numbers verbatim, all else by its type."""
     is_short = isinstance(given, float) or (isinstance(given, int) and abs(given) < 2**64)
     return repr(given) if given is None or is_short else f"a {type(given).__name__}"
 
@@ -129,7 +123,7 @@ def _parse_text(asked: Mapping[str, object], subject: str) -> str:
 
 
 def _parse_moment(given: object) -> str:
-    """A time as receipts tell it."""
+    """Parse a timestamp into the format of receipts."""
     require_text(given, subject="now")
     try:
         return format_datetime(parse_datetime(str(given)))
@@ -140,7 +134,7 @@ def _parse_moment(given: object) -> str:
 
 
 def _parse_param(params: Mapping[str, object], name: str) -> object:
-    """A value as receipts hold it: a scalar, or some of them as a tuple."""
+    """Parse a parameter value into the form of receipts: a scalar or a tuple of scalars."""
     require_text(name, subject="params")
     given = params[name]
     values = given if isinstance(given, list | tuple) else (given,)
@@ -180,7 +174,7 @@ def _parse_names(
     else:
         for name in names:
             require_text(name, subject=subject)
-        # Neither order nor repetition means anything, so one question has one hash.
+        # Order and repetition have no meaning; without them equal requests have equal hashes.
         return tuple(sorted(set(names)))
     raise InvalidValueError(subject=subject, expected="names", value=given, problem=problem)
 

@@ -1,8 +1,8 @@
-"""Ancestry: what two heads of history have in common.
+"""Ancestry of commits: common ancestors, first-parent chains, and fork points.
 
-Pure, over commits that were read already. A merge writes down which commits it brought along, so
-the manifests of two branches are enough to know the whole past of both, whatever became of the
-branches that were merged into them.
+All functions are pure and work on commits that were read before. A merge commit records the
+commits that it brings along, so the manifests of two branches describe the history of both, even
+after merged branches were deleted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from omnigraph.engine.state.history import Ancestor, Commit
 
 Ancestry = Mapping[str, Ancestor]
-"""Commits by id; a parent that is not among them is where knowledge ends."""
+"""Known commits by id. A parent id that is absent marks the end of the known history."""
 
 
 def gather_ancestry(commits: Iterable[Commit]) -> dict[str, Ancestor]:
-    """The commits of a branch, and those that its merges brought along."""
+    """The commits of a branch and those that its merges brought along, by id."""
     found: dict[str, Ancestor] = {}
     for commit in commits:
         for each in (*commit.notes.brought, as_ancestor(commit)):
@@ -27,7 +27,7 @@ def gather_ancestry(commits: Iterable[Commit]) -> dict[str, Ancestor]:
 
 
 def as_ancestor(commit: Commit) -> Ancestor:
-    """A commit with its parents, the first one first."""
+    """A commit as an ancestor, with its first parent before its merged parent."""
     parents = (commit.parent_id, commit.merged_parent_id)
     known = tuple(each for each in parents if each is not None)
     return Ancestor(commit.id, commit.branch, commit.manifest_version, known)
@@ -35,10 +35,11 @@ def as_ancestor(commit: Commit) -> Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class SharedPast:
-    """The common ancestors of two commits, the nearest first: the last ones, and those before.
+    """The common ancestors of two commits, nearest first.
 
-    Measured from one that comes before another, what the two sides agreed on since would look new,
-    and a row that one of them removed would come back.
+    `last` holds the common ancestors that are not the parent of another one, `earlier` the rest. An
+    earlier one is not suitable as a merge base: changes that both sides have shared since would
+    look new, and a row that one side removed would come back.
     """
 
     last: tuple[Ancestor, ...]
@@ -46,10 +47,10 @@ class SharedPast:
 
 
 def find_shared_past(source_id: str, target_id: str, *, known: Ancestry) -> SharedPast:
-    """What two commits have in common, themselves included."""
+    """The common ancestors of two commits, which may include the commits themselves."""
     to_source, to_target = _distances(source_id, known), _distances(target_id, known)
     common = [known[each] for each in to_source.keys() & to_target.keys() if each in known]
-    # Whatever lies before a common ancestor is the parent of one.
+    # Every common ancestor that precedes another one is the parent of a common ancestor.
     surpassed = {parent for each in common for parent in each.parent_ids}
 
     def rank(each: Ancestor) -> tuple[int, int, str]:
@@ -62,14 +63,15 @@ def find_shared_past(source_id: str, target_id: str, *, known: Ancestry) -> Shar
     )
 
 
-def find_parting(
+def find_common_ancestors(
     source_id: str, target_id: str, *, source: Ancestry, target: Ancestry
 ) -> SharedPast | None:
-    """What two commits have in common, if the newest commits of both branches prove it.
+    """The common ancestors of two commits, or None if the known commits do not prove them.
 
-    Every way back from the source must lead to the same commit of the target's past, one that the
-    target's own commits tell of: whatever else of that way were in its past, they would tell of
-    that too, because a merge that brought it came later.
+    `source` and `target` may hold only the newest commits of each branch. Every path back from the
+    source must reach the same commit of the target's past, and `target` must contain that commit.
+    Then no other commit on these paths is in the target's past: the merge that brought it in would
+    be newer, so `target` would contain it.
     """
     past = _distances(target_id, target).keys() & target.keys()
     cuts: set[str] = set()
@@ -88,16 +90,19 @@ def find_parting(
 
 
 @dataclass(frozen=True, slots=True)
-class OwnLine:
-    """The commits of a head by first parents, oldest first, and for each other commit of its past
-    the place of the one that brought it."""
+class FirstParentChain:
+    """The first-parent chain of a head.
+
+    `commits` are oldest first. `place_by_brought` maps every other commit of the head's past to the
+    position in `commits` of the merge that brought it in.
+    """
 
     commits: tuple[Ancestor, ...]
     place_by_brought: Mapping[str, int]
 
 
-def follow_line(head_id: str, *, known: Ancestry) -> OwnLine:
-    """The line of a head, and by which of its merges the rest of its past came in."""
+def follow_line(head_id: str, *, known: Ancestry) -> FirstParentChain:
+    """The first-parent chain of a head, with the merges that brought in the rest of its past."""
     line = []
     next_ids: tuple[str, ...] = (head_id,)
     while next_ids and next_ids[0] in known:
@@ -113,17 +118,17 @@ def follow_line(head_id: str, *, known: Ancestry) -> OwnLine:
             if id not in own and id not in place_by_brought and id in known:
                 place_by_brought[id] = place
                 waiting += known[id].parent_ids
-    return OwnLine(tuple(line), place_by_brought)
+    return FirstParentChain(tuple(line), place_by_brought)
 
 
 def find_past(ids: Iterable[str], *, known: Ancestry) -> frozenset[str]:
-    """The commits that come before some, without these unless one comes before another."""
+    """The ancestors of some commits; a given commit is included only if it precedes another."""
     found = (_distances(each, known).keys() - {each} for each in ids)
     return frozenset().union(*found)
 
 
 def list_brought(source_id: str, *, known: Ancestry, target: Ancestry) -> tuple[Ancestor, ...]:
-    """The past of a commit down to what a target knows, oldest first."""
+    """The past of a commit down to the commits that a target knows, oldest first."""
     unknown = {id: each for id, each in known.items() if id not in target}
     past = _distances(source_id, unknown)
     missing = [unknown[each] for each in past if each in unknown]
@@ -131,7 +136,7 @@ def list_brought(source_id: str, *, known: Ancestry, target: Ancestry) -> tuple[
 
 
 def _distances(start: str, known: Ancestry) -> dict[str, int]:
-    """How many steps back each ancestor is, the commit itself included."""
+    """The number of steps back to each ancestor; the commit itself has distance 0."""
     distance = {start: 0}
     waiting = deque([start])
     while waiting:
@@ -142,3 +147,66 @@ def _distances(start: str, known: Ancestry) -> dict[str, int]:
                 distance[parent] = distance[id] + 1
                 waiting.append(parent)
     return distance
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """A commit with several heads in its future, no single child of which leads to all of them.
+
+    The commit itself may be one of the heads.
+    """
+
+    commit: Ancestor
+    head_ids: frozenset[str]
+
+
+def find_junctions(head_ids: Iterable[str], *, known: Ancestry) -> tuple[ForkPoint, ...]:
+    """The fork points in the pasts of some heads, by id; a head that others descend from is one."""
+    heads = sorted(set(head_ids))
+    children = _find_children(heads, known)
+    # A set of heads is an integer with one bit per head: histories are long, and heads may be many.
+    reached = {id: 1 << place for place, id in enumerate(heads)}
+    for id in _children_first(children):
+        for child in children[id]:
+            reached[id] = reached.get(id, 0) | reached[child]
+    return tuple(
+        ForkPoint(known[id], _heads_of(reached[id], heads))
+        for id in sorted(children)
+        if id in known
+        if reached[id].bit_count() > 1
+        if all(reached[child] != reached[id] for child in children[id])
+    )
+
+
+def _find_children(heads: list[str], known: Ancestry) -> dict[str, list[str]]:
+    """The children of every commit in the pasts of some heads."""
+    children: dict[str, list[str]] = {id: [] for id in heads}
+    waiting = list(heads)
+    while waiting:
+        id = waiting.pop()
+        each = known.get(id)
+        for parent in each.parent_ids if each else ():
+            if parent not in children:
+                children[parent] = []
+                waiting.append(parent)
+            children[parent].append(id)
+    return children
+
+
+def _children_first(children: dict[str, list[str]]) -> list[str]:
+    parents: dict[str, list[str]] = {}
+    for id, below in children.items():
+        for child in below:
+            parents.setdefault(child, []).append(id)
+    left = {id: len(below) for id, below in children.items()}
+    order = [id for id, count in left.items() if not count]
+    for id in order:
+        for parent in parents.get(id, ()):
+            left[parent] -= 1
+            if not left[parent]:
+                order.append(parent)
+    return order
+
+
+def _heads_of(mask: int, heads: list[str]) -> frozenset[str]:
+    return frozenset(id for place, id in enumerate(heads) if mask >> place & 1)

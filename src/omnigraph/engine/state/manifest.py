@@ -1,13 +1,13 @@
-"""The manifest: its rows, and the state that they mean.
+"""The manifest: its rows, the state that they represent, and snapshots of table versions.
 
-One reduction turns rows into state, whether they were scanned or have just been published, so the
-state a writer remembers equals the state that anybody reads. Rows of kinds that this version does
-not know are passed over; rows of known kinds that lack what they must have are `CorruptError`.
+One reduction turns rows into state, both for scanned and for just published rows, so a writer and
+a reader see the same state. Rows of unknown kinds are ignored; invalid rows of known kinds raise
+`CorruptError`. A snapshot is immutable, and creating one does no I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -16,11 +16,73 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.engine.state.history import Commit, decode_commit, encode_commit, encode_head
-from omnigraph.engine.state.snapshot import Entry, Snapshot, line_of
-from omnigraph.model.errors import CorruptError
-from omnigraph.model.names import BranchName
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.model.errors import CorruptError, InvalidValueError, NotFoundError, show_text
+from omnigraph.model.names import MAIN, BranchName, find_near_name
 from omnigraph.storage.ports import TableRef, TableVersion, VersionFile
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The manifest's entry for one table."""
+
+    table_key: str
+    path: str
+    version: int
+    branch: str | None
+    row_count: int
+
+    @property
+    def at(self) -> TableVersion:
+        """The version to read."""
+        return TableVersion(TableRef(self.path, self.branch), self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The tables of a branch at one version of its manifest, by key, in the order of keys."""
+
+    branch: BranchName
+    manifest_version: int
+    entries: Mapping[str, Entry]
+
+    def get(self, table_key: str) -> Entry:
+        """The entry of a table; `NotFoundError` if there is none."""
+        entry = self.entries.get(table_key)
+        if entry is None:
+            raise NotFoundError(kind="type", name=type_name_of(table_key), advice="")
+        return entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries.values())
+
+
+def table_branch_of(branch: str) -> str | None:
+    """The table branch that a branch writes to; None for main, whose table branch has no name."""
+    return None if branch == MAIN else branch
+
+
+def table_key_of(declared: NodeType | EdgeType) -> str:
+    """The key of a type's table in the manifest."""
+    return make_table_key(declared.kind, declared.name)
+
+
+def table_keys_of(catalog: Catalog) -> list[str]:
+    """The keys of all types that have rows, in the order of keys."""
+    return sorted(table_key_of(each) for each in catalog.stored_types())
+
+
+def make_table_key(kind: TypeKind, name: str) -> str:
+    """The key of a table from the kind and the name of its type."""
+    return f"{kind}:{name}"
+
+
+def type_name_of(table_key: str) -> str:
+    """The name of the type to which a table key belongs."""
+    return table_key.partition(":")[2]
+
 
 MANIFEST_PATH = "__manifest"
 STAMP = "omnigraph:internal_schema_version"
@@ -32,7 +94,8 @@ GRAPH_COMMIT, GRAPH_HEAD = "graph_commit", "graph_head"
 
 MANIFEST_SCHEMA = pa.schema(
     [
-        # The annotation arms Lance's conflict filter: of two writers of one id, one is refused.
+        # The annotation enables Lance's conflict filter: of two concurrent writers of one id, one
+        # fails.
         pa.field(
             "object_id",
             pa.string(),
@@ -51,7 +114,7 @@ MANIFEST_SCHEMA = pa.schema(
     metadata={STAMP: str(STAMP_VERSION)},
 )
 
-# Fewer rows than this are looked at one by one: cheaper than a dozen vectorised steps.
+# Up to this many rows are decoded one by one, which is cheaper than a dozen vectorised steps.
 _ROWS_LOOPED_MAX = 500
 
 STATE_COLUMNS = tuple(name for name in MANIFEST_SCHEMA.names if name != "base_objects")
@@ -59,7 +122,7 @@ STATE_COLUMNS = tuple(name for name in MANIFEST_SCHEMA.names if name != "base_ob
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A type's table exists, at a path."""
+    """The table of a type exists at a path."""
 
     table_key: str
     path: str
@@ -67,7 +130,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A version of a type's table is the true one."""
+    """A version of a type's table is the published one."""
 
     entry: Entry
     file: VersionFile
@@ -75,7 +138,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A type's table is gone; later versions of it would be visible again."""
+    """The table of a type is dropped; later versions of it would be visible again."""
 
     table_key: str
     version: int
@@ -86,9 +149,9 @@ Change = Register | Update | Tombstone
 
 @dataclass(frozen=True)
 class ManifestState:
-    """What one version of one branch of the manifest says.
+    """The state that one version of a branch's manifest represents.
 
-    `latest` holds the newest entry of every table, also of one that a tombstone hides.
+    `latest` holds the newest entry of every table, including tables that a tombstone hides.
     """
 
     branch: BranchName
@@ -100,7 +163,7 @@ class ManifestState:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The tables that are visible, by key."""
+        """The visible tables, by key."""
         visible = {
             key: entry
             for key, entry in sorted(self.latest.items())
@@ -115,12 +178,12 @@ class ManifestState:
 
 
 def manifest_ref(branch: BranchName) -> TableRef:
-    """The line of versions that a branch's manifest is."""
-    return TableRef(MANIFEST_PATH, line_of(branch))
+    """The table branch of the manifest that belongs to a branch."""
+    return TableRef(MANIFEST_PATH, table_branch_of(branch))
 
 
 def object_id_of(change: Change) -> str:
-    """The id of the row that a change becomes."""
+    """The id of the row that encodes a change."""
     match change:
         case Register(table_key):
             return table_key
@@ -131,15 +194,15 @@ def object_id_of(change: Change) -> str:
 
 
 def head_id(branch: str) -> str:
-    """The id of the row that says which commit a branch is at."""
+    """The id of the row that names the head of a branch."""
     return f"{GRAPH_HEAD}:{branch}"
 
 
 def encode_manifest(changes: Iterable[Change], commit: Commit, *, after: Commit | None) -> pa.Table:
-    """The rows that make changes and their commit true, those of the changes first.
+    """The rows that publish changes and their commit; the rows of the changes come first.
 
-    `after` is the head that the commit follows. Its row is the one that a publish replaces; on a
-    branch that has none of its own yet it is another branch's, which stays as it was.
+    `after` is the head that the commit follows. A publish replaces its row. On a branch that does
+    not have a head row yet, that row belongs to another branch and is written unchanged.
     """
     rows = [_encode_change(change) for change in changes]
     rows.append(
@@ -149,7 +212,7 @@ def encode_manifest(changes: Iterable[Change], commit: Commit, *, after: Commit 
             "metadata": encode_commit(commit),
             "table_key": "",
             "table_version": commit.manifest_version,
-            "table_branch": line_of(commit.branch),
+            "table_branch": table_branch_of(commit.branch),
         }
     )
     heads = [commit] if after is None or after.branch == commit.branch else [after, commit]
@@ -168,9 +231,9 @@ def encode_manifest(changes: Iterable[Change], commit: Commit, *, after: Commit 
 def reduce_manifest(
     rows: pa.Table, *, at: TableVersion, branch: BranchName, onto: ManifestState | None
 ) -> ManifestState:
-    """The state after rows; `onto` is what was known before them.
+    """The state that results from rows; `onto` is the state before them.
 
-    Rows may be known already: a row replaces what is known of its table, version or commit.
+    Rows may be known already: a row replaces what is known about its table, version or commit.
     """
     paths = dict(onto.path_by_table) if onto else {}
     latest = dict(onto.latest) if onto else {}
@@ -229,7 +292,7 @@ def decode_commits(rows: pa.Table) -> tuple[Commit, ...]:
 def find_first_entries(
     rows: pa.Table, table_keys: Iterable[str], state: ManifestState
 ) -> list[Entry]:
-    """The first version of each type since it was last added, of rows that a state holds."""
+    """The first version of each type since it was last added, from the rows of a state."""
     first: dict[str, Entry] = {}
     for row in rows.to_pylist():
         entry = _decode_entry(row)
@@ -276,9 +339,9 @@ def _encode_version_file(file: VersionFile) -> str:
 
 
 def _prune(rows: pa.Table) -> pa.Table:
-    """Drop versions and commits that newer rows make irrelevant, without a loop over history.
+    """Drop versions and commits that newer rows supersede, without a loop over history.
 
-    A row that lacks its version cannot be compared, and is kept to be refused.
+    A row that lacks its version cannot be compared; it is retained so that decoding rejects it.
     """
     kinds, numbers = rows["object_type"], rows["table_version"]
     is_version, is_commit = pc.equal(kinds, TABLE_VERSION), pc.equal(kinds, GRAPH_COMMIT)
@@ -288,7 +351,7 @@ def _prune(rows: pa.Table) -> pa.Table:
         pc.index_in(rows["table_key"], newest["table_key"].combine_chunks())
     )
     newest_commit = pc.max(rows.filter(is_commit)["table_version"])
-    # Kleene's, because rows of other kinds belong to no table, and compare as null.
+    # Kleene logic, because rows of other kinds do not belong to a table and compare as null.
     is_old = pc.or_kleene(
         pc.and_kleene(is_version, pc.less(numbers, newest_of_table)),
         pc.and_kleene(is_commit, pc.less(numbers, newest_commit)),
@@ -337,3 +400,41 @@ def _require_path(row: Mapping[str, object]) -> str:
             subject=f"row '{row['object_id']}' of the manifest", problem="its location is null"
         )
     return value
+
+
+def get_type(name: object, catalog: Catalog) -> NodeType | EdgeType:
+    """The type with a name; `InvalidValueError` if there is none."""
+    found = find_type(name, catalog) if isinstance(name, str) else None
+    if found is None:
+        near = find_near_name(str(name), [*catalog.nodes, *catalog.edges])
+        advice = "" if near is None else f"; did you mean '{near}'?"
+        raise _refuse(name, f"unknown node type or edge type {show_text(str(name))}{advice}")
+    return found
+
+
+def get_stored_type(name: str, catalog: Catalog) -> NodeType | EdgeType:
+    """The type whose rows a read requests; `NotFoundError` if there is none."""
+    found = find_type(name, catalog)
+    if found is None:
+        advice = advise_name(name, {*catalog.nodes, *catalog.edges}) or ""
+        raise NotFoundError(kind="type", name=name, advice=advice)
+    return found
+
+
+def find_type(name: str, catalog: Catalog) -> NodeType | EdgeType | None:
+    """The type with a name, or None.
+
+    A name that is both a node type and an edge type must be qualified as `node:Name` or
+    `edge:Name`; without a qualifier it raises `InvalidValueError`.
+    """
+    kind, _, bare = name.rpartition(":")
+    node = catalog.nodes.get(bare) if kind in ("", TypeKind.NODE) else None
+    edge = catalog.find_edge(bare) if kind in ("", TypeKind.EDGE) else None
+    if node and edge:
+        advice = f"say 'node:{node.name}' or 'edge:{edge.name}'"
+        raise _refuse(name, f"'{name}' is a node type and an edge type; {advice}")
+    return node or edge
+
+
+def _refuse(name: object, problem: str) -> InvalidValueError:
+    return InvalidValueError(subject="load", expected="type name", value=name, problem=problem)

@@ -1,10 +1,10 @@
-"""Readers: whoever reads for long says so, and what it reads is not cleaned up meanwhile.
+"""Reader claims: protect the versions that a long read uses from cleanup.
 
-A read that is over soon needs nothing of this: what was true a moment ago is kept for a while. One
-that goes on puts an object into `__readers/` that names the versions it reads and is good for a
-minute, and renews it. A clean-up says in `__cleanups/` what it is about to delete, and then looks
-for readers; a reader says what it reads, and then looks for clean-ups. So at least one of two that
-meet sees the other: the clean-up spares what is read, or the reader is refused.
+A short read needs no claim: versions remain for a while after they were replaced. A long read puts
+an object into `__readers/` that names the versions it reads and is valid for a minute, and renews
+it. A cleanup first writes the versions that it is about to delete to `__cleanups/` and then checks
+for readers; a reader first writes its claim and then checks for cleanups. So at least one of two
+that overlap sees the other: the cleanup spares the versions being read, or the read is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from threading import Event, Lock, Thread
 
 import orjson
 
-from omnigraph.engine.state.snapshot import Snapshot
+from omnigraph.engine.state.manifest import Snapshot
 from omnigraph.model.errors import CorruptError, GraphError, NotFoundError
 from omnigraph.model.limits import (
     CLEANUP_S_MAX,
@@ -27,7 +27,7 @@ from omnigraph.model.limits import (
     READER_LEASE_S,
 )
 from omnigraph.model.runtime import Clock
-from omnigraph.model.temporal import read_moment
+from omnigraph.model.types import read_timestamp
 from omnigraph.storage.ports import ObjectStore, TableRef, TableVersion
 
 READERS_PREFIX = "__readers"
@@ -39,30 +39,30 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Versions of tables that are read, or about to be deleted, and until when that is so."""
+class ReadClaim:
+    """Table versions that are being read or about to be deleted, and the expiry of the claim."""
 
     versions: frozenset[TableVersion]
     expires_at: datetime
 
     def is_over(self, now: datetime) -> bool:
-        """Whether whoever made it is dead, as far as clocks of two machines can tell."""
+        """Whether the claim has expired, allowing for the clock skew between two machines."""
         return now > self.expires_at + timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """The readers of one graph."""
+    """The claims of the readers and cleanups of one graph."""
 
     objects: ObjectStore
     clock: Clock
 
     @contextmanager
     def reading(self, snapshot: Snapshot, *, id: str, is_past: bool) -> Iterator[None]:
-        """Keep what a snapshot names from being cleaned up for the block.
+        """Protect the versions of a snapshot from cleanup for the duration of the block.
 
-        `is_past` says that the snapshot was not true a moment ago, so that nothing else keeps it;
-        then `NotFoundError` means that it is being cleaned up. `id` is new.
+        `is_past` says that the snapshot was not current a short time ago, so that nothing else
+        protects it; `NotFoundError` then means that it is being cleaned up. `id` must be new.
         """
         claim = _Claiming(
             f"{READERS_PREFIX}/{id}{_ENDING}", frozenset(each.at for each in snapshot), self
@@ -78,11 +78,11 @@ class Readers:
             claim.let_go()
 
     def find_read(self) -> frozenset[TableVersion]:
-        """Every version that somebody reads."""
+        """Every version that an active reader claims."""
         return self._find(READERS_PREFIX)
 
     def forget_dead(self) -> None:
-        """Durable effect: remove what readers and clean-ups that died have left."""
+        """Durable effect: delete the claims of readers and cleanups that died."""
         for prefix in (READERS_PREFIX, CLEANUPS_PREFIX):
             for path, claim in self._claims(prefix):
                 if claim.is_over(self.clock.now()):
@@ -90,23 +90,24 @@ class Readers:
 
     @contextmanager
     def cleaning(self, versions: Iterable[TableVersion], *, id: str) -> Iterator[None]:
-        """Durable effect: say what is about to be deleted in the block.
+        """Durable effect: record the versions that the block is about to delete.
 
-        What is read by then is found by `find_read`, inside of it.
+        Inside the block, `find_read` finds the versions that were being read by then.
         """
         path = f"{CLEANUPS_PREFIX}/{id}{_ENDING}"
         expires_at = self.clock.now() + timedelta(seconds=CLEANUP_S_MAX)
-        self.objects.put(path, encode_claim(Claim(frozenset(versions), expires_at)))
-        # A crash or a failure from here on refuses readers of these versions until it has expired.
+        self.objects.put(path, encode_claim(ReadClaim(frozenset(versions), expires_at)))
+        # After a crash or a failure from here on, reads of these versions are refused until the
+        # claim expires.
         yield
         self.objects.delete(path)
 
     def find_doomed(self) -> frozenset[TableVersion]:
-        """Every version that is about to be deleted."""
+        """Every version that an active cleanup is about to delete."""
         return self._find(CLEANUPS_PREFIX)
 
     def require_kept(self, snapshot: Snapshot) -> None:
-        """Raise `NotFoundError` if something that a snapshot names is about to be deleted."""
+        """Raise `NotFoundError` if a version of a snapshot is about to be deleted."""
         if self.find_doomed() & {each.at for each in snapshot}:
             raise NotFoundError(
                 kind="version",
@@ -119,17 +120,17 @@ class Readers:
         living = [claim.versions for _, claim in self._claims(prefix) if not claim.is_over(now)]
         return frozenset().union(*living)
 
-    def _claims(self, prefix: str) -> Iterator[tuple[str, Claim]]:
+    def _claims(self, prefix: str) -> Iterator[tuple[str, ReadClaim]]:
         for name in sorted(self.objects.list(prefix).token_by_name):
             path = f"{prefix}/{name}"
             stored = self.objects.find(path) if name.endswith(_ENDING) else None
-            # One that was let go since it was listed is none.
+            # A claim that was released after the listing no longer exists.
             if stored is not None:
                 yield path, decode_claim(stored.content, path=path)
 
 
 class _Claiming:
-    """A reader's claim, made and renewed until it is let go."""
+    """A reader's claim, written and renewed until it is released."""
 
     def __init__(self, path: str, versions: frozenset[TableVersion], readers: Readers) -> None:
         self._path = path
@@ -141,20 +142,20 @@ class _Claiming:
         self._is_made = False
 
     def make(self) -> None:
-        """Durable effect: say for how long from now what is read must stay."""
+        """Durable effect: write or renew the claim, valid from now for the length of a lease."""
         expires_at = self._clock.now() + timedelta(seconds=READER_LEASE_S)
         with self._writing:
             if not self._is_over.is_set():
                 self._is_made = True
-                self._objects.put(self._path, encode_claim(Claim(self._versions, expires_at)))
+                self._objects.put(self._path, encode_claim(ReadClaim(self._versions, expires_at)))
 
     def keep_alive(self, *, first_s: float) -> None:
-        """Make or renew it after some time, and again until it is let go."""
+        """Write or renew the claim after some time, and repeatedly until it is released."""
         name = "omnigraph-reader"
         Thread(target=self._beat, args=(first_s,), name=name, daemon=True).start()
 
     def let_go(self) -> None:
-        """Durable effect: renew it no more, and take it away if it was made."""
+        """Durable effect: stop renewing the claim, and delete it if it was written."""
         self._is_over.set()
         with self._writing:
             if not self._is_made:
@@ -162,7 +163,7 @@ class _Claiming:
             try:
                 self._objects.delete(self._path)
             except GraphError as error:
-                # What was read is read; the claim expires by itself.
+                # The read is complete, and the claim expires by itself.
                 _LOG.warning("the claim of a reader stays until it expires: %s", error)
 
     def _beat(self, pause_s: float) -> None:
@@ -174,7 +175,7 @@ class _Claiming:
                 _LOG.warning("the claim of a reader could not be renewed: %s", error)
 
 
-def encode_claim(claim: Claim) -> bytes:
+def encode_claim(claim: ReadClaim) -> bytes:
     """The content of a claim's object."""
     ordered = sorted(claim.versions, key=lambda at: (at.ref.path, at.ref.branch or "", at.version))
     document: dict[str, object] = {
@@ -188,8 +189,8 @@ def encode_claim(claim: Claim) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def decode_claim(content: bytes, *, path: str) -> Claim:
-    """The claim of an object, or `CorruptError`; the object is left as it is."""
+def decode_claim(content: bytes, *, path: str) -> ReadClaim:
+    """Decode the claim of an object; an invalid one raises `CorruptError` and is left in place."""
     try:
         document: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -199,7 +200,7 @@ def decode_claim(content: bytes, *, path: str) -> Claim:
             raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
         case {"format_version": int(), "expires_at": str(expires_at), "versions": [*versions]}:
             decoded = frozenset(_decode_version(each, path) for each in versions)
-            return Claim(decoded, _decode_moment(expires_at, path))
+            return ReadClaim(decoded, _decode_moment(expires_at, path))
         case _:
             raise _corrupt(path, "a field is missing or has another type")
 
@@ -218,7 +219,7 @@ def _decode_version(encoded: object, path: str) -> TableVersion:
 
 def _decode_moment(text: str, path: str) -> datetime:
     try:
-        return read_moment(text)
+        return read_timestamp(text)
     except ValueError as error:
         raise _corrupt(path, str(error)) from error
 

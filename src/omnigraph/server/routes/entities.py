@@ -1,21 +1,36 @@
-"""The routes that look one thing up: a node or an edge, or a blob of it."""
+"""The routes that read one node, edge or blob, and the export of a branch.
+
+A blob response carries an ETag and supports byte ranges. Exports and long blobs are streamed in
+pieces, so memory does not grow with their size.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import Blob
-from omnigraph.model.policy import Action
-from omnigraph.server.answers import Answer, Stream, answer_json, encode_headers
-from omnigraph.server.calls import Call
-from omnigraph.server.limits import BLOB_PIECE_BYTES
-from omnigraph.server.problems import HttpError, bad_request, conflict
-from omnigraph.server.routes.terms import Place, parse_place
-from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.wire.shapes import EntityOutput
+from omnigraph.http.encode import LineSelection, select_lines
+from omnigraph.http.responses import EntityOutput
+from omnigraph.model.errors import ForbiddenError, plural
+from omnigraph.model.limits import BLOB_PIECE_BYTES, BODY_BYTES_MAX, EXPORT_PIECE_CHARACTERS
+from omnigraph.model.names import BranchName
+from omnigraph.model.ports import Action
+from omnigraph.server.context import GRAPH, Body, RequestContext, Route
+from omnigraph.server.requests import EXPORT
+from omnigraph.server.responses import (
+    NDJSON,
+    HttpError,
+    Response,
+    StreamingResponse,
+    answer_json,
+    bad_request,
+    conflict,
+    encode_headers,
+)
+from omnigraph.server.routes.parameters import ReadTarget, parse_place, translate_compile_errors
 
 SIZE_HEADER = "Omnigraph-Blob-Size"
 _BYTES = b"application/octet-stream"
@@ -24,15 +39,15 @@ _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class BlobCall:
-    """A blob that was asked for, or a part of it."""
+    """A requested blob, or a range of it."""
 
     type: str
     id: str
     property: str
-    place: Place
+    place: ReadTarget
 
     def read(self, graph: Graph, *, start: int, length: int) -> Blob:
-        """Some of its bytes."""
+        """A range of its bytes."""
         return graph.read_blob(
             self.type,
             self.id,
@@ -44,7 +59,7 @@ class BlobCall:
         )
 
 
-async def entity(call: Call) -> Answer:
+async def entity(call: RequestContext) -> Response:
     """GET /graphs/{graph_id}/entity"""
     type, id = _require(call, "type"), _require(call, "id")
     place = _find_place(call)
@@ -55,7 +70,7 @@ async def entity(call: Call) -> Answer:
     return answer_json(output)
 
 
-async def blob(call: Call) -> Answer | Stream:
+async def blob(call: RequestContext) -> Response | StreamingResponse:
     """GET /graphs/{graph_id}/blob"""
     type, id, property = (_require(call, name) for name in ("type", "id", "property"))
     asked = BlobCall(type, id, property, _find_place(call))
@@ -66,7 +81,7 @@ async def blob(call: Call) -> Answer | Stream:
         raise HttpError(
             status=416,
             code="bad_request",
-            message=f"the blob has {first.size:,} bytes",
+            message=f"the blob has {first.size:,} {plural(first.size, 'byte')}",
             headers={"Content-Range": f"bytes */{first.size}", **_tell(first)},
         )
     stop = first.size if end is None else min(end, first.size)
@@ -76,12 +91,12 @@ async def blob(call: Call) -> Answer | Stream:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{first.size}"
     status = 206 if is_part else 200
     if start + len(first.content) >= stop:
-        return Answer(status, _BYTES, first.content, encode_headers(headers))
+        return Response(status, _BYTES, first.content, encode_headers(headers))
     stream = await call.stream(
         lambda graph: _follow(asked, first, graph, start=start, stop=stop), content_type=_BYTES
     )
     headers["Content-Length"] = str(stop - start)
-    return Stream(status, _BYTES, stream.pieces, encode_headers(headers))
+    return StreamingResponse(status, _BYTES, stream.pieces, encode_headers(headers))
 
 
 def _tell(found: Blob) -> dict[str, str]:
@@ -101,14 +116,14 @@ def _follow(
         position += len(piece.content)
 
 
-def _find_place(call: Call) -> Place:
+def _find_place(call: RequestContext) -> ReadTarget:
     place = parse_place(call.argument("branch"), call.argument("snapshot"))
     if place.branch is not None:
         call.require(Action.READ, branch=place.branch, target=None)
     return place
 
 
-def _require(call: Call, name: str) -> str:
+def _require(call: RequestContext, name: str) -> str:
     given = call.argument(name)
     if given is None:
         raise bad_request(f"say which {name}: ?{name}=…")
@@ -116,7 +131,7 @@ def _require(call: Call, name: str) -> str:
 
 
 def _parse_range(header: str | None) -> tuple[int, int | None]:
-    """The first byte and the one behind the last; None if that is the end of the blob."""
+    """The first byte and the byte after the last; None for the latter means the end of the blob."""
     if header is None:
         return 0, None
     found = _RANGE.fullmatch(header.strip())
@@ -128,7 +143,60 @@ def _parse_range(header: str | None) -> tuple[int, int | None]:
     return start, None if last is None else int(last) + 1
 
 
-ROUTES = (
+ENTITY_ROUTES = (
     Route("GET", f"{GRAPH}/entity", Body.NONE, 0, entity),
     Route("GET", f"{GRAPH}/blob", Body.NONE, 0, blob),
 )
+
+
+async def export(call: RequestContext) -> Response | StreamingResponse:
+    """POST /graphs/{graph_id}/export"""
+    asked = EXPORT.read(call.body or b"{}")
+    place = parse_place(asked.branch, asked.snapshot)
+    selection = select_lines(asked.type_names or [], asked.table_keys or [])
+    if place.branch is not None:
+        call.require(Action.EXPORT, branch=place.branch, target=None)
+
+    def work(graph: Graph) -> Iterator[bytes]:
+        if place.branch is not None:
+            _require_known(asked.table_keys or [], graph, branch=place.branch)
+        with translate_compile_errors(advice=""):
+            lines = graph.export(branch=place.branch, commit=place.commit, types=selection.types)
+        return _join(lines, selection)
+
+    return await call.stream(work, content_type=NDJSON)
+
+
+def _require_known(keys: Collection[str], graph: Graph, *, branch: BranchName) -> None:
+    """Raise 400 if a key does not name a type of the branch."""
+    if not keys:
+        return
+    try:
+        known = graph.tables(branch)
+    except ForbiddenError:
+        # A caller that may export but not read gets the lines that exist.
+        return
+    for key in keys:
+        if key not in known:
+            raise bad_request(f"table_keys: there is no '{key}'")
+
+
+def _join(lines: Iterator[str], selection: LineSelection) -> Generator[bytes]:
+    """The lines in pieces; closing the iterator early releases the rows."""
+    held: list[str] = []
+    size = 0
+    try:
+        for line in selection.keep(lines):
+            held.append(line)
+            size += len(line)
+            if size >= EXPORT_PIECE_CHARACTERS:
+                yield "\n".join([*held, ""]).encode()
+                held, size = [], 0
+        if held:
+            yield "\n".join([*held, ""]).encode()
+    finally:
+        if isinstance(lines, Generator):
+            lines.close()
+
+
+EXPORT_ROUTES = (Route("POST", f"{GRAPH}/export", Body.OPTIONAL_JSON, BODY_BYTES_MAX, export),)

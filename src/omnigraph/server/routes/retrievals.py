@@ -1,6 +1,6 @@
-"""The routes that retrieve what an agent should read, by a text or by a query, and replay it.
+"""The routes that retrieve context for an agent, by a text or by a query, and that replay it.
 
-A stored query is told to nobody who runs it, so its receipts are sealed here, and opened here.
+Callers of a stored query do not see its text, so its receipts are redacted and restored here.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ from typing import TypeVar
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.engine.retrieval.answers import Retrieval
-from omnigraph.engine.retrieval.limits import BUDGET_TOKENS, FOUND, HOPS
-from omnigraph.engine.retrieval.sealing import find_sealed, seal, unseal
+from omnigraph.engine.retrieval.receipts import find_sealed, redact, restore
+from omnigraph.engine.retrieval.results import Retrieval
+from omnigraph.http.retrievals import retrieval_output
+from omnigraph.http.stored_queries import StoredQuery
 from omnigraph.model.errors import CompileError
-from omnigraph.model.policy import Action
-from omnigraph.server.answers import Answer, answer_json
-from omnigraph.server.calls import Call
-from omnigraph.server.limits import BODY_BYTES_MAX, RECEIPT_BODY_BYTES_MAX
-from omnigraph.server.problems import bad_request
+from omnigraph.model.limits import (
+    BODY_BYTES_MAX,
+    BUDGET_TOKENS,
+    FOUND,
+    HOPS,
+    RECEIPT_BODY_BYTES_MAX,
+)
+from omnigraph.model.ports import Action
+from omnigraph.server.context import GRAPH, Body, RequestContext, Route
 from omnigraph.server.requests import (
     REPLAY,
     RETRIEVE,
@@ -32,31 +37,29 @@ from omnigraph.server.requests import (
     RetrieveRequest,
     RetrieveStoredRequest,
 )
-from omnigraph.server.routes.stored import get_query, keeping_text_of
-from omnigraph.server.routes.terms import (
-    Place,
+from omnigraph.server.responses import Response, answer_json, bad_request
+from omnigraph.server.routes.parameters import (
+    ReadTarget,
     is_of_wrong_kind,
     parse_params,
     parse_place,
-    refusing,
+    translate_compile_errors,
     with_commit,
 )
-from omnigraph.server.routing import GRAPH, Body, Route
-from omnigraph.wire.retrievals import retrieval_output
-from omnigraph.wire.stored_queries import StoredQuery
+from omnigraph.server.routes.queries import get_query, hide_stored_text
 
 T = TypeVar("T")
 
 _ADVICE = "a retrieval starts from nodes that a read returns; POST /mutate changes the graph"
 
 
-async def retrieve(call: Call) -> Answer:
+async def retrieve(call: RequestContext) -> Response:
     """POST /graphs/{graph_id}/retrieve"""
     asked = RETRIEVE.read(call.body)
     place = _find_place(call, asked)
 
     def work(graph: Graph) -> Retrieval:
-        with refusing(advice=_ADVICE):
+        with translate_compile_errors(advice=_ADVICE):
             return graph.retrieve(
                 asked.text,
                 types=asked.types,
@@ -75,13 +78,13 @@ async def retrieve(call: Call) -> Answer:
     return await call.read(partial(_answer, work))
 
 
-async def retrieve_by(call: Call) -> Answer:
+async def retrieve_by(call: RequestContext) -> Response:
     """POST /graphs/{graph_id}/retrieve-by"""
     asked = RETRIEVE_BY.read(call.body)
     place, params = _find_place(call, asked), parse_params(asked.params)
 
     def work(graph: Graph) -> Retrieval:
-        with refusing(advice=_ADVICE):
+        with translate_compile_errors(advice=_ADVICE):
             return graph.retrieve_by(
                 asked.query,
                 params,
@@ -97,14 +100,14 @@ async def retrieve_by(call: Call) -> Answer:
     return await call.read(partial(_answer, work))
 
 
-async def retrieve_stored(call: Call) -> Answer:
+async def retrieve_stored(call: RequestContext) -> Response:
     """POST /graphs/{graph_id}/queries/{name}/retrieve"""
     stored = _get_read(call, call.name("name"))
     asked = RETRIEVE_STORED.read_optional(call.body, subject="retrieval body")
     place, params = _find_place(call, asked), parse_params(asked.params)
 
     def work(graph: Graph) -> Retrieval:
-        with refusing(advice=_ADVICE), _keeping_text_of(stored):
+        with translate_compile_errors(advice=_ADVICE), _keeping_text_of(stored):
             found = graph.retrieve_by(
                 stored.source.text,
                 params,
@@ -116,38 +119,38 @@ async def retrieve_stored(call: Call) -> Answer:
                 commit=place.commit,
                 limits=_limits(call, asked),
             )
-        return seal(found)
+        return redact(found)
 
     return await call.read(partial(_answer, work))
 
 
-async def replay(call: Call) -> Answer:
+async def replay(call: RequestContext) -> Response:
     """POST /graphs/{graph_id}/replay"""
     asked = REPLAY.read(call.body)
     limits, name = _limits(call, asked), find_sealed(asked.receipt)
     stored = None if name is None else _get_read(call, name)
 
     def work(graph: Graph) -> Retrieval:
-        with refusing(advice=_ADVICE):
+        with translate_compile_errors(advice=_ADVICE):
             if stored is None:
                 return graph.replay(asked.receipt, limits=limits)
-            receipt = unseal(asked.receipt, stored.source.text)
+            receipt = restore(asked.receipt, stored.source.text)
             with _keeping_text_of(stored):
-                return seal(graph.replay(receipt, limits=limits))
+                return redact(graph.replay(receipt, limits=limits))
 
     return await call.read(partial(_answer, work))
 
 
-def _answer(work: Callable[[Graph], Retrieval], graph: Graph) -> Answer:
-    """What is found, as bytes on the thread that found it."""
+def _answer(work: Callable[[Graph], Retrieval], graph: Graph) -> Response:
+    """The result, encoded on the thread that found it."""
     found = work(graph)
     return with_commit(answer_json(retrieval_output(found)), found.receipt.commit_id)
 
 
 def _find_place(
-    call: Call, asked: RetrieveRequest | RetrieveByRequest | RetrieveStoredRequest
-) -> Place:
-    """Where to look; whether a commit may be read is judged by its branch, once that is known."""
+    call: RequestContext, asked: RetrieveRequest | RetrieveByRequest | RetrieveStoredRequest
+) -> ReadTarget:
+    """The target of a read; access to a commit is checked by its branch, once that is known."""
     place = parse_place(asked.branch, asked.snapshot)
     if place.branch is not None:
         call.require(Action.READ, branch=place.branch, target=None)
@@ -155,12 +158,13 @@ def _find_place(
 
 
 def _limits(
-    call: Call, asked: RetrieveRequest | RetrieveByRequest | RetrieveStoredRequest | ReplayRequest
+    call: RequestContext,
+    asked: RetrieveRequest | RetrieveByRequest | RetrieveStoredRequest | ReplayRequest,
 ) -> CallLimits:
     return replace(call.limits, seconds_max=asked.seconds_max, bytes_max=asked.bytes_max)
 
 
-def _get_read(call: Call, name: str) -> StoredQuery:
+def _get_read(call: RequestContext, name: str) -> StoredQuery:
     stored = get_query(call, name)
     if stored.is_mutation:
         raise bad_request(
@@ -174,8 +178,8 @@ def _get_read(call: Call, name: str) -> StoredQuery:
 
 @contextmanager
 def _keeping_text_of(stored: StoredQuery) -> Iterator[None]:
-    """A block that shows no line of a query, and says if it finds no nodes."""
-    with keeping_text_of(stored):
+    """A block whose errors hide the text of a stored query, and report if it finds no nodes."""
+    with hide_stored_text(stored):
         try:
             yield
         except CompileError as error:
@@ -188,13 +192,19 @@ def _keeping_text_of(stored: StoredQuery) -> Iterator[None]:
 
 
 def _or(given: T | None, otherwise: T) -> T:
-    """What a caller gives, or what is meant if they give nothing."""
+    """A given value, or the default."""
     return otherwise if given is None else given
 
 
-ROUTES = (
+RETRIEVAL_ROUTES = (
     Route("POST", f"{GRAPH}/retrieve", Body.JSON, BODY_BYTES_MAX, retrieve),
     Route("POST", f"{GRAPH}/retrieve-by", Body.JSON, BODY_BYTES_MAX, retrieve_by),
-    Route("POST", f"{GRAPH}/queries/{{name}}/retrieve", Body.RAW, BODY_BYTES_MAX, retrieve_stored),
+    Route(
+        "POST",
+        f"{GRAPH}/queries/{{name}}/retrieve",
+        Body.OPTIONAL_JSON,
+        BODY_BYTES_MAX,
+        retrieve_stored,
+    ),
     Route("POST", f"{GRAPH}/replay", Body.JSON, RECEIPT_BODY_BYTES_MAX, replay),
 )

@@ -1,55 +1,92 @@
-"""Nodes and edges as frames, each with all that the query looks at of them.
+"""Nodes and edges of a query as frames, and the inputs of its searches.
 
-A condition that Lance can evaluate is part of the scan; the others are asked of what it returns.
-What the catalog and the counts of the snapshot promise about edges is known here.
+Frames hold only the columns that the query references. Conditions that Lance can evaluate are part
+of the scan; the others are applied to its rows. Query texts are embedded once, on the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from omnigraph.compiler.ir import ANONYMOUS, Condition, Direction, Expand, NodeScan
-from omnigraph.engine.read.conditions import ALWAYS, BoundCondition, Every, bind
+from omnigraph.compiler.ir import (
+    ANONYMOUS,
+    Bm25,
+    Condition,
+    Direction,
+    Expand,
+    Nearest,
+    NodeScan,
+    TextMatch,
+)
 from omnigraph.engine.read.explain import share_of_all
-from omnigraph.engine.read.matching import can_push_down
+from omnigraph.engine.read.filter import Inputs, can_push_down
 from omnigraph.engine.read.plan import ExpandStep
+from omnigraph.engine.read.ranking import QueryVectors
+from omnigraph.engine.read.search.text_index import EMPTY_STATISTICS, TextStatistics
+from omnigraph.engine.rows.conditions import ALWAYS, And, BoundCondition, bind
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind, Unique
+from omnigraph.spark.query.column_pruning import NOTHING, ReferencedColumns, Search
 from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.looks import NOTHING, Looks, Search
-from omnigraph.spark.query.names import id_column, property_column
-from omnigraph.spark.query.parts import Part
-from omnigraph.spark.query.search import Seeker
-from omnigraph.spark.query.tables import TypeFrames
+from omnigraph.spark.query.relation import Relation, id_column, property_column
+from omnigraph.spark.query.tables import Distance, HoldsWords, Measure, Relevance, TypeFrames
+
+FindStatistics = Callable[[str, str], TextStatistics]
+"""From a property and a query text to the statistics of all texts of the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBinder:
+    """Binds the searches of one read as measures."""
+
+    inputs: Inputs
+    vectors: QueryVectors
+
+    def bind(self, search: Search, statistics: FindStatistics) -> Measure:
+        """The measure of a search for each row; `statistics` is called if scores need them."""
+        name = search.field.property
+        match search:
+            case TextMatch(is_negated=is_negated):
+                return HoldsWords(name, self.inputs.sought(search), is_negated)
+            case Nearest():
+                found = self.vectors.find(search)
+                return Distance(name, None if found is None else tuple(found.tolist()))
+            case Bm25(query=query):
+                words = self.inputs.value_of(query)
+                if words is None:
+                    return Relevance(name, None, EMPTY_STATISTICS)
+                assert isinstance(words, str)
+                return Relevance(name, words, statistics(name, words))
+
 
 NEAR, FAR = "near", "far"
-"""The ends of an edge: where an expansion comes from, and where it leads."""
+"""The ends of an edge: the start of an expansion, and its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """Reads the entities of one query; `searches` are the columns of what they are searched for."""
+    """Reads the entities of one query; `searches` are the columns of search results."""
 
     frames: TypeFrames
     catalog: Catalog
-    looks: Mapping[str, Looks]
+    looks: Mapping[str, ReferencedColumns]
     nameless: frozenset[str]
-    """Variables whose ids nobody asks for."""
+    """Variables whose ids are not needed."""
 
     searches: Mapping[Search, str]
-    seeker: Seeker
+    seeker: SearchBinder
     expressions: Expressions
 
-    def scan(self, scan: NodeScan) -> Part:
-        """The nodes of a type that pass the filters."""
+    def scan(self, scan: NodeScan) -> Relation:
+        """The nodes of a type that match the filters."""
         declared = self.catalog.nodes[scan.type_name]
         columns = self.columns_of(scan.variable)
         is_whole = not scan.filters and len(columns) == 1
-        return Part(
+        return Relation(
             frame=self._read(declared, scan.variable, scan.filters, ends={}),
             columns={scan.variable: columns},
             is_weighted=False,
@@ -59,10 +96,10 @@ class Entities:
             leaves=1,
         )
 
-    def list_all(self, declared: NodeType, variable: str) -> Part:
-        """Every node of a type, known by its id alone."""
+    def list_all(self, declared: NodeType, variable: str) -> Relation:
+        """Every node of a type, with its id alone."""
         name = id_column(variable)
-        return Part(
+        return Relation(
             frame=self.frames.rows(declared, columns={"id": name}, condition=ALWAYS, measures={}),
             columns={variable: (name,)},
             is_weighted=False,
@@ -73,14 +110,14 @@ class Entities:
         )
 
     def columns_of(self, variable: str) -> tuple[str, ...]:
-        """The columns of a variable, its id first, unless nobody asks for that."""
+        """The columns of a variable, with its id first unless that is not needed."""
         looks = self.looks.get(variable, NOTHING)
         ids = () if variable in self.nameless else (id_column(variable),)
         properties = (property_column(variable, each.property) for each in looks.properties)
         return (*ids, *properties, *(self.searches[each] for each in looks.searches))
 
-    def look_at_target(self, expand: Expand, part: Part) -> Part:
-        """The rows whose target passes the filters, with what is looked at of it."""
+    def look_at_target(self, expand: Expand, part: Relation) -> Relation:
+        """The rows whose target matches the filters, with the referenced columns of the target."""
         columns = self.columns_of(expand.target)
         if len(columns) == 1 and not expand.filters:
             return part
@@ -100,7 +137,7 @@ class Entities:
     # Edges
 
     def read_edges(self, step: ExpandStep) -> DataFrame:
-        """The ends of a type's edges, once for each way to follow them, with what is looked at."""
+        """The ends of a type's edges, once per direction of travel, with referenced columns."""
         expand, binding = step.expand, find_binding(step)
         if binding is None:
             return self.read_ends(expand)
@@ -110,7 +147,7 @@ class Entities:
         return _orient(edges, expand.direction)
 
     def read_ends(self, expand: Expand) -> DataFrame:
-        """The ends of a type's edges, once for each way to follow them."""
+        """The ends of a type's edges, once per direction of travel."""
         declared = self.catalog.edges[expand.edge_type]
         ends = self.frames.rows(
             declared, columns={"src": NEAR, "dst": FAR}, condition=ALWAYS, measures={}
@@ -122,7 +159,7 @@ class Entities:
         return [each for each in conditions if not can_push_down(each)]
 
     def has_single_edges(self, expand: Expand) -> bool:
-        """Whether the schema rules out parallel edges, for the way that they are followed."""
+        """Whether the schema rules out parallel edges in the direction of travel."""
         declared = self.catalog.edges[expand.edge_type]
         if expand.direction is Direction.BOTH and declared.source == declared.target:
             return False
@@ -138,11 +175,11 @@ class Entities:
         return self.catalog.nodes[declared.target if is_reversed else declared.source]
 
     def count_edges(self, expand: Expand) -> int:
-        """How many edges of the type there are."""
+        """The number of edges of the type."""
         return self.frames.count(self.catalog.edges[expand.edge_type])
 
     def degree(self, expand: Expand) -> float:
-        """About how many neighbours an entity has."""
+        """The approximate number of neighbours of an entity."""
         sources = self.frames.count(self.near_type(expand))
         each_hop = self.count_edges(expand) / max(sources, 1)
         return float(sum(each_hop**hop for hop in range(expand.hops_min, expand.hops_max + 1)))
@@ -173,7 +210,7 @@ class Entities:
 
     def _bind(self, conditions: Iterable[Condition]) -> BoundCondition:
         inputs = self.expressions.inputs
-        return Every(
+        return And(
             tuple(
                 bind(each, kind=TypeKind.NODE, values=inputs.values, now=inputs.now)
                 for each in conditions
@@ -182,7 +219,7 @@ class Entities:
 
 
 def find_binding(step: ExpandStep) -> str | None:
-    """The variable of an expansion's edges, None if nobody asks for them."""
+    """The variable of an expansion's edges; None if it is not used."""
     binding = step.expand.edge_binding
     if binding == ANONYMOUS or not (binding in step.live or step.edge_filters):
         return None
@@ -199,6 +236,6 @@ def _orient(edges: DataFrame, direction: Direction) -> DataFrame:
         case Direction.IN:
             return edges.select(*backwards)
         case Direction.BOTH:
-            # A self-loop is met once, though it leads there from either end.
+            # A self-loop counts once, although both its ends lead to the node.
             others = edges.where(f.col(NEAR) != f.col(FAR))
             return edges.unionByName(others.select(*backwards))

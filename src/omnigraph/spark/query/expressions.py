@@ -1,14 +1,16 @@
-"""Conditions and values of a query as Spark columns, with the meaning they have everywhere.
+"""Conditions, literals, comparisons and sort keys as Spark columns.
 
-Promises that a condition is never null: what is unknown is no match. A comparison of a property
-with a value is bound as the local executor binds it, so that both compare with the same numbers.
-Columns are found by the names in `names`; who computes text matches says where they are.
+Values compare and sort as in the executor in process, whatever the time zone and the settings of
+the session. A condition is never null: a comparison with null does not match. A value that its type
+cannot hold is rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
@@ -16,11 +18,11 @@ from pyspark.sql import functions as f
 from omnigraph.compiler.ir import (
     AllOf,
     AnyOf,
+    Comparator,
     Comparison,
     Condition,
     Constant,
     EntityId,
-    Given,
     Now,
     NullTest,
     Operand,
@@ -28,38 +30,285 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     SameEntity,
     TextMatch,
+    Value,
 )
-from omnigraph.engine.read.comparisons import compare as compare_values
-from omnigraph.engine.read.conditions import (
+from omnigraph.engine.read.filter import Inputs, type_of
+from omnigraph.engine.rows.conditions import (
+    And,
     BoundCondition,
     Compare,
-    Every,
     HasElement,
     HasText,
     IsNull,
     IsPresent,
     OneOf,
-    Some,
+    Or,
+    WithinText,
     bind,
 )
-from omnigraph.engine.read.matching import Inputs, type_of
-from omnigraph.engine.read.values import column_of
+from omnigraph.engine.rows.values import Stored, column_of, to_stored
 from omnigraph.model.catalog import TypeKind
-from omnigraph.model.types import STRING, PropertyType
-from omnigraph.spark.query.comparisons import Typed, compare
-from omnigraph.spark.query.literals import SUBJECT, is_one_of, literal
-from omnigraph.spark.query.names import id_column, property_column
+from omnigraph.model.types import F64, FLOATS, I64, NUMBERS, STRING, PropertyType, Scalar, Vector
+from omnigraph.spark.query.relation import id_column, property_column
+from omnigraph.spark.types import spark_type
+
+_U64 = PropertyType(Scalar.U64)
+_HALF = 2**32
+_INTEGERS_END = 2.0**64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Typed:
+    """A column and the type of its values."""
+
+    column: Column
+    type: PropertyType
+
+    @property
+    def is_float(self) -> bool:
+        return not self.type.is_list and self.type.element in FLOATS
+
+    def widened(self, type: PropertyType) -> Typed:
+        """The same numbers in a type that can represent all of them."""
+        if self.type.element == type.element:
+            return self
+        return Typed(self.column.cast(spark_type(type)), type)
+
+
+def compare(left: Typed, comparator: Comparator, right: Typed) -> Column:
+    """Whether a comparison of two columns holds."""
+    match comparator:
+        case Comparator.LIST_CONTAINS:
+            return _holds(left, right)
+        case Comparator.IN:
+            return _holds(right, left)
+        case Comparator.STRING_CONTAINS:
+            found = left.column.contains(right.column)
+        case Comparator.STARTS_WITH:
+            found = left.column.startswith(right.column)
+        case _:
+            found = _relate(left, comparator, right)
+    return found & left.column.isNotNull() & right.column.isNotNull()
+
+
+def _holds(lists: Typed, element: Typed) -> Column:
+    each_type = lists.type.list_element
+
+    def equals(each: Column) -> Column:
+        return compare(Typed(each, each_type), Comparator.EQ, element)
+
+    return f.exists(lists.column, equals) & lists.column.isNotNull()
+
+
+def _relate(left: Typed, comparator: Comparator, right: Typed) -> Column:
+    if left.type.element in NUMBERS and left.is_float != right.is_float:
+        return _relate_mixed(left, comparator, right)
+    left, right = _align(left, right)
+    one, other = left.column, right.column
+    match comparator:
+        case Comparator.EQ:
+            return (one == other) & ~f.isnan(one) if left.is_float else one == other
+        case Comparator.NE:
+            return (one != other) | f.isnan(one) if left.is_float else one != other
+        case Comparator.LT:
+            found, greater = one < other, right
+        case Comparator.LE:
+            found, greater = one <= other, right
+        case Comparator.GT:
+            found, greater = one > other, left
+        case Comparator.GE:
+            found, greater = one >= other, left
+        case _:
+            raise AssertionError(f"{comparator} is about lists or parts of texts")
+    # Spark orders NaN as the greatest number, so it can only be on the greater side.
+    return found & ~f.isnan(greater.column) if greater.is_float else found
+
+
+def _align(left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Both sides in one type; equal types are unchanged, so that joins can use them as keys."""
+    if left.type.element == right.type.element or left.type.element not in NUMBERS:
+        return left, right
+    wide = F64 if left.is_float else _widest(left, right)
+    return left.widened(wide), right.widened(wide)
+
+
+def _widest(*integers: Typed) -> PropertyType:
+    return _U64 if any(each.type.element is Scalar.U64 for each in integers) else I64
+
+
+def _relate_mixed(left: Typed, comparator: Comparator, right: Typed) -> Column:
+    if left.is_float:
+        relation = _relation(right, left)
+        relation = _Relation(relation.greater, relation.equal, relation.less)
+    else:
+        relation = _relation(left, right)
+    match comparator:
+        case Comparator.EQ:
+            return relation.equal
+        case Comparator.NE:
+            return ~relation.equal
+        case Comparator.LT:
+            return relation.less
+        case Comparator.LE:
+            return relation.less | relation.equal
+        case Comparator.GT:
+            return relation.greater
+        case Comparator.GE:
+            return relation.greater | relation.equal
+        case _:
+            raise AssertionError(f"{comparator} is about lists or parts of texts")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Relation:
+    """Whether the left side is less than, equal to or greater than the right; never for NaN."""
+
+    less: Column
+    equal: Column
+    greater: Column
+
+
+def _relation(integers: Typed, floats: Typed) -> _Relation:
+    """Compare integers with floats, first by integer part and then by fraction."""
+    wide = _widest(integers)
+    left, right = integers.widened(wide).column, floats.widened(F64).column
+    is_signed = wide is I64
+    low, high = (-_INTEGERS_END / 2, _INTEGERS_END / 2) if is_signed else (0.0, _INTEGERS_END)
+    is_between = (right >= low) & (right < high)
+    # Values out of range have no integer part of this type, and computing it would fail.
+    inside = f.when(is_between, right).otherwise(f.lit(0.0))
+    whole_part, has_fraction = _take_apart(inside, is_signed=is_signed)
+    is_whole_part = is_between & (left == whole_part)
+    is_above = (right >= high) & ~f.isnan(right)
+    return _Relation(
+        less=is_above | (is_between & (left < whole_part)) | (is_whole_part & has_fraction),
+        equal=is_whole_part & ~has_fraction,
+        greater=(right < low) | (is_between & (left > whole_part)),
+    )
+
+
+def _take_apart(number: Column, *, is_signed: bool) -> tuple[Column, Column]:
+    """The integer part of a float, rounded down, and whether there is a fraction."""
+    if is_signed:
+        floor = f.floor(number)
+        return floor, number > floor.cast("double")
+    # In two halves, because Spark converts a float to a decimal by its displayed digits.
+    upper = f.floor(number / f.lit(float(_HALF)))
+    rest = number - upper.cast("double") * f.lit(float(_HALF))
+    lower = f.floor(rest)
+    return upper.cast(spark_type(_U64)) * f.lit(_HALF) + lower, rest > lower.cast("double")
+
+
+SUBJECT = "a value of the query"
+
+_SQL_TYPE_BY_SCALAR: Mapping[Scalar, str] = MappingProxyType(
+    {
+        Scalar.BOOL: "BOOLEAN",
+        Scalar.I32: "INT",
+        Scalar.U64: "DECIMAL(20,0)",
+        Scalar.F32: "FLOAT",
+        Scalar.F64: "DOUBLE",
+    }
+)
+"""SQL types other than `BIGINT`, which also represents days and milliseconds here."""
+
+
+def literal(value: Value, type: PropertyType) -> Column:
+    """The value as a constant column."""
+    (stored,) = _store((value,), type)
+    if stored is None:
+        return f.lit(None).cast(spark_type(type))
+    if isinstance(type.element, Vector):
+        assert isinstance(stored, list | tuple), "a vector is a list of numbers"
+        return _vector(stored)
+    if type.is_list:
+        assert isinstance(stored, list | tuple), "a list is a list"
+        return f.array(*(_scalar(each, type.element) for each in stored)).cast(spark_type(type))
+    return _scalar(stored, type.element)
+
+
+def is_one_of(column: str, values: Sequence[Value], scalar: Scalar) -> Column:
+    """Whether a column, given by its name, has one of the values.
+
+    The values must not include NaN. The result is null where the column is null.
+    """
+    type = PropertyType(scalar)
+    texts = dict.fromkeys(_sql(each, scalar) for each in _store(values, type))
+    # One text, because a literal object costs as much as parsing a thousand literals.
+    return f.expr(f"{_sql_operand(column, scalar)} IN ({', '.join(texts)})")
+
+
+def _store(values: Sequence[Value], type: PropertyType) -> Sequence[Stored]:
+    column = column_of(values, type, subject=SUBJECT)
+    if type.element in {Scalar.DATE, Scalar.DATETIME}:
+        return [to_stored(each) for each in values]
+    stored: list[Stored] = column.to_pylist()
+    return stored
+
+
+def _vector(numbers: Sequence[Stored]) -> Column:
+    # One text, because thousands of literals would be slow to send and slower to plan.
+    texts = f.split(f.lit(",".join(map(str, numbers))), ",")
+    # Spark cannot infer that every element is a number, and a vector has no nulls.
+    zero = f.lit(0.0).cast("float")
+    return f.transform(texts, lambda each: f.coalesce(each.cast("float"), zero))
+
+
+def _scalar(stored: Stored, scalar: Scalar) -> Column:
+    target = spark_type(PropertyType(scalar))
+    match scalar:
+        case Scalar.BLOB:
+            assert isinstance(stored, bytes), "a blob is bytes"
+            return f.unhex(f.lit(stored.hex()))
+        case Scalar.U64:
+            assert isinstance(stored, int), "a U64 is a whole number"
+            # The largest values exceed Java's primitive integers.
+            return f.lit(Decimal(stored)).cast(target)
+        case Scalar.DATE:
+            # Python dates would be converted through another calendar and a time zone.
+            return f.date_from_unix_date(f.lit(stored))
+        case Scalar.DATETIME:
+            return f.timestamp_millis(f.lit(stored))
+        case Scalar.F32 | Scalar.I32 | Scalar.I64 | Scalar.U32:
+            return f.lit(stored).cast(target)
+        case Scalar.STRING | Scalar.BOOL | Scalar.F64:
+            return f.lit(stored)
+
+
+def _sql_operand(column: str, scalar: Scalar) -> str:
+    match scalar:
+        case Scalar.DATE:
+            return f"unix_date({column})"
+        case Scalar.DATETIME:
+            return f"unix_millis({column})"
+        case Scalar.F32 | Scalar.F64:
+            # A set of numbers distinguishes the two zeros, while `=` does not.
+            return f"if({column} = 0, {_sql(0.0, scalar)}, {column})"
+        case _:
+            return column
+
+
+def _sql(stored: Stored, scalar: Scalar) -> str:
+    match stored:
+        case str():
+            # Escaping in text literals depends on session settings.
+            return f"CAST(X'{stored.encode().hex()}' AS STRING)"
+        case bytes():
+            return f"X'{stored.hex()}'"
+        case _:
+            number = 0.0 if scalar in FLOATS and stored == 0 else stored
+            return f"CAST('{number}' AS {_SQL_TYPE_BY_SCALAR.get(scalar, 'BIGINT')})"
 
 
 @dataclass(frozen=True, slots=True)
 class Expressions:
-    """Makes the columns of one read; `text_match` finds those that a search has marked."""
+    """Makes the columns of one read; `text_match` returns the column of a text search."""
 
     inputs: Inputs
     text_match: Callable[[TextMatch], Column]
 
     def condition(self, condition: Condition) -> Column:
-        """Which rows a condition holds for."""
+        """Whether a condition holds, for each row."""
         match condition:
             case AllOf(conditions):
                 return _join([self.condition(each) for each in conditions], is_all=True)
@@ -76,7 +325,7 @@ class Expressions:
                 return _known(self.text_match(condition))
 
     def value(self, operand: Operand) -> Column:
-        """An operand, row by row."""
+        """The value of an operand, for each row."""
         return self._typed(operand).column
 
     def _typed(self, operand: Operand) -> Typed:
@@ -113,28 +362,16 @@ class Expressions:
                 left_ids, right_ids = self._typed(comparison.left), self._typed(comparison.right)
                 return compare(left_ids, comparison.comparator, right_ids)
             case _:
-                return f.lit(self._compare_given(comparison))
-
-    def _compare_given(self, comparison: Comparison) -> bool:
-        """Whether a comparison in which no row has a part holds."""
-        sides = []
-        for side in (comparison.left, comparison.right):
-            assert isinstance(side, Given), "properties and entities depend on a row"
-            value = self.inputs.value_of(side)
-            if value is None or value == ():
-                # An empty list holds nothing, whatever the type of its elements might be.
-                return False
-            sides.append(column_of((value,), type_of(side), subject=SUBJECT))
-        return bool(compare_values(sides[0], comparison.comparator, sides[1])[0])
+                return f.lit(self.inputs.holds(comparison))
 
 
 def _bound(bound: BoundCondition, name: str) -> Column:
-    """Where a bound condition about one column holds."""
+    """Whether a bound condition on one column holds."""
     column = f.col(name)
     match bound:
-        case Every(conditions):
+        case And(conditions):
             return _join([_bound(each, name) for each in conditions], is_all=True)
-        case Some(conditions):
+        case Or(conditions):
             return _join([_bound(each, name) for each in conditions], is_all=False)
         case Compare(about, comparator, value):
             type = PropertyType(about.scalar)
@@ -148,6 +385,10 @@ def _bound(bound: BoundCondition, name: str) -> Column:
             sought = f.lit(text)
             found = column.startswith(sought) if is_prefix else column.contains(sought)
             return found & column.isNotNull()
+        case WithinText(_, text, is_prefix):
+            within = f.lit(text)
+            found = within.startswith(column) if is_prefix else within.contains(column)
+            return found & column.isNotNull()
         case IsNull():
             return column.isNull()
         case IsPresent():
@@ -160,9 +401,36 @@ def _known(marks: Column) -> Column:
 
 
 def _join(columns: Sequence[Column], *, is_all: bool) -> Column:
-    """All conditions, or any; halved again and again, for a chain of thousands is too deep."""
+    """Combine conditions by all or any, as a balanced tree: a long chain would be too deep."""
     if len(columns) < 2:
         return columns[0] if columns else f.lit(is_all)
     middle = len(columns) // 2
     one, other = (_join(part, is_all=is_all) for part in (columns[:middle], columns[middle:]))
     return one & other if is_all else one | other
+
+
+def sort_column(column: Column, type: PropertyType, *, is_descending: bool) -> Column:
+    """The sort key that puts the values of a column in order."""
+    normal = group_column(column, type)
+    return normal.desc_nulls_last() if is_descending else normal.asc_nulls_first()
+
+
+def group_column(column: Column, type: PropertyType) -> Column:
+    """The values of a column as group keys, with negative zero replaced by zero.
+
+    Spark puts equal values into one group, including NaN and null.
+    """
+    if isinstance(type.element, Vector):
+        return f.transform(column, lambda each: _unsigned_zero(each, Scalar.F32))
+    if type.element not in FLOATS:
+        return column
+    scalar = type.element
+    if type.is_list:
+        return f.transform(column, lambda each: _unsigned_zero(each, scalar))
+    return _unsigned_zero(column, scalar)
+
+
+def _unsigned_zero(number: Column, scalar: Scalar) -> Column:
+    zero = f.lit(0.0).cast(spark_type(PropertyType(scalar)))
+    # Adding zero does not work, because an optimizer may remove the addition.
+    return f.when(number == zero, zero).otherwise(number)

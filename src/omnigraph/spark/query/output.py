@@ -1,17 +1,22 @@
-"""The output of a read: matched rows as columns, in groups or ranked, in the one order there is.
+"""The output of a query on Spark: result columns, ranking, grouping and order.
 
-Sort keys first, then ids of the bound variables or, where rows were grouped or made distinct, their
-columns: what the engine in process returns, row by row. Columns are called by their numbers,
-because names may repeat.
+Rows and their order equal those of the executor in process. A single ranking needs no extra job. A
+fusion of rankings with a limit runs at once over the entities that can reach the result; without a
+limit it is part of the frame. Result columns are numbered, because names can repeat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from pyspark.sql import Column, DataFrame
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from omnigraph.compiler.ir import (
     Aggregate,
@@ -29,48 +34,288 @@ from omnigraph.compiler.ir import (
     SortKey,
 )
 from omnigraph.compiler.ir import Column as Returned
-from omnigraph.engine.read.mentions import counts_rows, ranked_variable
-from omnigraph.engine.read.output import Window
-from omnigraph.engine.read.ranking_inputs import fusion_constant
+from omnigraph.engine.read.ordering import order_keys
+from omnigraph.engine.read.output import Window as ResultWindow
+from omnigraph.engine.read.plan import counts_rows, ranked_variable
+from omnigraph.engine.read.ranking import fuse_places, fusion_constant
+from omnigraph.model.limits import SPARK_FUSED_MAX
 from omnigraph.model.types import STRING
-from omnigraph.spark.query.aggregates import AggregateColumn, Argument, aggregate
+from omnigraph.spark.jobs import run_job_quietly
+from omnigraph.spark.query.aggregate import AggregateColumn, Argument, aggregate
 from omnigraph.spark.query.entities import Entities
-from omnigraph.spark.query.names import id_column
-from omnigraph.spark.query.ordering import group_column, sort_column
-from omnigraph.spark.query.parts import WEIGHT, Part
-from omnigraph.spark.query.ranks import (
-    ByDistance,
-    ByRelevance,
-    Fused,
-    RankedBy,
-    RankedRows,
-    rank_rows,
-)
-from omnigraph.spark.types import spark_type
+from omnigraph.spark.query.expressions import group_column, sort_column
+from omnigraph.spark.query.relation import WEIGHT, Relation, id_column
+from omnigraph.spark.types import create_frame, spark_type
 
-_PLACE, _SCORE = "place", "score"
+Batches = Iterator[pa.RecordBatch]
+Places = npt.NDArray[np.float64]
+
+_ID, _FIRST, _SECOND = "id", "first", "second"
+_PLACE, _SCORE, _COUNT = "place", "score", "count"
+
+_RANKING = StructType(
+    [
+        StructField(_ID, StringType()),
+        StructField(_PLACE, LongType()),
+        StructField(_SCORE, DoubleType()),
+    ]
+)
+_COUNTS = StructType([StructField(_PLACE, LongType()), StructField(_COUNT, LongType())])
+
+
+@dataclass(frozen=True, slots=True)
+class ByDistance:
+    """Nearest first, by a column of distances; entities with null are not ranked."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class ByRelevance:
+    """Most relevant first, by a column of scores; entities with null or 0 are not ranked."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Two rankings fused by places; without a constant no entity is ranked."""
+
+    primary: ByDistance | ByRelevance
+    secondary: ByDistance | ByRelevance
+    k: int | None
+
+
+RankedBy = ByDistance | ByRelevance | Fused
+
+
+@dataclass(frozen=True, slots=True)
+class RankedRows:
+    """The rows of ranked entities, and their primary order.
+
+    `score` is the column of fused scores, if rankings were fused.
+    """
+
+    rows: DataFrame
+    order: tuple[Column, ...]
+    score: str | None
+
+
+def rank_rows(
+    rows: DataFrame, by: RankedBy, *, id: str, place: str, score: str, wanted: int | None
+) -> RankedRows:
+    """Remove the rows of unranked entities, and determine the order of the others.
+
+    `id` is the column of the entities' ids. The order covers the first `wanted` rows, or all rows
+    if it is None. `place` and `score` are the names of new columns.
+    """
+    match by:
+        case ByDistance() | ByRelevance():
+            is_ranked = f.col(id).isNotNull() & _is_ranked(by)
+            return RankedRows(rows.where(is_ranked), _order(by, id), None)
+        case Fused(primary, secondary, k):
+            if k is None:
+                nobody = rows.limit(0).withColumns({place: f.lit(0), score: f.lit(0.0)})
+                return RankedRows(nobody, (f.col(place),), score)
+            fusion = _Fusion(
+                replace(primary, column=_FIRST), replace(secondary, column=_SECOND), k, wanted
+            )
+            entities = _entities(rows, by, id)
+            ranking = fusion.of_best(entities) if fusion.is_small else fusion.of_all(entities)
+            own = f"{place}_{_ID}"
+            named = ranking.select(
+                f.col(_ID).alias(own), f.col(_PLACE).alias(place), f.col(_SCORE).alias(score)
+            )
+            ranked = rows.join(named, f.col(id) == f.col(own)).drop(own)
+            return RankedRows(ranked, (f.col(place),), score)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fusion:
+    """Fuses two rankings of entities that have an id and a column for each ranking."""
+
+    primary: ByDistance | ByRelevance
+    secondary: ByDistance | ByRelevance
+    k: int
+    wanted: int | None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether only few entities can be among the wanted ones."""
+        return self.wanted is not None and 2 * self._reach(self.wanted) <= SPARK_FUSED_MAX
+
+    def of_all(self, entities: DataFrame) -> DataFrame:
+        """Every ranked entity with its score and its place, which is a sort key, not a number."""
+        first, second = self._place(self.primary), self._place(self.secondary)
+        placed = entities.select(_ID, first.alias(_FIRST), second.alias(_SECOND))
+        is_ranked = f.col(_FIRST).isNotNull() | f.col(_SECOND).isNotNull()
+        score = self._share(_FIRST) + self._share(_SECOND)
+        either = f.coalesce(f.col(_FIRST), f.col(_SECOND))
+        place = f.struct(-score, f.col(_FIRST).isNull(), either)
+        return placed.where(is_ranked).select(_ID, place.alias(_PLACE), score.alias(_SCORE))
+
+    def of_best(self, entities: DataFrame) -> DataFrame:
+        """The wanted entities, computed now, with their places and scores."""
+        assert self.wanted is not None, "somebody says how many are the best"
+        entities = entities.persist()
+        try:
+            found = self._contenders(entities, self.wanted)
+            first = self._find_places(self.primary, found, entities, self.wanted)
+            second = self._find_places(self.secondary, found, entities, self.wanted)
+        finally:
+            entities.unpersist()
+        is_ranked = ~(np.isnan(first) & np.isnan(second))
+        ids = found[_ID].filter(pa.array(is_ranked)).combine_chunks()
+        order, scores = fuse_places(first[is_ranked], second[is_ranked], self.k)
+        best = pa.table(
+            {
+                _ID: ids.take(pa.array(order[: self.wanted])),
+                _PLACE: pa.array(np.arange(len(order[: self.wanted]))),
+                _SCORE: pa.array(scores[: self.wanted]),
+            }
+        )
+        return f.broadcast(create_frame(entities.sparkSession, best, _RANKING))
+
+    def _place(self, arm: ByDistance | ByRelevance) -> Column:
+        """The place of an entity in one ranking, from 1; null if it is not ranked."""
+        is_ranked = _is_ranked(arm)
+        place = f.row_number().over(Window.orderBy((~is_ranked).asc(), *_order(arm, _ID)))
+        if isinstance(arm, ByDistance) and self.wanted is not None:
+            is_ranked = is_ranked & (place <= self.wanted)
+        return f.when(is_ranked, place)
+
+    def _share(self, place: str) -> Column:
+        share = f.lit(1.0) / (f.lit(float(self.k)) + f.col(place).cast(DoubleType()))
+        return f.coalesce(share, f.lit(0.0))
+
+    def _reach(self, wanted: int) -> int:
+        """The lowest place in a ranking that an entity among the best of both can have.
+
+        Two places beyond k + 2w are worth less together than one place up to w.
+        """
+        return self.k + 2 * wanted
+
+    def _contenders(self, entities: DataFrame, wanted: int) -> pa.Table:
+        """The entities that are high enough in one of the rankings, without duplicates."""
+        tops = [
+            entities.where(_is_ranked(arm)).orderBy(*_order(arm, _ID)).limit(self._reach(wanted))
+            for arm in (self.primary, self.secondary)
+        ]
+        return _collect(tops[0].union(tops[1]).dropDuplicates([_ID]))
+
+    def _find_places(
+        self, arm: ByDistance | ByRelevance, found: pa.Table, entities: DataFrame, wanted: int
+    ) -> Places:
+        """The places of the contenders in a ranking; NaN if it does not rank them."""
+        keys = _keys(arm, found)
+        order = np.lexsort((order_keys(found[_ID], is_descending=False), keys))
+        ranked = order[: np.count_nonzero(~np.isnan(keys))]
+        places = np.full(len(keys), np.nan)
+        if isinstance(arm, ByDistance):
+            ranked = ranked[:wanted]
+        # The contenders include all of the first entities of the ranking.
+        places[ranked] = np.arange(1, len(ranked) + 1)
+        later = ranked[self._reach(wanted) :]
+        if len(later):
+            places[later] = 1 + _count_before(arm, found.take(pa.array(later)), entities)
+        return places
+
+
+def _entities(rows: DataFrame, by: Fused, id: str) -> DataFrame:
+    """Each ranked entity once, with its ranking columns."""
+    is_ranked = _is_ranked(by.primary) | _is_ranked(by.secondary)
+    return (
+        rows.where(f.col(id).isNotNull() & is_ranked)
+        .select(
+            f.col(id).alias(_ID),
+            f.col(by.primary.column).alias(_FIRST),
+            f.col(by.secondary.column).alias(_SECOND),
+        )
+        .dropDuplicates([_ID])
+    )
+
+
+def _is_ranked(arm: ByDistance | ByRelevance) -> Column:
+    match arm:
+        case ByDistance(column):
+            return f.col(column).isNotNull()
+        case ByRelevance(column):
+            return f.coalesce(f.col(column) > 0, f.lit(False))  # noqa: FBT003  # Spark's
+
+
+def _order(arm: ByDistance | ByRelevance, id: str) -> tuple[Column, Column]:
+    match arm:
+        case ByDistance(column):
+            return f.col(column).asc(), f.col(id).asc()
+        case ByRelevance(column):
+            return f.col(column).desc(), f.col(id).asc()
+
+
+def _keys(arm: ByDistance | ByRelevance, rows: pa.Table | pa.RecordBatch) -> Places:
+    """Sort keys that ascend from the best to the worst; NaN for unranked entities."""
+    values: Places = rows[arm.column].to_numpy(zero_copy_only=False).astype(np.float64)
+    match arm:
+        case ByDistance():
+            return values
+        case ByRelevance():
+            return np.where(values > 0, -values, np.nan)
+
+
+def _count_before(
+    arm: ByDistance | ByRelevance, some: pa.Table, entities: DataFrame
+) -> npt.NDArray[np.int64]:
+    """The number of entities before each of the given ones, which are in ranking order."""
+    ranked = entities.where(_is_ranked(arm)).select(_ID, arm.column)
+    counted = ranked.mapInArrow(partial(_count_in_task, arm, some), _COUNTS)
+    summed = counted.groupBy(_PLACE).agg(f.sum(_COUNT).alias(_COUNT)).orderBy(_PLACE)
+    before: npt.NDArray[np.int64] = _collect(summed)[_COUNT].to_numpy()
+    return before
+
+
+def _count_in_task(arm: ByDistance | ByRelevance, some: pa.Table, batches: Batches) -> Batches:
+    counts = np.zeros(some.num_rows, np.int64)
+    for batch in batches:
+        counts += _count_in_batch(arm, some, batch)
+    yield pa.record_batch({_PLACE: pa.array(np.arange(len(counts))), _COUNT: pa.array(counts)})
+
+
+def _count_in_batch(
+    arm: ByDistance | ByRelevance, some: pa.Table, batch: pa.RecordBatch
+) -> npt.NDArray[np.int64]:
+    ids = pa.chunked_array([*some[_ID].chunks, batch[_ID]])
+    id_keys = order_keys(ids, is_descending=False)
+    keys = np.concatenate([_keys(arm, some), _keys(arm, batch)])
+    # A given entity also occurs in some batch; the sort is stable, so that copy comes after it.
+    order = np.lexsort((id_keys, keys))
+    is_other = order >= some.num_rows
+    before: npt.NDArray[np.int64] = np.cumsum(is_other)[~is_other]
+    return before
+
+
+def _collect(frame: DataFrame) -> pa.Table:
+    return run_job_quietly(frame.sparkSession, frame.toArrow, stage="rank")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Makes the result of one read of its matched rows."""
+    """Computes the result of one read from its matched rows."""
 
     ir: ReadIR
     ordering_variables: tuple[str, ...]
-    window: Window
+    window: ResultWindow
     entities: Entities
 
-    def frame(self, part: Part) -> DataFrame:
-        """The result; its columns are called by `column_name`."""
+    def frame(self, part: Relation) -> DataFrame:
+        """The result, with columns named by `column_name`."""
         if self.ir.is_aggregate:
             return self._grouped(part)
         if self.ir.is_distinct:
             return self._distinct(part)
         return self._plain(part)
 
-    # Every row for itself
+    # Ungrouped rows
 
-    def _plain(self, part: Part) -> DataFrame:
+    def _plain(self, part: Relation) -> DataFrame:
         frame, keys = part.frame, list[Column]()
         if self.ir.ranking is not None:
             ranked = self._rank(frame, self.ir.ranking)
@@ -117,9 +362,9 @@ class Output:
             value, type = self.entities.expressions.value(expression), expression.type
         return sort_column(value, type, is_descending=key.is_descending)
 
-    # Rows in groups
+    # Grouped rows
 
-    def _grouped(self, part: Part) -> DataFrame:
+    def _grouped(self, part: Relation) -> DataFrame:
         keys, columns = list[tuple[str, Column]](), list[AggregateColumn]()
         for number, column in enumerate(self.ir.columns):
             name, expression = column_name(number), column.expression
@@ -136,7 +381,7 @@ class Output:
         ties = [name for name, _ in keys]
         return self._arrange(frame.select(*shown), ties, is_one_row=not keys)
 
-    def _distinct(self, part: Part) -> DataFrame:
+    def _distinct(self, part: Relation) -> DataFrame:
         shown = [
             group_column(self._value(each), each.type)
             .cast(spark_type(each.type))
@@ -183,20 +428,20 @@ class Output:
 
 
 def column_name(number: int) -> str:
-    """What a column of the result is called until it gets its name."""
+    """The internal name of a result column."""
     return f"column_{number}"
 
 
-def _repeat(frame: DataFrame, window: Window) -> DataFrame:
-    """Each row as often as it counts, or as often as anybody will see it."""
+def _repeat(frame: DataFrame, window: ResultWindow) -> DataFrame:
+    """Repeat each row by its weight, but not beyond the end of the window."""
     times = f.col(WEIGHT)
     if window.stop is not None:
         times = f.least(times, f.lit(max(window.stop, 1)).cast("bigint"))
     return frame.withColumn(WEIGHT, f.explode(f.sequence(f.lit(1).cast("bigint"), times)))
 
 
-def _cut(frame: DataFrame, window: Window) -> DataFrame:
-    # Spark counts the rows of a window in 31 bits.
+def _cut(frame: DataFrame, window: ResultWindow) -> DataFrame:
+    # Spark limits and offsets are 31-bit numbers.
     if window.stop is not None and window.stop <= _INTS_END:
         frame = frame.limit(window.stop)
     return frame.offset(min(window.start, _INTS_END)) if window.start else frame

@@ -1,9 +1,9 @@
-"""The steps of a plan as frames: scans, joins, left joins, anti joins.
+"""The steps of a plan as frames: scans, joins, left joins and anti joins.
 
-The same steps that the engine in process runs, in the same order. Parts of the pattern that nothing
-connects are kept apart until a condition looks at two of them. Blocks run once for all distinct
-combinations of what they look at, and are joined back. What has become a large plan by then is
-worked out before it is looked at several times.
+The steps and their order are those of the engine in process. Unconnected parts of the pattern are
+joined only when a condition uses two of them. Blocks run once for all distinct combinations of the
+variables they use, and are joined back. A large plan is materialised before it is used several
+times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from omnigraph.compiler.ir import Comparator, Comparison, Condition, PropertyValue, SameEntity
-from omnigraph.engine.read.mentions import variables_of
 from omnigraph.engine.read.plan import (
     AntiStep,
     ExpandStep,
@@ -24,36 +23,40 @@ from omnigraph.engine.read.plan import (
     OptionalStep,
     ScanStep,
     Step,
+    variables_of,
 )
+from omnigraph.spark.query.column_pruning import looks_at
 from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expand import Expander
-from omnigraph.spark.query.looks import looks_at
-from omnigraph.spark.query.parts import WEIGHT, Part, equal_ids, join_parts, make_unit
+from omnigraph.spark.query.relation import WEIGHT, Relation, equal_ids, join, make_unit
 
-Parts = tuple[Part, ...]
+Parts = tuple[Relation, ...]
 
 _FEW = 4
-"""A block starts from what is bound if that is so many times less than there is."""
+"""A block starts from the bound rows if there are this many times fewer of them than nodes."""
 
 _LEAVES_MAX = 16
-"""Most scans of a plan that is repeated in another one; a few blocks and walks one after the other
-would make tens of thousands of them, which Spark plans for minutes."""
+"""Most scans of a plan that is repeated in another one.
+
+A sequence of a few blocks and walks would otherwise have tens of thousands of scans, which Spark
+takes minutes to plan.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Turns the steps of one read into frames."""
+    """Compiles the steps of one read to frames."""
 
     entities: Entities
     expander: Expander
 
-    def run(self, steps: Sequence[Step]) -> Part:
+    def run(self, steps: Sequence[Step]) -> Relation:
         """The rows that a whole pattern matches."""
         return self._join_all(self._run(steps, ()))
 
     def _run(self, steps: Sequence[Step], parts: Parts) -> Parts:
         for number, step in enumerate(steps):
-            # What is multiplied later is better counted now.
+            # Rows that a later step multiplies are cheaper to count now.
             folds = any(isinstance(each, ExpandStep) for each in steps[number + 1 :])
             parts = self._run_step(step, parts)
             parts = tuple(each.keep(step.live, folds=folds) for each in parts)
@@ -84,7 +87,7 @@ class Pipeline:
         rest = [part for part in parts if not part.variables & wanted]
         match touched:
             case [left, right] if _demands_equality(condition):
-                return (*rest, join_parts(left, right, holds))
+                return (*rest, join(left, right, holds))
             case _:
                 return (*rest, self._join_all(touched).where(holds))
 
@@ -124,16 +127,18 @@ class Pipeline:
         )
         return (*rest, attached)
 
-    def _find(self, step: AntiStep | OptionalStep, part: Part) -> Part:
-        """What a block finds from each distinct combination of what it looks at."""
+    def _find(self, step: AntiStep | OptionalStep, part: Relation) -> Relation:
+        """The matches of a block for each distinct combination of the variables it uses."""
         if not step.outer:
             return self._join_all(self._run(step.inner, ()))
         starts = self._start_anywhere(step, part) or _start_from(step.outer, part)
         return self._join_all(self._run(step.inner, (starts,)))
 
-    def _start_anywhere(self, step: AntiStep | OptionalStep, part: Part) -> Part | None:
-        """All nodes that a block could start from, where that asks less of Spark than to find out
-        first from which it does: what starts elsewhere is left out when it is joined back."""
+    def _start_anywhere(self, step: AntiStep | OptionalStep, part: Relation) -> Relation | None:
+        """All nodes from which a block could start, if that is cheaper than finding the starts.
+
+        Matches from other starts are dropped when the block is joined back.
+        """
         if len(step.outer) != 1:
             return None
         (variable,) = step.outer
@@ -150,24 +155,24 @@ class Pipeline:
 
     # Parts
 
-    def _split(self, parts: Parts, wanted: Iterable[str]) -> tuple[Part, Parts]:
-        """The part that binds some variables, made of several if need be, and the other parts."""
+    def _split(self, parts: Parts, wanted: Iterable[str]) -> tuple[Relation, Parts]:
+        """The part that binds some variables, joined from several if needed, and the others."""
         names = frozenset(wanted)
         touched = [part for part in parts if part.variables & names]
         rest = tuple(part for part in parts if not part.variables & names)
         return self._join_all(touched), rest
 
-    def _join_all(self, parts: Sequence[Part]) -> Part:
+    def _join_all(self, parts: Sequence[Relation]) -> Relation:
         if not parts:
             return make_unit(self.entities.frames.session)
-        return reduce(lambda left, right: join_parts(left, right, None), parts)
+        return reduce(lambda left, right: join(left, right, None), parts)
 
 
-def _start_from(variables: Sequence[str], part: Part) -> Part:
-    """Each combination of some variables of a part once."""
+def _start_from(variables: Sequence[str], part: Relation) -> Relation:
+    """Each combination of some variables of a part, once."""
     columns = {name: part.columns[name] for name in variables}
     names = [column for each in columns.values() for column in each]
-    return Part(
+    return Relation(
         frame=part.frame.select(*names).dropDuplicates(part.ids(variables)),
         columns=columns,
         is_weighted=False,
@@ -178,13 +183,13 @@ def _start_from(variables: Sequence[str], part: Part) -> Part:
     )
 
 
-def _settle_large(part: Part) -> Part:
-    """The part as a plan that can stand in several places of another one."""
+def _settle_large(part: Relation) -> Relation:
+    """The part as a plan that can be used several times in another plan."""
     return part.settle() if part.leaves > _LEAVES_MAX else part
 
 
-def _id_columns(part: Part, variables: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The ids of some variables, and names for the same ones on another side of a join."""
+def _id_columns(part: Relation, variables: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The id columns of some variables, and names for them on the other side of a join."""
     ids = part.ids(variables)
     return ids, [f"found_{name}" for name in ids]
 

@@ -1,46 +1,71 @@
-"""Queries on Spark: the plan of a read as one frame over the pinned versions of its types.
+"""Queries on Spark: a read plan compiled to one frame over pinned versions.
 
-The same plan, the same snapshot and the same answer as in process. Whatever is wrong with a call is
-told at once; rows are worked out when somebody asks for them. A ranking, words that are scored,
-walks of many hops and blocks behind large patterns need Spark's answers to make the frame: those
-are asked for at that moment.
+The plan, the snapshot and the result are those of the executor in process. Invalid calls fail at
+once; rows are computed when they are collected. Rankings, text scores and long expansions run jobs
+while the frame is built. Needs PySpark.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from omnigraph.compiler.ir import Aggregate, Column
-from omnigraph.engine.opened import OpenGraph
+from omnigraph.engine.context import GraphContext
 from omnigraph.engine.ops.query import QueryCall
-from omnigraph.engine.read.matching import Inputs
+from omnigraph.engine.read.filter import Inputs
 from omnigraph.engine.read.output import Window, find_window
-from omnigraph.engine.read.ranking_inputs import QueryVectors
+from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.results import Result, ResultColumn
-from omnigraph.engine.state.authority import Basis
+from omnigraph.engine.state.branch_state import Basis
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.spark.jobs import run_silently
-from omnigraph.spark.query.answers import to_local
-from omnigraph.spark.query.entities import Entities
+from omnigraph.model.types import PropertyType
+from omnigraph.spark.errors import spark_errors
+from omnigraph.spark.jobs import run_job_quietly
+from omnigraph.spark.query.column_pruning import find_nameless, find_referenced_columns
+from omnigraph.spark.query.entities import Entities, SearchBinder
 from omnigraph.spark.query.expand import Expander
 from omnigraph.spark.query.expressions import Expressions
-from omnigraph.spark.query.looks import find_looks, find_nameless
 from omnigraph.spark.query.output import Output
 from omnigraph.spark.query.pipeline import Pipeline
-from omnigraph.spark.query.search import Seeker
 from omnigraph.spark.query.tables import TypeFrames
-from omnigraph.spark.sessions import find_session
-from omnigraph.spark.spark_errors import spark_errors
+from omnigraph.spark.sessions import find_working_session
+from omnigraph.storage.row_files import arrow_type
 
 
-def run_query(call: QueryCall, *, basis: Basis, opened: OpenGraph, spark: object) -> Result:
-    """The answer of a read at the commit that the basis is, from Spark."""
+def to_stored_rows(rows: pa.Table, types: Sequence[PropertyType]) -> pa.Table:
+    """The rows with columns converted to the stored types; column names are unchanged."""
+    columns = [
+        _convert(column, arrow_type(type)) for column, type in zip(rows.columns, types, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, names=rows.column_names)
+
+
+def _convert(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    if pa.types.is_fixed_size_list(target):
+        return _as_vectors(column.combine_chunks(), target)
+    return column.cast(target)
+
+
+def _as_vectors(lists: pa.Array, target: pa.DataType) -> pa.Array:
+    # Arrow's own cast reads past the end of a column that contains only nulls.
+    is_there = lists.is_valid().to_numpy(zero_copy_only=False)
+    numbers = np.zeros((len(lists), target.list_size), np.float32)
+    numbers[is_there] = lists.flatten().to_numpy().reshape(-1, target.list_size)
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(numbers.ravel()), type=target, mask=pa.array(~is_there)
+    )
+
+
+def run_query(call: QueryCall, *, basis: Basis, opened: GraphContext, spark: object) -> Result:
+    """The result of a read on Spark, at the commit of the basis."""
     ir = call.plan.ir
     return Result(
         _make_query(call, basis, opened, spark),
@@ -54,11 +79,11 @@ def run_query(call: QueryCall, *, basis: Basis, opened: OpenGraph, spark: object
     )
 
 
-def explain_query(call: QueryCall, *, basis: Basis, opened: OpenGraph, spark: object) -> str:
-    """How Spark would run a read, as text; no rows are worked out."""
+def explain_query(call: QueryCall, *, basis: Basis, opened: GraphContext, spark: object) -> str:
+    """The Spark plan of a read, as text; no rows are computed."""
     frame = _make_query(call, basis, opened, spark).numbered
     shown = StringIO()
-    # The only way to a plan that both kinds of sessions have.
+    # This is the only access to a plan that both kinds of sessions support.
     with redirect_stdout(shown), spark_errors(action="explain the query"):
         frame.explain("formatted")
     return shown.getvalue().strip()
@@ -66,20 +91,23 @@ def explain_query(call: QueryCall, *, basis: Basis, opened: OpenGraph, spark: ob
 
 @dataclass(frozen=True, slots=True)
 class SparkQuery:
-    """A read as a frame, whose columns are called by their numbers."""
+    """A read as a frame with numbered columns."""
 
     session: SparkSession
     numbered: DataFrame
     columns: tuple[Column, ...]
 
     def collect(self) -> pa.Table:
-        """The rows, here."""
+        """The rows, collected in this process."""
         collect = self.numbered.toArrow
-        rows = run_silently(self.session, collect, stage="query")
-        return to_local(rows, [each.type for each in self.columns])
+        rows = run_job_quietly(self.session, collect, stage="query")
+        return to_stored_rows(rows, [each.type for each in self.columns])
 
     def frame(self, session: object) -> DataFrame:
-        """The rows as a frame that nobody has worked out yet."""
+        """The rows as a frame that is not computed yet.
+
+        Raises `InvalidValueError` if another session is given.
+        """
         if session is not None and session is not self.session:
             raise InvalidValueError(
                 subject="session",
@@ -91,7 +119,7 @@ class SparkQuery:
 
 
 _ROWS_MAX = 2**63 - 1
-"""More rows than there can be, and the largest number that Spark counts with."""
+"""The largest number that Spark counts with, which exceeds any row count."""
 
 
 def _bounded(window: Window) -> Window:
@@ -99,15 +127,15 @@ def _bounded(window: Window) -> Window:
     return Window(min(window.start, _ROWS_MAX), stop)
 
 
-def _make_query(call: QueryCall, basis: Basis, opened: OpenGraph, spark: object) -> SparkQuery:
+def _make_query(call: QueryCall, basis: Basis, opened: GraphContext, spark: object) -> SparkQuery:
     plan, inputs = call.plan, Inputs(call.values, call.now)
     window = _bounded(find_window(plan.ir, inputs))
-    looks = find_looks(plan)
+    looks = find_referenced_columns(plan)
     searches = {
         each: f"search__{number}"
         for number, each in enumerate(each for some in looks.values() for each in some.searches)
     }
-    session = find_session(spark)
+    session = find_working_session(spark)
     vectors = QueryVectors(inputs, opened.settings.embedder, basis.catalog, plan.type_by_variable)
     entities = Entities(
         frames=TypeFrames(session, opened, basis),
@@ -115,7 +143,7 @@ def _make_query(call: QueryCall, basis: Basis, opened: OpenGraph, spark: object)
         looks=looks,
         nameless=find_nameless(plan),
         searches=searches,
-        seeker=Seeker(inputs, vectors),
+        seeker=SearchBinder(inputs, vectors),
         expressions=Expressions(inputs, lambda condition: f.col(searches[condition])),
     )
     output = Output(plan.ir, plan.ordering_variables, window, entities)

@@ -1,46 +1,206 @@
-"""The types of one state as frames: rows with the columns asked for, and what searches say of them.
+"""The types of one state as frames, with distances, text relevance and word statistics.
 
-A frame is lazy and always of the same state. Its tasks keep what they read from being cleaned up.
-A condition is part of the scan, and a column that the state does not have yet is null. What is
-small is read at once, here, and handed to Spark.
+A frame is lazy and always reads the same state; its tasks protect their versions from cleanup.
+Conditions are part of the scan, and row-level security limits every frame. Scores equal those of
+the engine in process bit by bit. Small types are read on the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from typing import TypedDict
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
     StructField,
     StructType,
 )
 
-from omnigraph.engine.opened import OpenGraph
-from omnigraph.engine.read.conditions import ALWAYS, BoundCondition, Every
-from omnigraph.engine.read.permitted import find_limit
-from omnigraph.engine.read.search.text_index import NO_TEXTS, TextStatistics
-from omnigraph.engine.state.authority import Basis
-from omnigraph.engine.state.snapshot import table_key_of
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.read.search.text_index import (
+    EMPTY_STATISTICS,
+    TextIndex,
+    TextQuery,
+    TextStatistics,
+    build_text_index,
+)
+from omnigraph.engine.read.search.vectors import vector_column
+from omnigraph.engine.row_security.tables import find_visible_rows
+from omnigraph.engine.rows.conditions import ALWAYS, And, BoundCondition
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import SPARK_LOCAL_BYTES_MAX, SPARK_LOCAL_ROWS_MAX
-from omnigraph.spark.format.reading import PinnedType, pin_rows, row_bytes, scan_pinned, split_rows
-from omnigraph.spark.frames import hand_over
-from omnigraph.spark.query.measures import Measure, measure_rows, measure_type
-from omnigraph.spark.query.word_counts import count_words, gather_words
-from omnigraph.spark.spark_errors import carried_errors
-from omnigraph.spark.tasks import make_tasks
-from omnigraph.spark.types import to_spark
-from omnigraph.storage.table_parts import TablePart
+from omnigraph.spark.connector.reader import (
+    PinnedType,
+    pin_rows,
+    row_bytes,
+    scan_pinned,
+    split_rows,
+)
+from omnigraph.spark.errors import carried_errors
+from omnigraph.spark.jobs import make_tasks, run_job_quietly
+from omnigraph.spark.types import create_frame, to_spark
+from omnigraph.storage.ports import TablePart
+
+
+@dataclass(frozen=True, slots=True)
+class HoldsWords:
+    """Whether a text contains words, or not; false for null and for an empty search."""
+
+    column: str
+    sought: TextQuery | None
+    is_negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """The distance of a vector from another one; null if either is null."""
+
+    column: str
+    vector: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """The score of a text for some words, by the statistics of all texts; null for null."""
+
+    column: str
+    words: str | None
+    statistics: TextStatistics
+
+
+Measure = HoldsWords | Distance | Relevance
+
+
+def measure_type(measure: Measure) -> DataType:
+    """The Spark type of a measure's values."""
+    match measure:
+        case HoldsWords():
+            return BooleanType()
+        case Distance() | Relevance():
+            return DoubleType()
+
+
+def score_rows(measures: Iterable[Measure], rows: pa.RecordBatch) -> Iterator[pa.Array]:
+    """Each measure for every row; a missing column counts as null."""
+    wanted = tuple(measures)
+    indexes = _indexes(wanted, rows)
+    return (_measure(each, rows, indexes) for each in wanted)
+
+
+def _indexes(measures: Iterable[Measure], rows: pa.RecordBatch) -> Mapping[str, TextIndex]:
+    names = {each.column for each in measures if not isinstance(each, Distance)}
+    return {name: build_text_index(rows[name]) for name in names if name in rows.schema.names}
+
+
+def _measure(measure: Measure, rows: pa.RecordBatch, indexes: Mapping[str, TextIndex]) -> pa.Array:
+    is_there = measure.column in rows.schema.names
+    match measure:
+        case HoldsWords(column, sought, is_negated):
+            if not is_there or sought is None:
+                return pa.array(np.zeros(rows.num_rows, np.bool_))
+            index = indexes[column]
+            found = index.holding(sought)
+            return pa.array(~found & ~index.is_null if is_negated else found)
+        case Distance(column, vector):
+            if not is_there or vector is None:
+                return pa.nulls(rows.num_rows, pa.float64())
+            positions = np.arange(rows.num_rows)
+            query = np.array(vector, np.float32)
+            return _known(vector_column(rows[column]).distances(query, positions))
+        case Relevance(column, words, statistics):
+            if not is_there or words is None:
+                return pa.nulls(rows.num_rows, pa.float64())
+            return _known(indexes[column].score_within(words, statistics))
+
+
+def _known(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
+    return pa.array(numbers, mask=np.isnan(numbers))
+
 
 Batches = Iterator[pa.RecordBatch]
 
+_SCHEMA = StructType(
+    [
+        StructField("text_count", LongType()),
+        StructField("word_count", LongType()),
+        StructField("stems", ArrayType(StringType())),
+        StructField("text_counts", ArrayType(LongType())),
+    ]
+)
+
+
+class _Counts(TypedDict):
+    """The result of a task."""
+
+    text_count: int
+    word_count: int
+    stems: list[str]
+    text_counts: list[int]
+
+
+def count_words(
+    pinned: PinnedType, parts: Iterable[TablePart], column: str, query: str
+) -> TextStatistics:
+    """The statistics of a query's scores over the texts of some parts."""
+    found = (
+        build_text_index(rows[column]).statistics(query)
+        for part in parts
+        for rows in scan_pinned(pinned, part, [column])
+    )
+    return reduce(TextStatistics.plus, found, EMPTY_STATISTICS)
+
+
+def gather_words(
+    session: SparkSession, pinned: PinnedType, parts: Sequence[TablePart], column: str, query: str
+) -> TextStatistics:
+    """The same statistics, counted by one task per part."""
+    tasks = session.range(len(parts), numPartitions=len(parts))
+    counted = tasks.mapInArrow(partial(_count, pinned, parts, column, query), _SCHEMA)
+    rows = run_job_quietly(session, counted.toArrow, stage="count words")
+    return reduce(TextStatistics.plus, map(_decode, rows.to_pylist()), EMPTY_STATISTICS)
+
+
+def _count(
+    pinned: PinnedType, parts: Sequence[TablePart], column: str, query: str, numbers: Batches
+) -> Batches:
+    with carried_errors():
+        for batch in numbers:
+            chosen = [parts[number] for number in batch.column(0).to_pylist()]
+            yield _encode(count_words(pinned, chosen, column, query))
+
+
+def _encode(statistics: TextStatistics) -> pa.RecordBatch:
+    by_stem = statistics.text_count_by_stem
+    row = {
+        "text_count": statistics.text_count,
+        "word_count": statistics.word_count,
+        "stems": list(by_stem),
+        "text_counts": list(by_stem.values()),
+    }
+    return pa.RecordBatch.from_pylist([row], to_arrow_schema(_SCHEMA, timezone="UTC"))
+
+
+def _decode(row: _Counts) -> TextStatistics:
+    by_stem = dict(zip(row["stems"], row["text_counts"], strict=True))
+    return TextStatistics(row["text_count"], row["word_count"], by_stem)
+
+
 _SEEN = "seen__"
-"""What the columns begin with that only tell which edges are seen."""
+"""The prefix of columns that only determine which edges are visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +208,11 @@ class TypeFrames:
     """Reads the types of one state through one session."""
 
     session: SparkSession
-    opened: OpenGraph
+    opened: GraphContext
     basis: Basis
 
     def count(self, declared: NodeType | EdgeType) -> int:
-        """About how many rows a type has: at least as many as are seen."""
+        """An upper bound of the number of visible rows of a type."""
         entry = self.basis.state.snapshot.entries.get(table_key_of(declared))
         return 0 if entry is None else entry.row_count
 
@@ -64,12 +224,12 @@ class TypeFrames:
         condition: BoundCondition,
         measures: Mapping[str, Measure],
     ) -> DataFrame:
-        """The rows of a type that are seen and that a condition holds for.
+        """The visible rows of a type that match a condition.
 
-        `columns` leads from stored columns to names in the frame, `measures` from such names to
-        what tasks say of each row; of both together there is at least one.
+        `columns` maps stored columns to names in the frame, and `measures` maps names to measures
+        that tasks compute for each row. Together they have at least one entry.
         """
-        limit = find_limit(self.basis, table_key_of(declared))
+        limit = find_visible_rows(self.basis, table_key_of(declared))
         if limit is None or not limit.ends:
             return self._rows(declared, columns, condition, measures)
         assert isinstance(declared, EdgeType), "only edges have ends"
@@ -82,7 +242,7 @@ class TypeFrames:
         return frame.drop(*(ends[each] for each in ends if each not in columns))
 
     def _nodes_at(self, declared: EdgeType, column: str) -> DataFrame:
-        """The ids of the nodes at one end of edges that are seen."""
+        """The ids of the visible nodes at one end of edges."""
         name = declared.source if column == "src" else declared.target
         nodes = self.basis.catalog.nodes[name]
         return self._rows(nodes, {"id": _SEEN}, ALWAYS, {})
@@ -104,18 +264,18 @@ class TypeFrames:
         if self._is_small(pinned, shape.stored):
             batches = list(_read(pinned, parts, shape))
             rows = pa.Table.from_batches(batches, shape.arrow)
-            return hand_over(self.session, rows, shape.schema)
+            return create_frame(self.session, rows, shape.schema)
         read = partial(_read_numbered, pinned, parts, shape)
         size = self._measure(pinned, shape.stored)
         tasks = make_tasks(self.session, len(parts), size=size)
         return tasks.mapInArrow(read, shape.schema)
 
     def _pin(self, declared: NodeType | EdgeType, condition: BoundCondition) -> PinnedType:
-        """The rows that a condition and the reader's own limit hold for, whatever their ends."""
-        limit = find_limit(self.basis, table_key_of(declared))
+        """The rows that match a condition and the reader's row-level security, with any ends."""
+        limit = find_visible_rows(self.basis, table_key_of(declared))
         if limit is not None:
-            condition = Every((condition, limit.condition))
-        # Tasks read the versions as they are stored, of which the limit was made part just now.
+            condition = And((condition, limit.condition))
+        # Tasks read the stored versions; the condition already includes the row-level security.
         stored = replace(self.basis, limited=None)
         return pin_rows(declared, condition, graph=self.opened, basis=stored)
 
@@ -125,19 +285,19 @@ class TypeFrames:
         return self._measure(pinned, columns) <= SPARK_LOCAL_BYTES_MAX
 
     def _measure(self, pinned: PinnedType, columns: Iterable[str]) -> int:
-        """About how many bytes some columns of all rows have."""
+        """The approximate size in bytes of some columns of all rows."""
         entry = pinned.entry
         if entry is None:
             return 0
         return entry.row_count * row_bytes(entry, columns, tables=self.opened.stores.tables)
 
     def count_words(self, declared: NodeType | EdgeType, column: str, query: str) -> TextStatistics:
-        """What the scores of a query take from all texts of a type that are seen."""
-        limit = find_limit(self.basis, table_key_of(declared))
+        """The statistics of a query's scores over all visible texts of a type."""
+        limit = find_visible_rows(self.basis, table_key_of(declared))
         assert limit is None or not limit.ends, "the texts of edges have no scores"
         pinned = self._pin(declared, ALWAYS)
         if pinned.entry is None or column not in pinned.stored:
-            return NO_TEXTS
+            return EMPTY_STATISTICS
         parts = split_rows(pinned, [column], tables=self.opened.stores.tables)
         if self._is_small(pinned, [column]):
             return count_words(pinned, parts, column, query)
@@ -146,7 +306,7 @@ class TypeFrames:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What becomes of rows as they are stored: columns and measures with their names."""
+    """The conversion of stored rows: columns and measures with their names."""
 
     columns: tuple[tuple[str, str], ...]
     measures: tuple[tuple[str, Measure], ...]
@@ -160,18 +320,18 @@ class _Shape:
 
     @property
     def arrow(self) -> pa.Schema:
-        """The schema in which Spark is handed the rows."""
+        """The schema of the rows that Spark receives."""
         return to_arrow_schema(self.schema, timezone="UTC")
 
     def apply(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows in Spark's form."""
         there = set(rows.schema.names)
         renamed = {name: rows[stored] for stored, name in self.columns if stored in there}
-        found = measure_rows((measure for _, measure in self.measures), rows)
+        found = score_rows((measure for _, measure in self.measures), rows)
         measured = zip((name for name, _ in self.measures), found, strict=True)
         shaped = {**renamed, **dict(measured)}
         if not shaped:
-            # Every column is younger than the rows, and something has to say how many there are.
+            # All columns are newer than the rows, and one is needed to convey the number of rows.
             shaped = {"": rows[0]}
         return to_spark(pa.record_batch(shaped), self.schema)
 
@@ -188,14 +348,14 @@ def _schema(
 
 
 def _is_nullable(stored: str) -> bool:
-    # A property that must have a value has none in rows that are older than it.
+    # A required property is missing in rows that are older than the property.
     return stored not in ("id", "src", "dst")
 
 
 def _read_numbered(
     pinned: PinnedType, parts: Sequence[TablePart], shape: _Shape, numbers: Batches
 ) -> Batches:
-    """What a task does that is told the numbers of its parts."""
+    """Read the parts with the given numbers, in a task."""
     with carried_errors():
         for batch in numbers:
             chosen = [parts[number] for number in batch.column(0).to_pylist()]

@@ -107,6 +107,7 @@ async function branches(): Promise<void> {
     body: { branch: 'review', from: 'main', data: person('Yan', 5) },
     throwOnError: true,
   });
+  assert.ok('branch_created' in ingested.data);
   assert.equal(ingested.data.branch_created, true);
   const listed = await clusterListBranches({ path, throwOnError: true });
   assert.deepEqual(listed.data.branches, ['main', 'review']);

@@ -8,15 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.compiler.ir import Direction
-from omnigraph.engine.analysis.connections import (
+from omnigraph.engine.analysis.network import (
+    Network,
     count_degrees,
     count_triangles,
     find_components,
     find_cores,
+    rank_nodes,
+    reach,
+    spread_labels,
+    trace,
 )
-from omnigraph.engine.analysis.flows import rank_nodes, spread_labels
-from omnigraph.engine.analysis.network import Network
-from omnigraph.engine.analysis.paths import reach, trace
 from omnigraph.engine.analysis.requests import parse_labels, parse_paths, parse_rank
 from omnigraph.model.errors import InvalidValueError
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.read.byte_order import rank_bytes
-from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed_zeros
+from omnigraph.engine.read.ordering import order_keys, rank_bytes, sort_rows, without_signed_zeros
 from tests.support.naive_order import Cell, column, columns, sortable, types
 
 TYPED_COLUMNS = types().flatmap(lambda type: st.tuples(st.just(type), columns(type)))

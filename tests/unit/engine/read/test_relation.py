@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from omnigraph.engine.read.entities import UNBOUND, Ordinals
 from omnigraph.engine.read.relation import (
     NOTHING,
     UNIT,
@@ -18,7 +19,6 @@ from omnigraph.engine.read.relation import (
     join,
     pack,
 )
-from omnigraph.engine.read.spaces import UNBOUND, Codes
 from omnigraph.errors import LimitExceededError
 
 Row = tuple[int, ...]
@@ -26,7 +26,7 @@ Row = tuple[int, ...]
 CODES = st.integers(UNBOUND, 4)
 
 
-def codes(*values: int) -> Codes:
+def codes(*values: int) -> Ordinals:
     """An array of codes."""
     return np.array(values, np.int64)
 

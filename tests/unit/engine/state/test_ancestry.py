@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.state.ancestry import (
     as_ancestor,
-    find_parting,
+    find_common_ancestors,
     find_past,
     find_shared_past,
     follow_line,
@@ -101,7 +101,7 @@ def test_the_newest_commits_prove_where_two_branches_parted(
     history = LINE if source in LINE else MERGED
     known = {id: each for id, each in ancestry(history).items() if id != "a"}
 
-    found = find_parting(source, target, source=known, target=known)
+    found = find_common_ancestors(source, target, source=known, target=known)
 
     assert found is not None
     assert [each.id for each in found.last] == [last]
@@ -116,14 +116,14 @@ def test_the_newest_commits_prove_nothing_where_a_way_leads_past_them(
 ) -> None:
     known = {id: each for id, each in ancestry(history).items() if id not in ("a", "k")}
 
-    assert find_parting(source, target, source=known, target=known) is None
+    assert find_common_ancestors(source, target, source=known, target=known) is None
 
 
 def test_the_newest_commits_prove_nothing_where_a_way_ends_at_the_first_commit() -> None:
     source = ancestry({"a": "", "b": "a", "c": "b", "s": "ac"})
     target = {id: source[id] for id in ("b", "c")}
 
-    assert find_parting("s", "c", source=source, target=target) is None
+    assert find_common_ancestors("s", "c", source=source, target=target) is None
 
 
 def test_commits_without_a_common_past_have_none() -> None:
@@ -266,7 +266,7 @@ def test_what_the_newest_commits_prove_is_true(
         for line in (source, target)
     )
 
-    proven = find_parting(
+    proven = find_common_ancestors(
         source[-1].id, target[-1].id, source=newest_of_source, target=newest_of_target
     )
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from omnigraph.engine.state.readers import Claim, decode_claim, encode_claim
+from omnigraph.engine.state.readers import ReadClaim, decode_claim, encode_claim
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import LEASE_CLOCK_SKEW_S_MAX
 from omnigraph.storage.ports import TableRef, TableVersion
 
 MOMENT = datetime(2026, 5, 1, 12, tzinfo=UTC)
-CLAIM = Claim(
+CLAIM = ReadClaim(
     frozenset(
         {
             TableVersion(TableRef("nodes/a", None), 3),
@@ -22,8 +22,8 @@ CLAIM = Claim(
 )
 
 
-@pytest.mark.parametrize("claim", [CLAIM, Claim(frozenset(), MOMENT)])
-def test_a_claim_is_read_as_it_was_written(claim: Claim) -> None:
+@pytest.mark.parametrize("claim", [CLAIM, ReadClaim(frozenset(), MOMENT)])
+def test_a_claim_is_read_as_it_was_written(claim: ReadClaim) -> None:
     assert decode_claim(encode_claim(claim), path="p") == claim
 
 

@@ -1,11 +1,14 @@
-"""Rules about one value: it is there, it is one of an enum, in a range, matches a pattern.
+"""Integrity checks of single values: required, enum, `@range` and `@check`.
 
-A null is exempt from all but the first. Each rule is decided for whole columns; only a row that
-breaks one is looked at, and it has one violation for each rule and property.
+Each rule is evaluated over whole columns; only rows that violate it are visited one by one. A null
+is exempt from every rule except required. Range comparisons are exact: they round neither a value
+nor a bound, and NaN is outside every range. Patterns run on RE2, in linear time.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,36 +16,106 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.commit.changes import TableChange
-from omnigraph.engine.commit.integrity.bounds import describe_excess, find_outside
-from omnigraph.engine.commit.integrity.patterns import find_unmatched
 from omnigraph.engine.commit.integrity.violations import (
     RowNumbers,
     Violations,
+    make_violations,
     plain_value,
-    show_text,
     show_value,
-    tell,
 )
+from omnigraph.engine.commit.prepared_write import TableChange
 from omnigraph.model.catalog import Check, Property, Range
-from omnigraph.model.errors import Violation
+from omnigraph.model.errors import InvalidValueError, Violation, show_text
+
+
+def find_outside(cells: pa.ChunkedArray, bounds: Range) -> pa.ChunkedArray:
+    """Mark the values that a range excludes; null for null."""
+    if pa.types.is_floating(cells.type):
+        return _find_floats_outside(pc.cast(cells, pa.float64()), bounds)
+    return _find_integers_outside(cells, bounds)
+
+
+def describe_excess(cell: pa.Scalar, bounds: Range) -> str:
+    """How a value violates the range that excludes it."""
+    value = cell.as_py()
+    if math.isnan(value):
+        return "is NaN"
+    # Python compares integers with floats exactly.
+    if bounds.minimum is not None and value < bounds.minimum:
+        return f"{show_value(cell)} < min {bounds.minimum}"
+    return f"{show_value(cell)} > max {bounds.maximum}"
+
+
+def _find_floats_outside(cells: pa.ChunkedArray, bounds: Range) -> pa.ChunkedArray:
+    outside = pc.is_nan(cells)
+    if (low := bounds.minimum) is not None:
+        nearest = float(low)
+        least = nearest if nearest >= low else math.nextafter(nearest, math.inf)
+        outside = pc.or_(outside, pc.less(cells, least))
+    if (high := bounds.maximum) is not None:
+        nearest = float(high)
+        greatest = nearest if nearest <= high else math.nextafter(nearest, -math.inf)
+        outside = pc.or_(outside, pc.greater(cells, greatest))
+    return outside
+
+
+def _find_integers_outside(cells: pa.ChunkedArray, bounds: Range) -> pa.ChunkedArray:
+    least, greatest = _limits(cells.type)
+    low = least if bounds.minimum is None else math.ceil(bounds.minimum)
+    high = greatest if bounds.maximum is None else math.floor(bounds.maximum)
+    if low > greatest or high < least:
+        return pc.is_valid(cells)
+    # In the type of the column, because Arrow cannot compare the upper half of UInt64 with Int64.
+    return pc.or_(
+        pc.less(cells, pa.scalar(max(low, least), cells.type)),
+        pc.greater(cells, pa.scalar(min(high, greatest), cells.type)),
+    )
+
+
+def _limits(type: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_signed_integer(type):
+        return -(2 ** (type.bit_width - 1)), 2 ** (type.bit_width - 1) - 1
+    return 0, 2**type.bit_width - 1
+
+
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def find_unmatched(texts: pa.ChunkedArray, pattern: str, *, label: str) -> pa.ChunkedArray:
+    """Mark the texts that do not contain a match of a pattern; null for null."""
+    try:
+        return pc.invert(pc.match_substring_regex(texts, pattern=_to_re2(pattern)))
+    except pa.ArrowInvalid as error:
+        # RE2 does not compile many long repetitions in a row.
+        raise InvalidValueError(
+            subject=f"@check on {label}",
+            expected="a smaller pattern",
+            value=pattern,
+            problem=f"the pattern cannot be run ({error}); the graph is unchanged; "
+            "shorten its repetitions in the schema",
+        ) from error
+
+
+def _to_re2(pattern: str) -> str:
+    """The pattern without backslashes before non-ASCII characters, which RE2 requires unescaped."""
+    return _ESCAPED.sub(lambda escape: escape[0] if escape[1].isascii() else escape[1], pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class ValueFaults:
-    """The rows that break one rule, and how to tell of each."""
+    """The rows that violate one rule, and a function that describes each violation."""
 
     rows: RowNumbers
     describe: Callable[[int], Violation]
 
 
 def check_values(change: TableChange) -> Iterator[Violations]:
-    """Every value of the rows that a write puts, rule by rule."""
-    return (tell(each.rows, each.describe) for each in find_value_faults(change))
+    """The violations of value rules by the rows that a write puts, rule by rule."""
+    return (make_violations(each.rows, each.describe) for each in find_value_faults(change))
 
 
 def find_value_faults(change: TableChange) -> Iterator[ValueFaults]:
-    """The same with every row that breaks a rule; the rules are those of the type, in order."""
+    """All rows that violate a value rule, rule by rule; the rules of the type are in order."""
     properties = [change.type.properties[name] for name in sorted(change.type.properties)]
     for each in properties:
         yield _check_required(_column(change, each.name), each)
@@ -97,7 +170,7 @@ def _check_required(column: _Column, declared: Property) -> ValueFaults:
     if cells.null_count and not declared.type.is_nullable:
         rows = _true_rows(pc.is_null(cells))
     is_nested = declared.type.is_list or declared.type.is_vector
-    # Flattening copies every vector if one is null, so first a look at what lies below.
+    # Flattening copies every vector if one is null, so check the child values first.
     if is_nested and any(chunk.values.null_count for chunk in cells.chunks):
         is_hole = pc.is_null(pc.list_flatten(cells))
         rows = np.union1d(rows, _parent_rows(cells)[_true_rows(is_hole)])

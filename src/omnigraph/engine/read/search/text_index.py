@@ -1,35 +1,193 @@
-"""The words of one column of texts, arranged for questions about all of it.
+"""Full-text search over one text column: tokens, stems, an inverted index, and BM25 scores.
 
-Promises the same answers whoever asks and however the texts are stored: matches and BM25 scores
-follow from the texts alone, and N, the average length and the number of texts with a word are those
-of the whole column, of which an index may hold a part. Does not know where the texts come from, nor
-which of them a query looks at.
+Columns and queries are tokenized alike: split at non-alphanumeric characters, lowercased, folded
+to ASCII where possible, without stop words. Matches and scores depend only on the texts. An index
+may hold a part of a column, with the statistics of the whole column. Callers import this module at
+first use, because its libraries are slow to import.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import Stemmer
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from omnigraph.engine.read.search.analysis import Tokens, analyze, tokenize
+from omnigraph.model import limits
+
+# Python's `\w` is its `isalnum` and the underscore.
+_RUN = re.compile(r"[^\W_]+")
+_TEXT = pa.large_string()
+
+_STOP_WORDS = """
+    a about above after again against all am an and any are as at be because been before being
+    below between both but by can did do does doing down during each few for from further had has
+    have having he her here hers herself him himself his how i if in into is it its itself just me
+    more most my myself now of off on once only or other our ours ourselves out over own same she
+    should so some such than that the their theirs them themselves then there these they this those
+    through to too under until up very was we were what when where which while who whom why will
+    with you your yours yourself yourselves
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+# Letters without a Unicode decomposition that are commonly transliterated to ASCII.
+_WRITTEN_OTHERWISE = {
+    "ß": "ss",
+    "æ": "ae",
+    "œ": "oe",
+    "ø": "o",
+    "đ": "d",
+    "ð": "d",
+    "ħ": "h",
+    "\N{LATIN SMALL LETTER DOTLESS I}": "i",
+    "ł": "l",
+    "ŋ": "n",
+    "þ": "th",
+    "ŧ": "t",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Words, each in the two forms that searches use: as written, and stemmed."""
+
+    written: tuple[str, ...]
+    stems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The occurrences of words: the position of the text, and the position in `words`, of each."""
+
+    texts: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    words: Words
+
+
+def analyze(text: str) -> Words:
+    """The words of a query, in order."""
+    return _forms(_RUN.findall(text))[1]
+
+
+def tokenize(texts: pa.Array) -> Tokens:
+    """The words of each text of a column, in order; a null has none."""
+    positions, runs = _runs((texts.fill_null("") if texts.null_count else texts).cast(_TEXT))
+    encoded = runs.dictionary_encode().combine_chunks()
+    has_form, words = _forms(encoded.dictionary.to_pylist())
+    codes = np.where(has_form, np.cumsum(has_form) - 1, -1)[encoded.indices.to_numpy()]
+    kept = codes >= 0
+    return Tokens(positions[kept], codes[kept], words)
+
+
+def _runs(column: pa.Array) -> tuple[NDArray[np.int64], pa.ChunkedArray]:
+    """The position of the text of each run of letters and digits, and the runs."""
+    _, offset_buffer, byte_buffer = column.buffers()
+    if not len(column) or byte_buffer is None:
+        return np.empty(0, np.int64), pa.chunked_array([], _TEXT)
+    borders = np.frombuffer(offset_buffer, np.int64)[column.offset :][: len(column) + 1]
+    letters = np.frombuffer(byte_buffer, np.uint8)
+    steps = np.arange(borders[0], borders[-1], limits.SEARCH_BLOCK_BYTES)
+    cuts = np.unique(np.append(np.searchsorted(borders, steps), len(column)))
+    blocks = [_split(letters, borders[start : end + 1]) for start, end in pairwise(cuts)]
+    counts = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in blocks)])
+    positions = np.repeat(np.arange(cuts[0], len(column)), counts)
+    return positions, pa.chunked_array([runs for _, runs in blocks], _TEXT)
+
+
+def _split(
+    all_letters: NDArray[np.uint8], borders: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], pa.Array]:
+    """The number of runs in each text between two borders, and the runs."""
+    letters = all_letters[borders[0] : borders[-1]]
+    borders = borders - borders[0]
+    in_run = _alphanumeric(letters)
+    # Adjacent texts have no separator in the buffer, so a run must end at each border.
+    continues = in_run[1:] & in_run[:-1]
+    inner = borders[(borders > 0) & (borders < len(letters))]
+    continues[inner - 1] = False
+    starts = np.flatnonzero(in_run & ~np.append(False, continues))
+    ends = np.flatnonzero(in_run & ~np.append(continues, False))
+
+    counts = np.diff(np.searchsorted(starts, borders))
+    offsets = np.append(0, np.cumsum(ends + 1 - starts))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters[in_run])]
+    return counts, pa.Array.from_buffers(_TEXT, len(starts), buffers)
+
+
+def _alphanumeric(letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which bytes of UTF-8 belong to a letter or a digit."""
+    # A byte below the first letter or digit wraps around to a value far above the last.
+    is_letter = (letters | 0x20) - np.uint8(ord("a")) < 26
+    is_digit = letters - np.uint8(ord("0")) < 10
+    found: NDArray[np.bool_] = is_letter | is_digit
+    beyond = letters >= 128
+    if beyond.any():
+        # The bytes beyond ASCII, without the others, form whole characters.
+        others = letters[beyond].tobytes().decode("utf-8")
+        codes = np.frombuffer(others.encode("utf-32-le"), np.uint32)
+        distinct, which = np.unique(codes, return_inverse=True)
+        is_alphanumeric = np.array([chr(code).isalnum() for code in distinct])[which]
+        widths = 2 + (codes > 0x7FF).astype(np.int64) + (codes > 0xFFFF)
+        found[beyond] = np.repeat(is_alphanumeric, widths)
+    return found
+
+
+def _forms(runs: list[str]) -> tuple[NDArray[np.bool_], Words]:
+    """A mark for each run that is a searchable word, and the forms of these words."""
+    lowered = [run.lower() for run in runs]
+    is_kept = [
+        len(word) <= limits.SEARCH_WORD_CHARACTERS_MAX and word not in STOP_WORDS
+        for word in lowered
+    ]
+    kept = list(compress(lowered, is_kept))
+    # A stemmer cannot be shared between threads, so each call makes one. Its cache has size 0,
+    # because every word occurs once.
+    stems: list[str] = Stemmer.Stemmer("english", 0).stemWords(kept)
+    foldings = _foldings(kept)
+    words = Words(
+        tuple(word.translate(foldings) for word in kept),
+        tuple(stem.translate(foldings) for stem in stems),
+    )
+    return np.array(is_kept, np.bool_), words
+
+
+def _foldings(words: list[str]) -> dict[int, str]:
+    """The folded form of each character beyond ASCII that occurs in the words, by code point."""
+    occurring = {letter for word in words if not word.isascii() for letter in word}
+    folded = {letter: _fold(letter) for letter in occurring if not letter.isascii()}
+    return {ord(letter): ascii_form for letter, ascii_form in folded.items()}
+
+
+def _fold(letter: str) -> str:
+    if unicodedata.combining(letter):
+        return ""  # lowercasing a dotted capital I yields this mark; words contain no other
+    if letter in _WRITTEN_OTHERWISE:
+        return _WRITTEN_OTHERWISE[letter]
+    parts = unicodedata.normalize("NFKD", letter)
+    bare = "".join(part for part in parts if not unicodedata.combining(part))
+    # A letter of another script is left unchanged, including its marks.
+    return bare.lower() if bare.isascii() and bare.isalnum() else letter
+
 
 _SATURATION = 1.2  # k1
 _LENGTH_WEIGHT = 0.75  # b
 
 
 @dataclass(frozen=True, slots=True)
-class SoughtText:
-    """Words to look for: by their stems or, with a number of edits, as they are written."""
+class TextQuery:
+    """Words to search for: by stem or, if `edits` is set, by edit distance as written."""
 
     words: str
     edits: int | None
@@ -37,14 +195,14 @@ class SoughtText:
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """What the scores of one query take from a whole column: texts, words, texts with a stem."""
+    """The column statistics that the scores of one query use: texts, words, and texts per stem."""
 
     text_count: int
     word_count: int
     text_count_by_stem: Mapping[str, int]
 
     def plus(self, other: TextStatistics) -> TextStatistics:
-        """The same of two parts of a column."""
+        """The statistics of two parts of a column together."""
         return TextStatistics(
             self.text_count + other.text_count,
             self.word_count + other.word_count,
@@ -52,12 +210,12 @@ class TextStatistics:
         )
 
 
-NO_TEXTS = TextStatistics(0, 0, {})
+EMPTY_STATISTICS = TextStatistics(0, 0, {})
 
 
 @dataclass(frozen=True, slots=True)
 class _Occurrences:
-    """The texts with a stem, and how often it stands in each."""
+    """The texts that contain a stem, and its frequency in each."""
 
     stem: str
     positions: NDArray[np.int64]
@@ -66,32 +224,32 @@ class _Occurrences:
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """Where each word stands. Words are sorted by stem, so those of one stem are neighbours."""
+    """An inverted index. Words are sorted by stem, so the words of one stem are adjacent."""
 
     stems: pa.Array  # distinct, ascending by code point
     word_starts: NDArray[np.int64]  # where the words of each stem begin; one more for the end
     written: pa.Array  # each word as it is written
     posting_starts: NDArray[np.int64]  # where the postings of each word begin; one more for the end
     positions: NDArray[np.int32]  # the texts with a word, ascending for each word
-    frequencies: NDArray[np.int32]  # how often it stands there
+    frequencies: NDArray[np.int32]  # how often the word occurs in that text
     lengths: NDArray[np.int32]  # how many words each text has
     is_null: NDArray[np.bool_]
 
-    def holding(self, sought: SoughtText) -> NDArray[np.bool_]:
-        """Which texts hold what is looked for."""
+    def holding(self, sought: TextQuery) -> NDArray[np.bool_]:
+        """A mark for each text that matches the query."""
         if sought.edits is None:
             return self.matching(sought.words)
         return self.matching_fuzzily(sought.words, sought.edits)
 
     def matching(self, query: str) -> NDArray[np.bool_]:
-        """Which texts share a stem with the query."""
+        """A mark for each text that shares a stem with the query."""
         found = np.zeros(len(self.lengths), np.bool_)
         for _, postings in self._postings_of_stems(analyze(query).stems):
             found[self.positions[postings]] = True
         return found
 
     def matching_fuzzily(self, query: str, edits: int) -> NDArray[np.bool_]:
-        """Which texts have a word that becomes one of the query within so many edits."""
+        """A mark for each text with a word that is within `edits` of a word of the query."""
         is_near = np.zeros(len(self.written), np.bool_)
         for near in self._words_near(analyze(query).written, edits):
             is_near[near] = True
@@ -100,21 +258,21 @@ class TextIndex:
         return found
 
     def score(self, query: str) -> NDArray[np.float64]:
-        """The BM25 score of each text, 0 without a word of the query; NaN for null."""
+        """The BM25 score of each text: 0 without a word of the query, NaN for a null."""
         occurrences = self._occurrences(query)
         return self._score(occurrences, self._statistics(occurrences))
 
     def score_within(self, query: str, statistics: TextStatistics) -> NDArray[np.float64]:
-        """The same of texts that are a part of the column that the statistics are of."""
+        """The scores when these texts are a part of the column that `statistics` describe."""
         return self._score(self._occurrences(query), statistics)
 
     def statistics(self, query: str) -> TextStatistics:
-        """What these texts add to the statistics that a query's scores take."""
+        """What these texts contribute to the statistics of a query."""
         return self._statistics(self._occurrences(query))
 
     @property
     def nbytes(self) -> int:
-        """How much memory the index takes."""
+        """The memory size in bytes."""
         arrays = (
             *(self.word_starts, self.posting_starts, self.positions),
             *(self.frequencies, self.lengths, self.is_null, self.stems, self.written),
@@ -145,10 +303,10 @@ class TextIndex:
         return scores
 
     def _occurrences(self, query: str) -> Sequence[_Occurrences]:
-        """The stems of a query that stand anywhere, always in one order."""
+        """The stems of a query that occur in any text, in a fixed order."""
         found: list[_Occurrences] = []
         for stem, postings in self._postings_of_stems(analyze(query).stems):
-            # A text occurs once for each word of the stem.
+            # A text has one posting for each word of the stem.
             counts = np.bincount(self.positions[postings], weights=self.frequencies[postings])
             matching = np.flatnonzero(counts)
             found.append(_Occurrences(stem, matching, counts[matching].astype(np.float64)))
@@ -157,7 +315,7 @@ class TextIndex:
     def _postings_of_stems(
         self, stems: Iterable[str]
     ) -> Iterator[tuple[str, slice[int, int, None]]]:
-        # In one order, because a sum of floats depends on it, and "a b" is the query "b a".
+        # Sorted, because sums of floats depend on order, and "a b" must score the same as "b a".
         for stem in sorted(set(stems)):
             code = bisect_left(range(len(self.stems)), stem, key=self._stem)
             if code < len(self.stems) and self._stem(code) == stem:
@@ -175,19 +333,19 @@ class TextIndex:
             similar = np.flatnonzero(np.abs(lengths - len(word)) <= edits)
             others = self.written.take(pa.array(similar)).to_pylist()
             if others:
-                # The longer of two words is how far apart they can be.
+                # The distance of two words is at most the length of the longer one.
                 most = min(edits, max(len(word), int(lengths.max())))
                 distances = cdist([word], others, scorer=Levenshtein.distance, score_cutoff=most)
                 yield similar[distances[0] <= most]
 
 
 def build_text_index(texts: pa.Array) -> TextIndex:
-    """Arrange the words of a column whose positions are those of its texts."""
+    """Build the index of a text column; positions are those of its texts."""
     tokens = tokenize(texts)
     order, stems, word_starts = _sorted_words(tokens)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    # Sorted as single numbers, which is several times faster than by two columns.
+    # Word and text are packed into one integer: sorting by two columns is several times slower.
     places = np.sort(rank[tokens.codes] * len(texts) + tokens.texts)
     firsts = np.flatnonzero(np.diff(places, prepend=-1))
     words, positions = np.divmod(places[firsts], max(len(texts), 1))
@@ -204,7 +362,7 @@ def build_text_index(texts: pa.Array) -> TextIndex:
 
 
 def _sorted_words(tokens: Tokens) -> tuple[NDArray[np.int64], pa.Array, NDArray[np.int64]]:
-    """The order of the words by stem, the distinct stems, and where the words of each begin."""
+    """The order of the words by stem, the distinct stems, and the offset of the words of each."""
     stems = pa.array(tokens.words.stems, pa.string())
     order = pc.sort_indices(stems).to_numpy().astype(np.int64)
     runs = pc.run_end_encode(stems.take(pa.array(order)), run_end_type=pa.int64())

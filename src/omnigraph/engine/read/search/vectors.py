@@ -1,8 +1,8 @@
-"""One column of vectors, arranged for finding the nearest of them.
+"""Exact nearest-neighbour search over one column of vectors.
 
-Promises exact answers: a quick pass in single precision only rules out what its rounding errors
-cannot bring back. A vector that is null, or holds a number that is not finite, is no vector. Does
-not know ids: who breaks ties does it among the candidates.
+A fast pass in single precision excludes a vector only if rounding errors cannot make it one of the
+nearest. A null, or a vector with a number that is not finite, counts as missing. The module does
+not know ids: the caller breaks ties among the candidates.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from omnigraph.model import limits
 
 # Half the distance between 1 and the next single-precision number.
 _ROUNDING = 2.0**-24
-# More than a product of single-precision numbers can lose by being too small to be told from 0.
+# More than a product of single-precision numbers can lose by underflow to 0.
 _UNDERFLOW = 2.0**-125
-# Generously more than sums of double-precision numbers lose, relative to what is summed.
+# A generous bound on the relative rounding error of sums in double precision.
 _DOUBLE_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True, slots=True)
 class VectorColumn:
-    """The vectors of a column by position, and how long each of them is."""
+    """The vectors of a column by position, and the squared length of each."""
 
     vectors: NDArray[np.float32]
     squares: NDArray[np.float64]  # of the lengths
@@ -36,7 +36,7 @@ class VectorColumn:
     ) -> NDArray[np.int64]:
         """Every position that may be one of the k nearest, and few others, in ascending order.
 
-        Whoever is as near as the k-th is among them.
+        Includes every vector that is as near as the k-th.
         """
         positions = np.flatnonzero(self.has_vector if among is None else self.has_vector & among)
         if k <= 0 or not np.isfinite(query).all():
@@ -50,9 +50,10 @@ class VectorColumn:
     def distances(
         self, query: NDArray[np.float32], positions: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The Euclidean distance of each, NaN without a vector; the same in whatever company.
+        """The Euclidean distance of each position, or NaN where there is no vector.
 
-        A query that holds a number that is not finite has no distance to anything.
+        A distance does not depend on the other positions. If the query holds a number that is not
+        finite, every distance is NaN.
         """
         found = np.full(len(positions), np.nan)
         measured = np.flatnonzero(self.has_vector[positions])
@@ -69,15 +70,15 @@ class VectorColumn:
 
     @property
     def nbytes(self) -> int:
-        """How much memory the column takes."""
+        """The memory size in bytes."""
         return self.vectors.nbytes + self.squares.nbytes + self.has_vector.nbytes
 
     def _estimates(
         self, query: NDArray[np.float32], positions: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Squared distances, and how far each may be from the true one."""
+        """Estimated squared distances, and a bound on the error of each."""
         is_most = 2 * len(positions) > len(self.vectors)
-        # Products may overflow, and the vectors of positions without one may hold anything.
+        # Products may overflow, and positions without a vector may hold any bits.
         with np.errstate(all="ignore"):
             if is_most:
                 products = (self.vectors @ query)[positions].astype(np.float64)
@@ -86,9 +87,9 @@ class VectorColumn:
         squares = self.squares[positions]
         square = float(np.square(query.astype(np.float64)).sum())
         estimates = squares + square - 2 * products
-        # However a sum of n products is arranged, it is off by about n roundings of the sum of
-        # their sizes at most, and that is no more than the product of both lengths (Cauchy and
-        # Schwarz). Below one while a vector has fewer than sixteen million numbers.
+        # In any order of summation, the error of a sum of n products is at most about n roundings
+        # of the sum of their absolute values, which the product of both lengths bounds
+        # (Cauchy-Schwarz). `roundings` is below one for fewer than sixteen million dimensions.
         roundings = _ROUNDING * (len(query) + 1)
         share = 2 * roundings / (1 - roundings)
         errors = share * np.sqrt(squares * square) + _DOUBLE_ROUNDING * (squares + square)
@@ -100,7 +101,7 @@ class VectorColumn:
 
 
 def vector_column(vectors: pa.Array) -> VectorColumn:
-    """Look at a column of fixed-size lists of single-precision numbers, copied only if need be."""
+    """A view of fixed-size lists of single-precision numbers, copied only if necessary."""
     dimension = vectors.type.list_size
     numbers = vectors.values.slice(vectors.offset * dimension, len(vectors) * dimension)
     matrix = numbers.to_numpy(zero_copy_only=False).reshape(len(vectors), dimension)

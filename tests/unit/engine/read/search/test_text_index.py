@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.read.search.analysis import analyze
-from omnigraph.engine.read.search.text_index import TextIndex, build_text_index
+from omnigraph.engine.read.search.text_index import TextIndex, analyze, build_text_index
 
 MEMOS = ["Solar panel audit", "Wind blades forecast", "Solar", None, "The grid runs", ""]
 

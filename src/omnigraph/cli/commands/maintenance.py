@@ -1,0 +1,531 @@
+"""The commands `optimize`, `cleanup`, `repair`, `doctor`, `recoveries` and `storage check`.
+
+Without `--confirm`, `cleanup` deletes nothing and `repair` adopts nothing. `doctor` changes nothing
+and also opens graphs that are too damaged for other commands. `storage check` needs no graph and
+removes the objects that it writes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from datetime import timedelta
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+import omnigraph
+from omnigraph.cli.advice import find_fix_command, format_fix, write_command, write_options
+from omnigraph.cli.command import command
+from omnigraph.cli.invocation import Invocation
+from omnigraph.cli.options import BRANCH_OPTION, JSON_OPTION, URI_ARGUMENT, Duration
+from omnigraph.cli.output import (
+    Colour,
+    CommandError,
+    Terminal,
+    print_json,
+    print_line,
+    print_note,
+    show_waiting,
+    standard_output,
+)
+from omnigraph.cli.targets import StoreTarget, Target
+from omnigraph.engine.maintenance.doctor_report import DoctorReport, Finding, Severity
+from omnigraph.http.encode import recovery_output
+from omnigraph.model.errors import GraphError, NotFoundError, plural
+from omnigraph.model.runtime import SystemRuntime
+from omnigraph.storage.environment import make_storage_options
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+    from omnigraph.engine.maintenance.cleanup import CleanupReport
+    from omnigraph.engine.maintenance.repair import RepairReport
+    from omnigraph.engine.results import OptimizeReport
+    from omnigraph.engine.state.history import Recovery
+    from omnigraph.http.responses import RecoveryList
+    from omnigraph.storage.check import CheckReport
+
+_DRIFTED = "drift_needs_repair"
+_REASON_BY_SKIPPED = {
+    _DRIFTED: "something outside of OmniGraph wrote to it",
+    "inherited_from_another_branch": "the branch has not written to it",
+    "blob_columns_unsupported_by_lance": "it has blobs, which cannot be moved",
+}
+
+
+@command()
+@URI_ARGUMENT
+@BRANCH_OPTION
+@JSON_OPTION
+@click.pass_obj
+def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
+    """Compact small files of a branch and update its indexes, as one commit.
+
+    Query results stay the same; old files remain until `omnigraph cleanup` deletes them.
+    """
+    target = invocation.direct_target(uri)
+    invocation.announce("optimize", target)
+    with (
+        invocation.open_direct(target, read_only=False) as graph,
+        show_waiting("optimize", invocation.environment),
+    ):
+        reports = graph.optimize(branch=branch)
+    if is_json:
+        print_json({"uri": target.uri, "tables": [_encode_optimize(each) for each in reports]})
+        return
+    for report in reports:
+        for line in _lines_of(report, target):
+            print_line(line)
+
+
+def _encode_optimize(report: OptimizeReport) -> dict[str, object]:
+    return {
+        "table_key": report.table_key,
+        "fragments_removed": report.fragments_removed,
+        "fragments_added": report.fragments_added,
+        "committed": report.committed,
+        "skipped": report.skipped,
+        "manifest_version": report.manifest_version,
+        "lance_head_version": report.lance_head_version,
+        "pending_indexes": [
+            {"column": each.column, "reason": each.reason} for each in report.pending_indexes
+        ],
+    }
+
+
+def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
+    if report.skipped is not None:
+        reason = _REASON_BY_SKIPPED.get(report.skipped, report.skipped)
+        yield f"{report.table_key}: left alone, because {reason}"
+        if report.skipped == _DRIFTED:
+            yield f"    to see what that was, type: {write_command('repair', target=target)}"
+    elif report.fragments_removed:
+        yield (
+            f"{report.table_key}: {report.fragments_removed:,} "
+            f"{plural(report.fragments_removed, 'file')} became "
+            f"{report.fragments_added:,}"
+        )
+    else:
+        yield f"{report.table_key}: {'indexes renewed' if report.committed else 'nothing to do'}"
+    for each in report.pending_indexes:
+        yield f"    no index of {each.column} yet: {each.reason}"
+
+
+@command()
+@URI_ARGUMENT
+@click.option("--keep", type=int, metavar="N", help="Keep the newest N versions of each type.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    metavar="DUR",
+    help="Keep what is younger, such as 30m, 12h, 7d or 2w.",
+)
+@click.option("--confirm", "is_confirmed", is_flag=True, help="Delete; without it, only look.")
+@click.option(
+    "--trust-clock",
+    "trusts_clock",
+    is_flag=True,
+    help="Proceed although the newest commit is more than a year older than this machine's clock.",
+)
+@JSON_OPTION
+@click.pass_obj
+def cleanup(
+    invocation: Invocation,
+    *,
+    uri: str | None,
+    keep: int | None,
+    older_than: timedelta | None,
+    is_confirmed: bool,
+    trusts_clock: bool,
+    is_json: bool,
+) -> None:
+    """Delete old versions of types that no branch, tag or reader needs.
+
+    A version is retained if it is among the newest (--keep) or young enough (--older-than). Without
+    --confirm nothing is deleted.
+    """
+    if keep is None and older_than is None:
+        raise CommandError(
+            "say what to keep: --keep 10 for the newest ten versions of each type, --older-than 7d "
+            "for what is younger, or both; nothing was deleted"
+        )
+    target = invocation.direct_target(uri)
+    if is_confirmed:
+        invocation.confirm("delete old versions", target, is_json=is_json)
+    invocation.announce("cleanup", target)
+    with (
+        invocation.open_direct(target, read_only=False) as graph,
+        show_waiting("clean up", invocation.environment),
+    ):
+        reports = graph.cleanup(
+            keep, older_than, preview=not is_confirmed, trust_clock=trusts_clock
+        )
+    if not is_confirmed:
+        for line in _format_cleanup(reports, verb="would delete"):
+            print_note(line)
+        age = None if older_than is None else f"{older_than // timedelta(seconds=1)}s"
+        kept = None if keep is None else str(keep)
+        options = write_options([("--keep", kept), ("--older-than", age)])
+        again = write_command("cleanup", *options, "--confirm", target=target)
+        if any(each.old_versions_removed for each in reports):
+            print_note(f"Nothing was deleted. To delete, type:\n\n  {again}")
+    elif is_json:
+        tables = [_encode_cleanup(each) for each in reports]
+        age_s = None if older_than is None else older_than // timedelta(seconds=1)
+        print_json(
+            {"uri": target.uri, "keep_versions": keep, "older_than_secs": age_s, "tables": tables}
+        )
+    else:
+        for line in _format_cleanup(reports, verb="deleted"):
+            print_line(line)
+    if any(each.error is not None for each in reports):
+        sys.exit(1)
+
+
+def _encode_cleanup(report: CleanupReport) -> dict[str, object]:
+    return {
+        "table_key": report.table_key,
+        "bytes_removed": report.bytes_removed,
+        "old_versions_removed": report.old_versions_removed,
+        "error": report.error,
+    }
+
+
+def _format_cleanup(reports: Sequence[CleanupReport], *, verb: str) -> Iterator[str]:
+    for each in reports:
+        yield (
+            f"{each.table_key}: {verb} {each.old_versions_removed:,} "
+            f"{plural(each.old_versions_removed, 'version')}, "
+            f"{each.bytes_removed:,} {plural(each.bytes_removed, 'byte')}"
+        )
+        if each.error is not None:
+            yield f"    not all of it: {each.error}"
+    versions = sum(each.old_versions_removed for each in reports)
+    size = sum(each.bytes_removed for each in reports)
+    yield (
+        f"{verb} {versions:,} {plural(versions, 'version')} in all, {size:,} {plural(size, 'byte')}"
+    )
+
+
+_FOUND_BY_CLASSIFICATION = {
+    "no_drift": "as it should be",
+    "verified_maintenance": "laid out anew by something else, with the same rows",
+    "suspicious": "changed by something else",
+    "unverifiable": "changed by something else, and nobody can tell how",
+}
+_DONE_BY_ACTION = {
+    "no_op": "",
+    "preview": "",
+    "healed": "; adopted",
+    "forced": "; adopted, because it was forced",
+    "refused": "; refused",
+}
+
+
+@command()
+@URI_ARGUMENT
+@click.option(
+    "--confirm", "is_confirmed", is_flag=True, help="Adopt what only laid a type out anew."
+)
+@click.option(
+    "--relocate",
+    "is_relocating",
+    is_flag=True,
+    help="Make the branches of a moved or copied graph refer to its own files; nothing else.",
+)
+@click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt whatever there is.")
+@JSON_OPTION
+@click.pass_obj
+def repair(
+    invocation: Invocation,
+    *,
+    uri: str | None,
+    is_confirmed: bool,
+    is_forced: bool,
+    is_relocating: bool,
+    is_json: bool,
+) -> None:
+    """Show which types something outside of OmniGraph wrote to, and adopt it if asked.
+
+    Interrupted writes are completed or undone first. Exits with 1 if something is refused. A graph
+    that was moved or copied with branches needs --relocate once.
+    """
+    if is_relocating and (is_confirmed or is_forced):
+        raise click.UsageError("--relocate takes neither --confirm nor --force")
+    if is_forced and not is_confirmed:
+        raise click.UsageError("--force needs --confirm as well")
+    target = invocation.direct_target(uri)
+    invocation.announce("repair", target)
+    if is_relocating:
+        _relocate(invocation, target, is_json=is_json)
+        return
+    with (
+        invocation.open_direct(target, read_only=False) as graph,
+        show_waiting("repair", invocation.environment),
+    ):
+        graph.refresh()
+        reports = graph.repair(confirm=is_confirmed, force=is_forced)
+        version = _version_of(graph, reports)
+    if is_json:
+        tables = [_encode_repair(each) for each in reports]
+        print_json(
+            {
+                "uri": target.uri,
+                "confirm": is_confirmed,
+                "force": is_forced,
+                "manifest_version": version,
+                "tables": tables,
+            }
+        )
+    else:
+        for each in reports:
+            print_line(_format_repair(each))
+    for line in _advise(reports, target):
+        print_note(line)
+    if any(each.action == "refused" for each in reports):
+        sys.exit(1)
+
+
+def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> None:
+    invocation.reached, invocation.is_writing = target, True
+    with show_waiting("relocate", invocation.environment):
+        reports = omnigraph.relocate(target.uri)
+    if is_json:
+        print_json({"uri": target.uri, "branches": [asdict(each) for each in reports]})
+        return
+    for each in reports:
+        print_line(
+            f"branch '{each.branch}': now refers to this graph, no longer to {each.old_place} "
+            f"({each.rewritten_files} version files rewritten)"
+        )
+    if not reports:
+        print_line("every branch refers to this graph; nothing was rewritten")
+
+
+def _version_of(graph: Graph, reports: Sequence[RepairReport]) -> int | None:
+    """The manifest version after adoption; None if nothing was adopted."""
+    if not any(each.action in ("healed", "forced") for each in reports):
+        return None
+    return graph.snapshot().commit.manifest_version
+
+
+def _encode_repair(report: RepairReport) -> dict[str, object]:
+    return {
+        "table_key": report.table_key,
+        "manifest_version": report.manifest_version,
+        "lance_head_version": report.lance_head_version,
+        "classification": report.classification.value,
+        "action": report.action.value,
+        "operations": list(report.operations),
+        "error": report.error,
+    }
+
+
+def _format_repair(report: RepairReport) -> str:
+    done = _DONE_BY_ACTION[report.action]
+    told = f"{report.table_key}: {_FOUND_BY_CLASSIFICATION[report.classification]}{done}"
+    if report.operations:
+        told += f" ({', '.join(report.operations)})"
+    return told if report.error is None else f"{told}: {report.error}"
+
+
+def _advise(reports: Sequence[RepairReport], target: Target) -> Iterator[str]:
+    actions = {each.action for each in reports}
+    if "refused" in actions:
+        again = write_command("repair", "--confirm", "--force", target=target)
+        yield "Error: repair refused to adopt what may have changed rows. To adopt it as it is:"
+    elif "preview" in actions:
+        again = write_command("repair", "--confirm", target=target)
+        yield "Nothing was adopted. To adopt what only laid types out anew, type:"
+    else:
+        return
+    yield f"\n  {again}"
+
+
+_COLOUR_BY_SEVERITY = {
+    Severity.ERROR: Colour.RED,
+    Severity.WARNING: Colour.YELLOW,
+    Severity.NOTE: Colour.CYAN,
+}
+
+
+@command()
+@URI_ARGUMENT
+@click.option("--quick", "is_quick", is_flag=True, help="Do not look at rows.")
+@JSON_OPTION
+@click.pass_obj
+def doctor(invocation: Invocation, *, uri: str | None, is_quick: bool, is_json: bool) -> None:
+    """Check everything that is stored, and show problems and how to fix them.
+
+    Changes nothing. Exits with 1 if something is wrong.
+    """
+    target = invocation.direct_target(uri)
+    with _open(invocation, target) as graph, show_waiting("examine", invocation.environment):
+        report = graph.doctor(deep=not is_quick)
+    if is_json:
+        print_json(_encode_doctor(report, target))
+    else:
+        for line in _format_doctor(report, target, standard_output(invocation.environment)):
+            print_line(line)
+    if not report.is_healthy:
+        sys.exit(1)
+
+
+def _open(invocation: Invocation, target: StoreTarget) -> AbstractContextManager[Graph]:
+    """The graph, even if it is too damaged for other commands to open."""
+    try:
+        return invocation.open_direct(target, read_only=True)
+    except NotFoundError:
+        raise
+    except GraphError:
+        # `doctor` reports the damage itself. Imported by name, because help needs neither module.
+        graphs, stores = map(import_module, ("omnigraph.engine.graph", "omnigraph.engine.settings"))
+        options = make_storage_options(invocation.environment, {})
+        settings = stores.make_settings(target.uri, storage_options=options, durability="full")
+        graph: Graph = graphs.Graph(
+            settings, stores.open_stores(settings), actor=None, is_read_only=True
+        )
+        return graph
+
+
+def _encode_doctor(report: DoctorReport, target: Target) -> dict[str, object]:
+    return {
+        "uri": target.uri,
+        "healthy": report.is_healthy,
+        "deep": report.is_deep,
+        "findings": [
+            {
+                "severity": each.severity.value,
+                "code": each.code.value,
+                "subject": each.subject,
+                "message": each.message,
+                "advice": each.advice,
+                "command": find_fix_command(each.advice, target),
+            }
+            for each in report.findings
+        ],
+    }
+
+
+def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> Iterator[str]:
+    for finding in report.findings:
+        yield from _view_finding(finding, target, terminal)
+    counts = Counter(each.severity for each in report.findings)
+    told = [f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]]
+    state = "is healthy" if report.is_healthy else "is damaged"
+    depth = "" if report.is_deep else "; rows were not looked at"
+    colour = Colour.GREEN if report.is_healthy else Colour.RED
+    summary = f"{target.uri} {state}{': ' if told else ''}{', '.join(told)}{depth}"
+    yield terminal.paint(summary, colour)
+
+
+def _view_finding(finding: Finding, target: Target, terminal: Terminal) -> Iterator[str]:
+    mark = terminal.paint(
+        f"{finding.severity}[{finding.code}]", _COLOUR_BY_SEVERITY[finding.severity]
+    )
+    yield f"{mark} {finding.subject}: {finding.message}"
+    yield f"    -> {format_fix(finding.advice, target)}"
+
+
+@command()
+@URI_ARGUMENT
+@JSON_OPTION
+@click.pass_obj
+def recoveries(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+    """List interrupted writes and how each was recovered, oldest first."""
+    with invocation.open(invocation.target(uri), read_only=True) as graph:
+        found = graph.recoveries()
+    if is_json:
+        output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
+        print_json(output)
+        return
+    for each in found:
+        print_line(_format_recovery(each))
+    if not found:
+        print_line("no write has stopped half-way")
+
+
+def _format_recovery(recovery: Recovery) -> str:
+    moment = recovery.created_at.isoformat(timespec="seconds")
+    actor = "" if recovery.actor is None else f" actor={recovery.actor}"
+    moved = ", ".join(
+        f"{each.table_key} {each.from_version} → {each.to_version}" for each in recovery.outcomes
+    )
+    told = f"{moment} {recovery.kind} {recovery.writer_kind} {recovery.operation_id}{actor}"
+    return f"{told}: {moved}" if moved else told
+
+
+@command()
+@URI_ARGUMENT
+@JSON_OPTION
+@click.pass_obj
+def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
+    """Try whether a folder or a bucket does what a graph needs.
+
+    Works below a new prefix, `__omnigraph_check/…`, and removes it afterwards; touches nothing
+    else. No graph needs to exist. Exits with 1 if a check fails.
+    """
+    target = invocation.direct_target(uri)
+    with show_waiting("try the storage", invocation.environment):
+        trial = _try(target, invocation.environment)
+    if is_json:
+        print_json(_encode_storage_check(trial))
+    else:
+        for line in _format_storage_check(trial, standard_output(invocation.environment)):
+            print_line(line)
+    if not trial.is_passed:
+        sys.exit(1)
+
+
+def _try(target: StoreTarget, environment: Mapping[str, str]) -> CheckReport:
+    # Imported by name, because help needs neither module.
+    locations, probing = map(
+        import_module, ("omnigraph.storage.locations", "omnigraph.storage.check")
+    )
+    options = make_storage_options(environment, {})
+    trial: CheckReport = probing.check_storage(
+        locations.parse_location(target.uri, storage_options=options),
+        id=SystemRuntime().new_id(),
+        open_store=probing.open_durably,
+    )
+    return trial
+
+
+def _encode_storage_check(trial: CheckReport) -> dict[str, object]:
+    return {
+        "uri": trial.uri,
+        "ok": trial.is_passed,
+        "complete": trial.is_complete,
+        "probes": [
+            {
+                "probe": each.name,
+                "ok": each.is_ok,
+                "promise": each.promise,
+                "problem": each.problem,
+                "advice": each.advice,
+            }
+            for each in trial.probed
+        ],
+    }
+
+
+def _format_storage_check(trial: CheckReport, terminal: Terminal) -> Iterator[str]:
+    width = max(len(each.name) for each in trial.probed)
+    for each in trial.probed:
+        name = each.name.ljust(width)
+        if each.is_ok:
+            yield f"{terminal.paint('OK', Colour.GREEN)}    {name}  {each.promise}"
+            continue
+        yield f"{terminal.paint('FAIL', Colour.RED)}  {name}  {each.problem}"
+        yield f"      a graph needs that {each.promise}"
+        yield f"      -> {each.advice}"
+    if trial.is_passed:
+        yield terminal.paint(f"{trial.uri} can hold a graph", Colour.GREEN)
+    elif trial.is_complete:
+        yield terminal.paint(f"{trial.uri} must not hold a graph as it is", Colour.RED)
+    else:
+        yield terminal.paint(f"{trial.uri} cannot be used; nothing else was tried", Colour.RED)

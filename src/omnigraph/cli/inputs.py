@@ -1,0 +1,194 @@
+"""Input that a command line names: files, standard input, query text and query parameters.
+
+Conflicting flags are usage errors. Unreadable files, texts and values are errors of the command and
+name the file. Standard input has at most one reader.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from omnigraph.cli.output import CommandError
+from omnigraph.cli.targets import ServedTarget, StoreTarget, Target
+from omnigraph.compiler.parser import decode_source
+from omnigraph.model.errors import CompileError, NotFoundError, UnreadableError
+from omnigraph.model.source import Source
+
+STANDARD_INPUT = "-"
+STANDARD_OUTPUT = "-"
+
+
+def read_source(path: str) -> Source:
+    """The text of a schema or query file."""
+    return decode_source(read_bytes(path), name=_name_of(path))
+
+
+@contextmanager
+def attach_path(text: str, path: str | None) -> Iterator[None]:
+    """A block whose diagnostics of a text name the file that it was read from, if any."""
+    try:
+        yield
+    except CompileError as error:
+        if path is None or error.source.text != text:
+            raise
+        source = Source(_name_of(path), text)
+        raise CompileError(diagnostics=error.diagnostics, source=source) from error
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file."""
+    if path == STANDARD_INPUT:
+        return sys.stdin.buffer.read()
+    with reading(path):
+        return expand_home(path).read_bytes()
+
+
+def expand_home(path: str) -> Path:
+    """A path with `~` expanded, which shells do not do in `--flag=~/file`."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        # There is no user of that name, so it is the name of a file.
+        return Path(path)
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """A block whose failures to read a file become errors of the model."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFoundError(kind="file", name=path, advice="check the path") from error
+    except OSError as error:
+        raise UnreadableError(path=path, reason=error.strerror or str(error)) from error
+
+
+def _name_of(path: str) -> str:
+    return "<stdin>" if path == STANDARD_INPUT else path
+
+
+QUERY_OPTION = click.option(
+    "--query", "query_path", metavar="FILE", help="A .gq file with the query; `-` is stdin."
+)
+TEXT_OPTION = click.option(
+    "-e", "--query-string", "query_text", metavar="GQ", help="The text of the query."
+)
+PARAMS_OPTION = click.option(
+    "--params", "params_text", metavar="JSON", help="Values for the parameters, an object."
+)
+PARAMS_FILE_OPTION = click.option(
+    "--params-file", "params_path", metavar="FILE", help="The same from a file; `-` is stdin."
+)
+
+
+def require_one(given: Mapping[str, object]) -> None:
+    """Reject a command line with two flags that exclude each other."""
+    spelled = [flag for flag, value in given.items() if value is not None and value is not False]
+    if len(spelled) > 1:
+        raise click.UsageError(f"{spelled[0]} and {spelled[1]} exclude each other")
+
+
+def find_text(path: str | None, text: str | None) -> str | None:
+    """The query text of the command line; None if there is none."""
+    require_one({"--query": path, "-e": text})
+    if text is not None:
+        if not text.strip():
+            raise CommandError("the text of -e must not be empty")
+        return text
+    return None if path is None else read_source(path).text
+
+
+def find_params(text: str | None, path: str | None) -> dict[str, object] | None:
+    """The parameter values of the command line; None if there are none."""
+    require_one({"--params": text, "--params-file": path})
+    if text is not None:
+        return _parse_params(text, flag="--params")
+    if path is None:
+        return None
+    content = decode_source(read_bytes(path), name=path).text
+    return _parse_params(content, flag=f"--params-file {path}")
+
+
+def require_one_reader_of_input(*paths: str | None) -> None:
+    """Reject a command line that reads standard input twice."""
+    if paths.count(STANDARD_INPUT) > 1:
+        raise click.UsageError("only one thing can come from the standard input")
+
+
+@contextmanager
+def hinting_at_store(name: str | None) -> Iterator[None]:
+    """A block that resolves a graph; its error explains `--store` if NAME looks like a graph.
+
+    NAME looks like a graph if it is a folder or a URI.
+    """
+    try:
+        yield
+    except CommandError as error:
+        if name is None or not ("://" in name or "/" in name or expand_home(name).is_dir()):
+            raise
+        raise CommandError(
+            f"{error}\n'{name}' is taken as the name of a query; if it is the graph, write "
+            f"--store {quote(name)}"
+        ) from error
+
+
+def require_stored(name: str | None, target: Target) -> tuple[str, ServedTarget]:
+    """The name of the stored query to run, and its server."""
+    if name is None:
+        raise CommandError(
+            "there is nothing to run; give a text with -e or --query FILE, or the name of a "
+            "stored query with --server"
+        )
+    match target:
+        case ServedTarget():
+            return name, target
+        case StoreTarget():
+            raise CommandError(
+                f"the stored query '{name}' needs a server, and {target.uri} is opened directly; "
+                "add --server <name|url>, or give the text with -e or --query FILE"
+            )
+
+
+def _parse_params(text: str, *, flag: str) -> dict[str, object]:
+    try:
+        found = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_number,
+            object_pairs_hook=_parse_object,
+        )
+    except ValueError as error:
+        raise CommandError(f"{flag} is no JSON: {error}") from error
+    except RecursionError as error:
+        raise CommandError(f"{flag} is nested too deep") from error
+    if not isinstance(found, dict):
+        raise CommandError(f'{flag} has to be a JSON object, such as \'{{"name": "Ann"}}\'')
+    return found
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _parse_number(written: str) -> float:
+    number = float(written)
+    if math.isinf(number):
+        raise ValueError(f"{written} is larger than numbers get")
+    return number
+
+
+def _parse_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice!r} twice")
+    return named

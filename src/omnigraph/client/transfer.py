@@ -1,0 +1,389 @@
+"""Loads, blob reads and transactions of a remote graph.
+
+A load carries an idempotency key, so a load whose response is lost is retried and applied once. A
+transaction is a branch that is merged as one commit at the end of the block and then deleted; after
+a crash of the client the branch remains, and the target branch is unchanged. Input files are parsed
+by the engine's own readers, so this module needs storage code and is imported on first use.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Protocol
+
+from omnigraph.client.requests import Arguments, GraphEndpoint, WriteOptions
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.engine.graph_load import OnError, Progress, parse_call
+from omnigraph.engine.input.batches import ReadContext
+from omnigraph.engine.input.files import (
+    find_files,
+    is_stream,
+    open_unpacked,
+    parse_path,
+    read_blocks,
+    split_suffix,
+)
+from omnigraph.engine.input.sources import is_spark_frame, read_given
+from omnigraph.engine.input.splits import is_named, refuse_given
+from omnigraph.engine.ops.query import parse_range
+from omnigraph.engine.ops.transaction import GraphCalls, Transaction
+from omnigraph.engine.results import Blob, LoadResult
+from omnigraph.engine.rows.json_rows import encode_block
+from omnigraph.http.decode import load_of, number_of, text_or_none
+from omnigraph.http.problems import RefusedRequest, rebuild_error
+from omnigraph.http.transport import NDJSON, InvalidResponseError, Request, Response, RetrySafety
+from omnigraph.model.catalog import Catalog
+from omnigraph.model.errors import (
+    GraphError,
+    InvalidValueError,
+    LimitExceededError,
+    NotFoundError,
+    UnavailableError,
+)
+from omnigraph.model.limits import LOAD_BYTES_MAX, POLL_S, POLL_S_MAX
+from omnigraph.model.names import BranchName, PrivateBranchName
+from omnigraph.model.source import Source
+from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalFiles
+
+_TYPED_SUFFIXES = frozenset({".parquet", ".arrow", ".csv", ".lance"})
+_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows as lines of JSON, and the name of their file in messages; empty if there is none."""
+
+    content: bytes = field(repr=False)
+    name: str
+
+
+def encode_input(given: object, *, find_catalog: Callable[[], Catalog]) -> Lines:
+    """Encode the input of a load as one body; the catalog is fetched only if it is needed."""
+    files = ExternalFiles({}, folder="")
+    if is_stream(given):
+        called = getattr(given, "name", None)
+        name = called if isinstance(called, str) else ""
+        return Lines(_gather(read_blocks(given, name=name or "the given file")), name)
+    _require_no_frame(given)
+    if is_named(given):
+        paths = _find_lines(given, files)
+        if paths is not None:
+            content = _gather(block for path in paths for block in _read_lines(path, files))
+            return Lines(content, paths[0] if len(paths) == 1 else "")
+    means = ReadContext(find_catalog(), NO_EXTERNAL_BLOBS, files)
+    return Lines(_gather(_write_lines(given, means)), "")
+
+
+def _gather(blocks: Iterable[bytes]) -> bytes:
+    held: list[bytes] = []
+    size = 0
+    for block in blocks:
+        held.append(block)
+        size += len(block)
+        if size > LOAD_BYTES_MAX:
+            raise LimitExceededError(
+                resource="the length of the rows in bytes, as a server takes them,",
+                limit=LOAD_BYTES_MAX,
+                found=size,
+                advice="nothing was sent; load them in parts, or open the graph by its uri and "
+                "load there",
+            )
+    return b"".join(held)
+
+
+def _find_lines(given: object, files: ExternalFiles) -> list[str] | None:
+    """The paths of the input files if all of them hold lines of JSON, else None."""
+    if isinstance(given, list | tuple):
+        found: list[str] = []
+        for each in given:
+            paths = _find_lines(each, files)
+            if paths is None:
+                return None
+            found += paths
+        return found
+    if not isinstance(given, str | os.PathLike):
+        return None
+    entries = list(find_files(parse_path(given), files))
+    if any(entry.is_folder or _is_typed(entry.path) for entry in entries):
+        return None
+    return [entry.path for entry in entries]
+
+
+def _is_typed(path: str) -> bool:
+    return PurePath(split_suffix(path)[0]).suffix.lower() in _TYPED_SUFFIXES
+
+
+def _read_lines(path: str, files: ExternalFiles) -> Iterator[bytes]:
+    with open_unpacked(path, files) as file:
+        is_start = True
+        for block in read_blocks(file, name=path):
+            part = block.removeprefix(_MARK) if is_start else block
+            is_start = False
+            # The lines of another file may follow.
+            yield part if part.endswith(b"\n") or not part else part + b"\n"
+
+
+def _write_lines(given: object, means: ReadContext) -> Iterator[bytes]:
+    for piece in read_given(given, means=means, report=None):
+        for batch in piece.rows.to_batches():
+            block = bytes(encode_block(piece.declared, batch))
+            # A null id requests a generated one and is not sent. JSON text escapes these quotes, so
+            # the pattern never matches inside a value.
+            yield block.replace(b'"data":{"id":null,', b'"data":{').replace(
+                b'"data":{"id":null}', b'"data":{}'
+            )
+
+
+def _require_no_frame(given: object) -> None:
+    sources = given.values() if isinstance(given, Mapping) else [given]
+    for source in sources:
+        parts = source if isinstance(source, list | tuple) else [source]
+        if any(map(is_spark_frame, parts)):
+            raise refuse_given(
+                source, "open the graph by its uri to load a Spark frame, or give Arrow rows"
+            )
+
+
+_PENDING = frozenset({"waiting", "running"})
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLoad:
+    """An encoded load, ready to be sent."""
+
+    lines: Lines = field(repr=False)
+    arguments: Arguments
+    terms: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """The options of a load as the caller gave them."""
+
+    mode: str
+    branch: str
+    base: str | None
+    engine: str
+    on_error: str
+    quarantine: str | os.PathLike[str] | None
+    embed: str | None
+
+
+def load(
+    given: object,
+    wanted: LoadOptions,
+    *,
+    routes: GraphEndpoint,
+    terms: WriteOptions,
+    find_schema: Callable[[], str],
+    progress: Progress | None,
+) -> LoadResult:
+    """Encode the input of a load, send it and return the result."""
+    call = parse_call(
+        mode=wanted.mode,
+        branch=wanted.branch,
+        base=wanted.base,
+        actor=None,
+        progress=progress,
+        spark=None,
+        on_error=wanted.on_error,
+        quarantine=wanted.quarantine,
+        embed=wanted.embed,
+    )
+    if call.on_error is not OnError.RAISE:
+        raise InvalidValueError(
+            subject="on_error",
+            expected="raise",
+            value=call.on_error.value,
+            problem="rows are set aside where the graph is stored: open it by its uri there",
+        )
+    if wanted.engine not in ("auto", "inline", "spark"):
+        raise InvalidValueError(
+            subject="engine",
+            expected="auto, inline or spark",
+            value=wanted.engine,
+            problem=f"{wanted.engine!r} is none of auto, inline and spark",
+        )
+    lines = encode_input(
+        given, find_catalog=lambda: compile_schema(Source("<schema>", find_schema()))
+    )
+    arguments: Arguments = {
+        "branch": call.target,
+        "from": call.base,
+        "mode": call.mode.value,
+        "engine": None if wanted.engine == "auto" else wanted.engine,
+        "embed": None if call.embed is None else call.embed.value,
+        "name": lines.name or None,
+    }
+    sent = RemoteLoad(lines, arguments, terms)
+    return load_now(sent, routes) if progress is None else load_as_job(sent, routes, progress)
+
+
+def load_now(load: RemoteLoad, routes: GraphEndpoint) -> LoadResult:
+    """Send a load and wait for the response."""
+    return routes.ask(_request(load, routes), load_of)
+
+
+def load_as_job(load: RemoteLoad, routes: GraphEndpoint, progress: Progress) -> LoadResult:
+    """Run a load as a job and report its progress; an exception of `progress` stops the job."""
+    watched = replace(load, arguments={**load.arguments, "async": "true"})
+    started = routes.ask(_request(watched, routes), _job_of)
+    try:
+        job = _watch(started, routes, progress)
+    except NotFoundError:
+        # The server was restarted and lost its jobs, but it still recognises the idempotency key.
+        return load_now(load, routes)
+    if job.result is not None:
+        return job.result
+    if job.error is not None:
+        raise job.error
+    raise UnavailableError(action="finish the load", reason="it was cancelled; nothing was written")
+
+
+def _request(load: RemoteLoad, routes: GraphEndpoint) -> Request:
+    return routes.request(
+        "POST",
+        ("load",),
+        "load",
+        safety=RetrySafety.KEYED,
+        arguments=load.arguments,
+        body=load.lines.content,
+        headers={"Content-Type": NDJSON},
+        terms=load.terms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """The progress of a load, or its result or error."""
+
+    id: str
+    is_pending: bool
+    stage: str | None
+    done: int
+    total: int | None
+    result: LoadResult | None
+    error: GraphError | None
+
+
+def _job_of(body: Mapping[str, object]) -> _Job:
+    total, result, error = body["total"], body.get("result"), body.get("error")
+    return _Job(
+        id=str(body["job_id"]),
+        is_pending=body["status"] in _PENDING,
+        stage=text_or_none(body["stage"]),
+        done=number_of(body["done"]),
+        total=None if total is None else number_of(total),
+        result=load_of(result) if isinstance(result, dict) else None,
+        error=_error_of(error) if isinstance(error, dict) else None,
+    )
+
+
+def _error_of(body: Mapping[str, object]) -> GraphError:
+    status = number_of(body["status"])
+    return rebuild_error(body, status=status, asked=RefusedRequest(text=None, is_write=True))
+
+
+def _watch(job: _Job, routes: GraphEndpoint, progress: Progress) -> _Job:
+    """Poll a job until it ends."""
+    wait_s, reported = POLL_S, None
+    try:
+        while True:
+            now = (job.stage, job.done, job.total)
+            if job.stage is not None and now != reported:
+                progress(job.stage, job.done, job.total)
+                reported = now
+            if not job.is_pending:
+                return job
+            routes.asking.patience.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, POLL_S_MAX)
+            job = routes.get("ask how far the load is", "jobs", job.id, make=_job_of)
+    finally:
+        if job.is_pending:
+            _stop(job.id, routes)
+
+
+def _stop(job_id: str, routes: GraphEndpoint) -> None:
+    """Stop a job whose progress is no longer polled."""
+    try:
+        routes.delete("stop the load", "jobs", job_id)
+    except GraphError as error:
+        # The error that ended the polling matters more to the caller than this one.
+        _LOG.warning("a load may go on that nobody watches: %s", error)
+
+
+_AT_ITS_END = 416
+"""The HTTP status for a range without bytes, which is read as an empty range."""
+
+
+def read_blob(
+    routes: GraphEndpoint, arguments: Arguments, *, start: int, length: int | None
+) -> Blob:
+    """Read a range of a blob, with the size and tag of the whole blob."""
+    asked = parse_range(start, length)
+    headers = {}
+    if asked.start or asked.length is not None:
+        # An HTTP range has at least one byte; the excess is cut off again.
+        last = "" if asked.length is None else str(asked.start + max(asked.length, 1) - 1)
+        headers["Range"] = f"bytes={asked.start}-{last}"
+    request = replace(
+        routes.request("GET", ("blob",), "read a blob", arguments=arguments, headers=headers),
+        accepted=_AT_ITS_END,
+    )
+
+    def read(reply: Response) -> Blob:
+        content, etag = reply.read(), reply.header("ETag")
+        whole = reply.number("Omnigraph-Blob-Size")
+        if etag is None or whole is None:
+            raise InvalidResponseError("it does not say which blob this is")
+        if reply.status == _AT_ITS_END:
+            content = b""
+        elif asked.length is not None:
+            content = content[: asked.length]
+        return Blob(content, whole, etag.strip('"'))
+
+    return routes.asking.ask(request, read)
+
+
+TRANSACTION_PREFIX = "transaction/"
+
+
+class BranchingCalls(GraphCalls, Protocol):
+    """The graph calls that a transaction uses."""
+
+    def create_branch(self, name: str, *, base: str = "main") -> None:
+        """Create a branch."""
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch."""
+
+
+@contextmanager
+def transact(calls: BranchingCalls, branch: BranchName, *, id: str) -> Iterator[Transaction]:
+    """A transaction for the block, merged into the branch if the block ends without an error.
+
+    `MergeConflictError` means that another writer changed the same rows; nothing was changed.
+    """
+    own = PrivateBranchName(f"{TRANSACTION_PREFIX}{id}")
+    own.base = branch
+    calls.create_branch(own, base=branch)
+    try:
+        with Transaction(calls, own, branch=branch, actor=None) as begun:
+            yield begun
+            begun.commit_id = calls.merge(own, into=branch).commit_id
+    finally:
+        _delete_quietly(calls, own)
+
+
+def _delete_quietly(calls: BranchingCalls, own: str) -> None:
+    try:
+        calls.delete_branch(own)
+    except GraphError as error:
+        # The outcome of the transaction is final; a remaining branch is only clutter.
+        _LOG.warning("the branch '%s' of a transaction that has ended stays: %s", own, error)

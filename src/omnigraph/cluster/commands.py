@@ -1,0 +1,487 @@
+"""`cluster plan`, `approve`, `status`, `refresh`, `import` and `force-unlock`; migration previews.
+
+Storage errors become findings of the report and are not raised. `plan` writes nothing but the lock
+that it holds, and `status` takes no lock. `refresh` and `import` open graphs read-only and record
+their actual state. An approval is valid for one configuration and one state of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from omnigraph.cluster.approvals import Approval, list_approvals, write_approval
+from omnigraph.cluster.catalog import BadBlob, BlobFault, check_blob, has_blob
+from omnigraph.cluster.config import ClusterConfig
+from omnigraph.cluster.context import (
+    Absent,
+    Broken,
+    Cluster,
+    ClusterContext,
+    ClusterGraphs,
+    Live,
+    UnfinishedGraph,
+    open_configured,
+)
+from omnigraph.cluster.desired import Desired, read_config, read_desired
+from omnigraph.cluster.lock import LOCK_PATH, Lock, break_lock, find_lock, hold_lock
+from omnigraph.cluster.plan import Migration, Operation, Plan, make_plan
+from omnigraph.cluster.recovery import encode_live, list_sidecars, retire, sweep
+from omnigraph.cluster.reports import (
+    ApproveReport,
+    Heading,
+    PlanReport,
+    StateFacts,
+    StateReport,
+    UnlockReport,
+)
+from omnigraph.cluster.resources import (
+    Findings,
+    StoppedError,
+    error_finding,
+    graph_address,
+    schema_address,
+    stop_on_storage_error,
+)
+from omnigraph.cluster.state import (
+    APPLIED,
+    EMPTY,
+    STATE_PATH,
+    AppliedResource,
+    ClusterState,
+    ResourceStatus,
+    Status,
+    StoredState,
+    create_ledger,
+    find_ledger,
+    get_ledger,
+    replace_ledger,
+)
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.compiler.migration import plan_migration
+from omnigraph.compiler.migration_steps import describe_step, encode_step
+from omnigraph.model.errors import GraphError
+from omnigraph.model.source import Source
+
+
+@dataclass(slots=True)
+class Session:
+    """What a command has opened and found so far; the fields are filled in as it runs."""
+
+    folder: Path
+    world: ClusterContext
+    findings: Findings
+    desired: Desired | None = None
+    cluster: Cluster | None = None
+    acquired: Lock | None = None
+
+    def open(self) -> Cluster:
+        """Open the cluster of the folder, reading no file but the configuration."""
+        return self._open(read_config(self.folder, self.findings))
+
+    def open_desired(self) -> tuple[Cluster, Desired]:
+        """Open the cluster of the folder, and read and check its desired configuration."""
+        self.desired = read_desired(self.folder, self.findings)
+        return self._open(self.desired.config), self.desired
+
+    @contextmanager
+    def holding(self, operation: str, *, is_locked: bool, actor: str | None) -> Iterator[None]:
+        """A block during which the command holds the lock of the cluster."""
+        assert self.cluster is not None, "a cluster is opened before it is held"
+        lock = self.cluster.make_lock(operation, actor=actor) if is_locked else None
+        with hold_lock(lock, self.cluster.objects, self.findings):
+            self.acquired = lock
+            yield
+
+    def heading(self) -> Heading:
+        """The beginning of the report; must be called last, after all findings."""
+        return Heading(str(self.folder), tuple(self.findings))
+
+    def facts(self) -> StateFacts | None:
+        """The current state and lock; None if the cluster could not be opened."""
+        if self.cluster is None:
+            return None
+        root, objects = self.cluster.root.uri.rstrip("/"), self.cluster.objects
+        stored: StoredState | None = None
+        held: Lock | None = None
+        with self.findings.stopping():
+            stored = find_ledger(objects)
+        with self.findings.stopping():
+            held = find_lock(objects)
+        return StateFacts(
+            state_path=f"{root}/{STATE_PATH}",
+            lock_path=f"{root}/{LOCK_PATH}",
+            ledger=None if stored is None else stored.ledger,
+            cas=None if stored is None else stored.cas,
+            held=held,
+            held_s=None if held is None else _age_of(held, self.world.runtime.now()),
+            acquired=self.acquired,
+        )
+
+    def _open(self, config: ClusterConfig) -> Cluster:
+        self.findings.require_no_errors()
+        self.cluster = open_configured(config, self.folder, self.world)
+        return self.cluster
+
+
+def _age_of(lock: Lock, now: datetime) -> int | None:
+    try:
+        return max(0, int((now - datetime.fromisoformat(lock.created_at)).total_seconds()))
+    except (ValueError, TypeError):
+        return None
+
+
+def preview_migrations(
+    desired: Desired, ledger: ClusterState, graphs: ClusterGraphs, findings: Findings
+) -> dict[str, Migration]:
+    """The migration steps of each graph whose schema changes."""
+    found: dict[str, Migration] = {}
+    for id, schema in desired.schemas.items():
+        applied = ledger.find_digest(schema_address(id))
+        if applied is None or applied == schema.digest:
+            continue
+        try:
+            observed = graphs.observe(id)
+            if isinstance(observed, Live):
+                found[id] = plan_steps(observed.schema, schema.source)
+                continue
+            reason = "the graph is not there, or cannot be opened"
+        except GraphError as error:
+            reason = str(error)
+        findings.warn(
+            "schema_preview_unavailable",
+            schema_address(id),
+            f"the steps cannot be told: {reason}; `omnigraph cluster refresh` looks at the graph "
+            "anew",
+        )
+    for id, migration in found.items():
+        if not migration.is_supported:
+            findings.warn(
+                "apply_unsupported_change",
+                schema_address(id),
+                f"the schema of {graph_address(id)} cannot become this one; an apply would refuse "
+                "it",
+            )
+    return found
+
+
+def plan_steps(accepted: str, desired: Source) -> Migration:
+    """The migration steps from one schema to another."""
+    plan = plan_migration(
+        compile_schema(Source("<accepted>", accepted)),
+        compile_schema(desired),
+        source=desired,
+        allow_data_loss=False,
+    )
+    return Migration(
+        is_supported=plan.supported,
+        steps=tuple({**encode_step(each)} for each in plan.steps),
+        described=tuple(describe_step(each) for each in plan.steps),
+    )
+
+
+def plan(folder: Path, world: ClusterContext) -> PlanReport:
+    """Report what an apply would do; a cluster without a state counts as empty."""
+    session = Session(folder, world, Findings())
+    made: Plan | None = None
+    with session.findings.stopping():
+        cluster, desired = session.open_desired()
+        with session.holding("plan", is_locked=desired.config.is_locked, actor=None):
+            stored = find_ledger(cluster.objects)
+            if stored is None:
+                session.findings.warn(
+                    "state_missing",
+                    STATE_PATH,
+                    "the cluster has no state yet; `omnigraph cluster import` makes one, which an "
+                    "apply needs",
+                )
+            ledger = EMPTY if stored is None else stored.ledger
+            pending = warn_pending(cluster, session.findings)
+            made = plan_changes(cluster, desired, ledger, pending, session.findings)
+    facts = session.facts()
+    return PlanReport(session.heading(), session.desired, facts, made)
+
+
+def plan_changes(
+    cluster: Cluster,
+    desired: Desired,
+    ledger: ClusterState,
+    pending: frozenset[str],
+    findings: Findings,
+) -> Plan:
+    """The plan of the cluster in its current state, with warnings about stale approvals."""
+    made = make_plan(
+        desired,
+        ledger,
+        pending=pending,
+        approvals=list_approvals(cluster.objects, findings),
+        migrations=preview_migrations(desired, ledger, cluster.graphs, findings),
+    )
+    for each in made.stale:
+        findings.warn(
+            "approval_stale",
+            each.path,
+            f"{each.approved_by} approved to {each.operation} {each.resource} as it was, and "
+            "something has changed since; it counts for nothing; approve again",
+        )
+    return made
+
+
+def warn_pending(cluster: Cluster, findings: Findings) -> frozenset[str]:
+    """The graphs with an interrupted change, each with a warning."""
+    listed = list_sidecars(cluster.objects)
+    findings.add(listed.faults)
+    for each in listed.sidecars:
+        findings.warn(
+            "cluster_recovery_pending",
+            graph_address(each.graph_id),
+            f"`{each.kind}` of {each.started_at} was not finished; `omnigraph cluster apply` "
+            "settles it first",
+        )
+    return frozenset(each.graph_id for each in listed.sidecars)
+
+
+def approve(
+    folder: Path, world: ClusterContext, *, resource: str, actor: str | None
+) -> ApproveReport:
+    """Record an approval to delete a graph.
+
+    Rejected unless the deletion of the graph is waiting for an approval.
+    """
+    session = Session(folder, world, Findings())
+    approval: Approval | None = None
+    with session.findings.stopping():
+        if actor is None:
+            raise StoppedError(error_finding("actor_required", resource, _NOBODY))
+        cluster, desired = session.open_desired()
+        with session.holding("approve", is_locked=desired.config.is_locked, actor=actor):
+            approval = _make(cluster, desired, resource, actor, session.findings)
+            write_approval(approval, cluster.objects)
+    facts = session.facts()
+    heading = session.heading()
+    return ApproveReport(heading, facts, approval if heading.is_ok else None)
+
+
+_NOBODY = (
+    "an approval needs somebody's name: --as <actor>, or `operator.actor` in the configuration; "
+    "nothing was approved"
+)
+
+
+def _make(
+    cluster: Cluster, desired: Desired, resource: str, actor: str, findings: Findings
+) -> Approval:
+    ledger = get_ledger(cluster.objects).ledger
+    pending = warn_pending(cluster, findings)
+    findings.require_no_errors()
+    plan = plan_changes(cluster, desired, ledger, pending, findings)
+    if resource not in {each.resource for each in plan.gates}:
+        waiting = ", ".join(each.resource for each in plan.gates) or "nothing"
+        raise StoppedError(
+            error_finding(
+                "approval_not_required",
+                resource,
+                f"no deletion of it waits for approval; waiting: {waiting}",
+            )
+        )
+    return Approval(
+        id=cluster.world.runtime.new_id(),
+        resource=resource,
+        operation=str(Operation.DELETE),
+        config_digest=desired.config_digest,
+        before_digest=ledger.find_digest(resource),
+        after_digest=None,
+        approved_by=actor,
+        approved_at=cluster.now(),
+        consumed_at=None,
+    )
+
+
+def status(folder: Path, world: ClusterContext) -> StateReport:
+    """Report the state of a cluster; writes nothing and does not wait for the lock."""
+    session = Session(folder, world, Findings())
+    with session.findings.stopping():
+        cluster = session.open()
+        warn_pending(cluster, session.findings)
+    facts = session.facts()
+    if session.cluster is not None and facts is not None:
+        if facts.ledger is not None:
+            _warn_blobs(session.cluster, facts.ledger.digests, session.findings)
+        elif facts.cas is None and not session.findings.has_errors:
+            session.findings.warn(
+                "state_missing",
+                STATE_PATH,
+                "the cluster has no state yet; `omnigraph cluster import` makes one",
+            )
+    return StateReport(session.heading(), None, facts)
+
+
+def force_unlock(folder: Path, world: ClusterContext, *, lock_id: str) -> UnlockReport:
+    """Delete the lock with exactly this id."""
+    session = Session(folder, world, Findings())
+    removed: Lock | None = None
+    with session.findings.stopping():
+        cluster = session.open()
+        own = cluster.make_lock("force-unlock", actor=None)
+        removed = break_lock(lock_id, own, cluster.objects)
+    facts = session.facts()
+    return UnlockReport(session.heading(), facts, removed)
+
+
+def _warn_blobs(cluster: Cluster, digests: dict[str, str], findings: Findings) -> None:
+    for address, digest in sorted(digests.items()):
+        found = check_blob(address, digest, cluster.objects) if has_blob(address) else None
+        if isinstance(found, BadBlob):
+            code = (
+                "catalog_payload_read_error"
+                if found.fault is BlobFault.UNREADABLE
+                else f"catalog_{found.fault}"
+            )
+            findings.warn(
+                code, address, f"{found.message}; `omnigraph cluster refresh`, then `apply`"
+            )
+
+
+def refresh(folder: Path, world: ClusterContext, *, actor: str | None) -> StateReport:
+    """Inspect every graph and content again, and write the results to the state."""
+    session = Session(folder, world, Findings())
+    with session.findings.stopping():
+        cluster, desired = session.open_desired()
+        with session.holding("refresh", is_locked=desired.config.is_locked, actor=actor):
+            stored = get_ledger(cluster.objects)
+            approvals = list_approvals(cluster.objects, session.findings)
+            swept = sweep(cluster, stored.ledger, approvals, session.findings)
+            ledger = _observe_graphs(
+                cluster, desired, swept.ledger, swept.pending, session.findings
+            )
+            ledger = _check_blobs(cluster, ledger, session.findings)
+            replace_ledger(ledger, over=stored, objects=cluster.objects)
+            retire(cluster, swept.retired, session.findings)
+    facts = session.facts()
+    return StateReport(session.heading(), "refresh", facts)
+
+
+def import_cluster(folder: Path, world: ClusterContext, *, actor: str | None) -> StateReport:
+    """Write the first state of a cluster, with the actual state of existing graphs."""
+    session = Session(folder, world, Findings())
+    with session.findings.stopping():
+        cluster, desired = session.open_desired()
+        with session.holding("import", is_locked=desired.config.is_locked, actor=actor):
+            if find_ledger(cluster.objects) is not None:
+                raise StoppedError(
+                    error_finding(
+                        "state_already_exists",
+                        STATE_PATH,
+                        "the cluster has a state already; `omnigraph cluster refresh` looks at "
+                        "it anew",
+                    )
+                )
+            swept = sweep(cluster, EMPTY, (), session.findings)
+            ledger = _observe_graphs(
+                cluster, desired, swept.ledger, swept.pending, session.findings
+            )
+            # If the state omitted an existing graph, an apply would try to create it again.
+            session.findings.require_no_errors()
+            create_ledger(replace(ledger, revision=1), cluster.objects)
+            retire(cluster, swept.retired, session.findings)
+    facts = session.facts()
+    return StateReport(session.heading(), "import", facts)
+
+
+def _observe_graphs(
+    cluster: Cluster,
+    desired: Desired,
+    ledger: ClusterState,
+    pending: frozenset[str],
+    findings: Findings,
+) -> ClusterState:
+    for id in sorted({*desired.config.graphs, *ledger.graph_ids()} - pending):
+        ledger = _observe_graph(cluster, id, ledger, findings)
+    return ledger
+
+
+def _observe_graph(
+    cluster: Cluster, id: str, ledger: ClusterState, findings: Findings
+) -> ClusterState:
+    address = graph_address(id)
+    with stop_on_storage_error("graph_observation_error", address):
+        found = cluster.graphs.observe(id)
+    match found:
+        case Absent():
+            return _without_root(cluster, id, ledger, findings)
+        case UnfinishedGraph(reason=reason) | Broken(reason=reason):
+            findings.error(
+                "graph_observation_error",
+                address,
+                f"{cluster.graphs.uri_of(id)} cannot be opened: {reason}",
+            )
+            failed = ResourceStatus(Status.ERROR, ("graph_unreadable",), reason)
+            return ledger.telling(address, failed)
+        case Live():
+            return _with_live(id, ledger, found, findings)
+
+
+def _without_root(
+    cluster: Cluster, id: str, ledger: ClusterState, findings: Findings
+) -> ClusterState:
+    """The state with a missing graph, which an apply creates."""
+    address = graph_address(id)
+    uri = cluster.graphs.uri_of(id)
+    findings.warn("graph_missing", address, f"there is no graph at {uri}; an apply creates it")
+    missing = ResourceStatus(Status.DRIFTED, ("graph_missing",), f"there is no graph at {uri}")
+    return (
+        ledger.without(address)
+        .without(schema_address(id))
+        .telling(address, missing)
+        .observing(address, {"kind": "graph", "exists": False})
+    )
+
+
+def _with_live(id: str, ledger: ClusterState, live: Live, findings: Findings) -> ClusterState:
+    address, schema = graph_address(id), schema_address(id)
+    known = ledger.find_digest(schema)
+    meaning = ledger.observations.get(address, {}).get("schema_meaning")
+    applied = ledger.resources.get(address)
+    provider = None if applied is None else applied.embedding_provider
+    if known is None or live.is_of(known, meaning):
+        digest, status = known or live.digest, APPLIED
+    else:
+        digest = live.digest
+        message = "somebody has changed the schema of the graph itself; an apply changes it back"
+        findings.warn("schema_drifted", schema, message)
+        status = ResourceStatus(Status.DRIFTED, ("schema_changed",), message)
+    return (
+        ledger.having(schema, AppliedResource(digest, None, None, None), status)
+        .with_graph_digest(id, provider=provider)
+        .telling(address, status)
+        .observing(address, encode_live(live))
+    )
+
+
+def _check_blobs(cluster: Cluster, ledger: ClusterState, findings: Findings) -> ClusterState:
+    for address, resource in ledger.resources.items():
+        if not has_blob(address):
+            continue
+        found = check_blob(address, resource.digest, cluster.objects)
+        if not isinstance(found, BadBlob):
+            ledger = ledger.telling(address, APPLIED)
+            continue
+        if found.fault is BlobFault.UNREADABLE:
+            # The content may be intact: its applied version remains, and an operator has to check
+            # it.
+            findings.error("catalog_payload_read_error", address, found.message)
+            failed = ResourceStatus(Status.ERROR, (str(found.fault),), found.message)
+            ledger = ledger.telling(address, failed)
+            continue
+        findings.warn(
+            f"catalog_{found.fault}", address, f"{found.message}; an apply publishes it again"
+        )
+        drifted = ResourceStatus(Status.DRIFTED, (str(found.fault),), found.message)
+        ledger = ledger.without(address).telling(address, drifted)
+    for id in ledger.graph_ids():
+        applied = ledger.resources[graph_address(id)]
+        ledger = ledger.with_graph_digest(id, provider=applied.embedding_provider)
+    return ledger

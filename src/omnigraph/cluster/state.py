@@ -1,0 +1,466 @@
+"""The applied state of a cluster, `__cluster/state.json`, and typed fields of stored records.
+
+The state is one object, replaced as a whole and only if it is still the version that was read; of
+two concurrent writers one fails. Values are frozen. Decoding is strict: an unknown field or version
+raises an error, because a newer release may have written it. What the state should contain is
+decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import orjson
+
+from omnigraph.cluster.resources import (
+    Kind,
+    StoppedError,
+    digest_bytes,
+    digest_graph,
+    error_finding,
+    graph_address,
+    graph_id_of,
+    is_address,
+    kind_of,
+    name_of,
+    schema_address,
+    stop_on_storage_error,
+)
+
+if TYPE_CHECKING:
+    from omnigraph.storage.ports import ObjectStore
+
+
+class ShapeError(ValueError):
+    """A stored object does not have the expected format."""
+
+
+class VersionError(ValueError):
+    """A stored object has an unknown version."""
+
+
+def decode_fields(content: bytes, *, version_key: str, known: frozenset[str]) -> StoredFields:
+    """The fields of an object of version 1; raises `ShapeError` or `VersionError`."""
+    try:
+        tree: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise ShapeError("it is no JSON") from error
+    if not isinstance(tree, dict):
+        raise ShapeError("it is no JSON object")
+    version = tree.get(version_key)
+    if version != 1 or isinstance(version, bool):
+        raise VersionError(f"its {version_key} is {version!r}, and only 1 is known here")
+    return StoredFields.parse(tree, "", known=known | {version_key})
+
+
+class StoredFields:
+    """The fields at a path in a stored object."""
+
+    def __init__(self, place: str, fields: Mapping[str, object]) -> None:
+        self._place = place
+        self._fields = fields
+
+    @staticmethod
+    def parse(tree: object, place: str, *, known: frozenset[str] | None) -> StoredFields:
+        """The fields of a tree; with `known`, other fields raise `ShapeError`."""
+        if not isinstance(tree, dict):
+            raise ShapeError(f"`{place}` holds no fields")
+        unknown = [] if known is None else sorted(set(tree) - known)
+        if unknown:
+            raise ShapeError(f"unknown field `{_join(place, str(unknown[0]))}`")
+        return StoredFields(place, tree)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return tuple(self._fields)
+
+    def within(self, key: str, *, known: frozenset[str] | None) -> StoredFields:
+        """The fields of a nested object; empty if it is missing."""
+        found = self._fields.get(key)
+        return StoredFields.parse({} if found is None else found, self._at(key), known=known)
+
+    def text(self, key: str) -> str:
+        """The text of a field, which must not be empty."""
+        found = self._fields.get(key)
+        if not isinstance(found, str) or not found:
+            raise ShapeError(f"`{self._at(key)}` is no text")
+        return found
+
+    def find_text(self, key: str) -> str | None:
+        """The text of a field, or None if it is missing."""
+        return None if self._fields.get(key) is None else self.text(key)
+
+    def number(self, key: str) -> int:
+        """The integer of a field."""
+        found = self._fields.get(key)
+        if not isinstance(found, int) or isinstance(found, bool):
+            raise ShapeError(f"`{self._at(key)}` is no whole number")
+        return found
+
+    def find_number(self, key: str) -> int | None:
+        """The integer of a field, or None if it is missing."""
+        return None if self._fields.get(key) is None else self.number(key)
+
+    def find_texts(self, key: str) -> tuple[str, ...] | None:
+        """The texts of a list, or None if it is missing."""
+        found = self._fields.get(key)
+        if found is None:
+            return None
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise ShapeError(f"`{self._at(key)}` is no list of texts")
+        return tuple(found)
+
+    def trees(self, key: str) -> dict[str, dict[str, object]]:
+        """Objects by name, with any content."""
+        named = self.within(key, known=None)
+        found = {}
+        for name in named.names:
+            tree = named.within(name, known=None)
+            found[name] = dict(tree._fields)
+        return found
+
+    def _at(self, key: str) -> str:
+        return _join(self._place, key)
+
+
+def _join(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
+
+
+def encode_tree(tree: Mapping[str, object]) -> bytes:
+    """An object as it is stored, indented so that people can read it."""
+    return orjson.dumps(tree, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+STATE_PATH = "__cluster/state.json"
+
+_KNOWN = frozenset(
+    {
+        "state_revision",
+        "applied_revision",
+        "resource_statuses",
+        "approval_records",
+        "recovery_records",
+        "observations",
+    }
+)
+_KNOWN_OF_RESOURCE = frozenset({"digest", "applies_to", "embedding_provider", "embedding_profile"})
+
+
+class Status(StrEnum):
+    """The status of a resource."""
+
+    PENDING = "pending"
+    PLANNED = "planned"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    DRIFTED = "drifted"
+    BLOCKED = "blocked"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceStatus:
+    """The status of a resource, with conditions and a message."""
+
+    status: Status
+    conditions: tuple[str, ...]
+    message: str | None
+
+
+APPLIED = ResourceStatus(Status.APPLIED, (), None)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedResource:
+    """A resource as it was applied; an embedding profile is in its stored form."""
+
+    digest: str
+    applies_to: tuple[str, ...] | None
+    embedding_provider: str | None
+    embedding_profile: Mapping[str, object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The applied state; `config_digest` is None until a whole configuration was applied."""
+
+    revision: int
+    config_digest: str | None
+    resources: Mapping[str, AppliedResource]
+    statuses: Mapping[str, ResourceStatus]
+    approval_records: Mapping[str, Mapping[str, object]]
+    recovery_records: Mapping[str, Mapping[str, object]]
+    observations: Mapping[str, Mapping[str, object]]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digest of each resource."""
+        return {address: each.digest for address, each in self.resources.items()}
+
+    def graph_ids(self) -> tuple[str, ...]:
+        """The graphs that were applied."""
+        return tuple(
+            name_of(address) for address in self.resources if kind_of(address) is Kind.GRAPH
+        )
+
+    def find_digest(self, address: str) -> str | None:
+        """The digest with which a resource was applied; None if it was not."""
+        found = self.resources.get(address)
+        return None if found is None else found.digest
+
+    def having(
+        self, address: str, resource: AppliedResource, status: ResourceStatus
+    ) -> ClusterState:
+        """The state with a resource."""
+        return replace(
+            self,
+            resources={**self.resources, address: resource},
+            statuses={**self.statuses, address: status},
+        )
+
+    def telling(self, address: str, status: ResourceStatus) -> ClusterState:
+        """The state with another status of a resource."""
+        return replace(self, statuses={**self.statuses, address: status})
+
+    def without(self, address: str) -> ClusterState:
+        """The state without a resource and its status."""
+        return replace(
+            self,
+            resources={key: each for key, each in self.resources.items() if key != address},
+            statuses={key: each for key, each in self.statuses.items() if key != address},
+        )
+
+    def observing(self, address: str, observation: Mapping[str, object]) -> ClusterState:
+        """The state with an observation of a resource."""
+        return replace(self, observations={**self.observations, address: observation})
+
+    def recording_recovery(self, id: str, record: Mapping[str, object]) -> ClusterState:
+        """The state with the outcome of an interrupted change."""
+        return replace(self, recovery_records={**self.recovery_records, id: record})
+
+    def recording_approval(self, id: str, record: Mapping[str, object]) -> ClusterState:
+        """The state with an approval that was used."""
+        return replace(self, approval_records={**self.approval_records, id: record})
+
+    def without_graph(self, id: str) -> ClusterState:
+        """The state without a graph and all its parts."""
+        found = self
+        for address in [*self.resources, *self.statuses]:
+            if graph_id_of(address) == id:
+                found = found.without(address)
+        return found
+
+    def with_graph_digest(self, id: str, *, provider: str | None) -> ClusterState:
+        """The state with a graph whose digest is derived from its applied parts."""
+        provider_digest = None if provider is None else self.find_digest(provider)
+        digest = digest_graph(
+            id,
+            # Missing if the state was edited by hand; then the next plan creates it.
+            schema=self.find_digest(schema_address(id)) or "",
+            queries={
+                name_of(address): each.digest
+                for address, each in self.resources.items()
+                if kind_of(address) is Kind.QUERY and graph_id_of(address) == id
+            },
+            provider=None
+            if provider is None or provider_digest is None
+            else (provider, provider_digest),
+        )
+        address = graph_address(id)
+        status = self.statuses.get(address, APPLIED)
+        return self.having(address, AppliedResource(digest, None, provider, None), status)
+
+
+EMPTY = ClusterState(0, None, {}, {}, {}, {}, {})
+
+_MOVED = (
+    "somebody else has changed the state meanwhile; run the command again, which picks up what was "
+    "done"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """A state as it was read; `cas` is its content hash for people, `token` its storage token."""
+
+    ledger: ClusterState
+    cas: str
+    token: str
+
+
+def find_ledger(objects: ObjectStore) -> StoredState | None:
+    """The state, or None if there is none; raises `StoppedError` if it cannot be read."""
+    with stop_on_storage_error("state_read_error", STATE_PATH):
+        stored = objects.find(STATE_PATH)
+    if stored is None:
+        return None
+    try:
+        ledger = decode_ledger(stored.content)
+    except VersionError as error:
+        raise _stopped("unsupported_state_version", str(error)) from error
+    except ShapeError as error:
+        raise _stopped("invalid_state_json", str(error)) from error
+    return StoredState(ledger, cas_of(stored.content), stored.token)
+
+
+def get_ledger(objects: ObjectStore) -> StoredState:
+    """The state; raises `StoppedError` if there is none."""
+    found = find_ledger(objects)
+    if found is None:
+        raise _stopped(
+            "state_missing",
+            "the cluster has no state yet; nothing was changed; start with "
+            "`omnigraph cluster import`",
+        )
+    return found
+
+
+def create_ledger(ledger: ClusterState, objects: ObjectStore) -> StoredState:
+    """Durable effect: write the first state of a cluster; raises `StoppedError` if one exists."""
+    content = encode_ledger(ledger)
+    with stop_on_storage_error("state_write_error", STATE_PATH):
+        is_written = objects.put_if_absent(STATE_PATH, content)
+    found = find_ledger(objects)
+    if found is not None and found.cas == cas_of(content):
+        # This can also follow a rejection: a request whose response was lost is sent again.
+        return found
+    if is_written:
+        raise _stopped("state_cas_mismatch", _MOVED)
+    raise _stopped(
+        "state_already_exists",
+        "the cluster has a state already; `omnigraph cluster refresh` looks at it anew",
+    )
+
+
+def replace_ledger(ledger: ClusterState, *, over: StoredState, objects: ObjectStore) -> StoredState:
+    """Durable effect: replace the state that was read by its next revision.
+
+    Raises `StoppedError` if another command has changed it.
+    """
+    content = encode_ledger(replace(ledger, revision=over.ledger.revision + 1))
+    with stop_on_storage_error("state_write_error", STATE_PATH):
+        now = objects.find(STATE_PATH)
+        token = None
+        if now is not None and cas_of(now.content) == over.cas:
+            token = objects.put_if_match(STATE_PATH, content, token=now.token)
+            if token is None:
+                # A request whose response was lost is sent again, and finds what it has written.
+                now = objects.find(STATE_PATH)
+                token = now.token if now is not None and now.content == content else None
+    if token is None:
+        raise _stopped("state_cas_mismatch", _MOVED)
+    return StoredState(decode_ledger(content), cas_of(content), token)
+
+
+def cas_of(content: bytes) -> str:
+    """The content hash of a stored state."""
+    return f"sha256:{digest_bytes(content)}"
+
+
+def encode_ledger(ledger: ClusterState) -> bytes:
+    """A state as it is stored."""
+    return encode_tree(
+        {
+            "version": 1,
+            "state_revision": ledger.revision,
+            "applied_revision": {
+                "config_digest": ledger.config_digest,
+                "resources": {
+                    address: _encode_resource(each)
+                    for address, each in sorted(ledger.resources.items())
+                },
+            },
+            "resource_statuses": encode_statuses(ledger.statuses),
+            "approval_records": dict(sorted(ledger.approval_records.items())),
+            "recovery_records": dict(sorted(ledger.recovery_records.items())),
+            "observations": dict(sorted(ledger.observations.items())),
+        }
+    )
+
+
+def encode_statuses(statuses: Mapping[str, ResourceStatus]) -> dict[str, object]:
+    """Statuses by address, as they are stored and shown."""
+    return {address: _encode_status(each) for address, each in sorted(statuses.items())}
+
+
+def decode_ledger(content: bytes) -> ClusterState:
+    """Decode a stored state; raises `ShapeError` or `VersionError` if it is not valid."""
+    fields = decode_fields(content, version_key="version", known=_KNOWN)
+    applied = fields.within("applied_revision", known=frozenset({"config_digest", "resources"}))
+    resources = applied.within("resources", known=None)
+    statuses = fields.within("resource_statuses", known=None)
+    return ClusterState(
+        revision=fields.find_number("state_revision") or 0,
+        config_digest=applied.find_text("config_digest"),
+        resources={
+            _require_address(address): _decode_resource(
+                resources.within(address, known=_KNOWN_OF_RESOURCE)
+            )
+            for address in resources.names
+        },
+        statuses={
+            _require_address(address): _decode_status(statuses, address)
+            for address in statuses.names
+        },
+        approval_records=fields.trees("approval_records"),
+        recovery_records=fields.trees("recovery_records"),
+        observations=fields.trees("observations"),
+    )
+
+
+def _encode_resource(resource: AppliedResource) -> dict[str, object]:
+    encoded: dict[str, object] = {"digest": resource.digest}
+    if resource.applies_to is not None:
+        encoded["applies_to"] = list(resource.applies_to)
+    if resource.embedding_provider is not None:
+        encoded["embedding_provider"] = resource.embedding_provider
+    if resource.embedding_profile is not None:
+        encoded["embedding_profile"] = dict(resource.embedding_profile)
+    return encoded
+
+
+def _decode_resource(fields: StoredFields) -> AppliedResource:
+    profile = fields.within("embedding_profile", known=None)
+    return AppliedResource(
+        digest=fields.text("digest"),
+        applies_to=fields.find_texts("applies_to"),
+        embedding_provider=fields.find_text("embedding_provider"),
+        embedding_profile={name: profile.find_text(name) for name in profile.names}
+        if "embedding_profile" in fields.names
+        else None,
+    )
+
+
+def _encode_status(status: ResourceStatus) -> dict[str, object]:
+    encoded: dict[str, object] = {
+        "status": str(status.status),
+        "conditions": list(status.conditions),
+    }
+    if status.message is not None:
+        encoded["message"] = status.message
+    return encoded
+
+
+def _decode_status(statuses: StoredFields, address: str) -> ResourceStatus:
+    fields = statuses.within(address, known=frozenset({"status", "conditions", "message"}))
+    word = fields.text("status")
+    if word not in tuple(Status):
+        raise ShapeError(f"`{word}` is no status")
+    return ResourceStatus(
+        Status(word), fields.find_texts("conditions") or (), fields.find_text("message")
+    )
+
+
+def _require_address(text: str) -> str:
+    if not is_address(text):
+        raise ShapeError(f"`{text}` is no address of a resource")
+    return text
+
+
+def _stopped(code: str, message: str) -> StoppedError:
+    return StoppedError(error_finding(code, STATE_PATH, message))

@@ -1,0 +1,323 @@
+"""The syntax tree of a `.gq` text: what is written and where, without its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from omnigraph.model.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A bare word: a property, an edge, a type, an alias or a function."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`$name`, stored without the dollar sign."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyAccess:
+    """`$variable.property`."""
+
+    variable: Variable
+    property: Name
+    span: Span
+
+
+LiteralValue = None | bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A string, number, boolean or null."""
+
+    value: LiteralValue
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiteral:
+    """`[a, b]`."""
+
+    elements: tuple[Expression, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function(arguments)`; only `count` may have a star or `distinct`."""
+
+    function: Name
+    arguments: tuple[Expression, ...]
+    has_star: bool
+    is_distinct: bool
+    span: Span
+
+
+Expression = Name | Variable | PropertyAccess | Literal | ListLiteral | Call
+
+
+class BooleanOperator(StrEnum):
+    """The operators that join conditions."""
+
+    AND = "and"
+    OR = "or"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`left operator right`; in a mutation the left side is the name of a property."""
+
+    left: Expression
+    operator: Name
+    right: Expression
+
+    @property
+    def span(self) -> Span:
+        return Span(self.left.span.start, self.right.span.end)
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """`operand is null` or `operand is not null`."""
+
+    operand: Expression
+    is_negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Conditions joined by `and` or by `or`."""
+
+    operator: BooleanOperator
+    conditions: tuple[Condition, ...]
+
+
+Condition = Comparison | NullTest | Junction | Call
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyMatch:
+    """`property: value` between the braces of a binding."""
+
+    property: Name
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """`$variable: Type { property: value }`."""
+
+    variable: Variable
+    type: Name
+    matches: tuple[PropertyMatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """`{min,max}`; a missing maximum is rejected later, with a better message."""
+
+    minimum: int
+    maximum: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Traversal:
+    """`$source $edge_binding:edge{1,3} $target`."""
+
+    source: Variable
+    edge_binding: Variable | None
+    edge: Name
+    is_undirected: bool
+    hops: Hops | None
+    target: Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """`not { … }`."""
+
+    clauses: tuple[Clause, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """`optional { … }`."""
+
+    clauses: tuple[Clause, ...]
+    span: Span
+
+
+Clause = Binding | Traversal | Negation | Optional | Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """`expression as alias`."""
+
+    expression: Expression
+    alias: Name | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """`expression desc`."""
+
+    expression: Expression
+    direction: Name | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`match { … } return { … } order { … } limit n offset n`."""
+
+    clauses: tuple[Clause, ...]
+    is_distinct: bool
+    projections: tuple[Projection, ...]
+    orderings: tuple[Ordering, ...]
+    limit: Literal | Variable | None
+    offset: Literal | Variable | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`property: value` in a mutation."""
+
+    property: Name
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """`insert Type { … }`."""
+
+    type: Name
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`update Type set { … } where …`."""
+
+    type: Name
+    assignments: tuple[Assignment, ...]
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """`delete Type where …`."""
+
+    type: Name
+    condition: Condition
+
+
+Statement = Insert | Update | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One or more statements that become one commit."""
+
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSyntax:
+    """`$name: Type?`, `$name: [Type]` or `$name: Vector(n)`."""
+
+    variable: Variable
+    type: Name
+    dimension: int | None
+    is_list: bool
+    is_nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnnotation:
+    """`@description("…")` or `@instruction("…")`."""
+
+    name: Name
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySyntax:
+    """One named query."""
+
+    name: Name
+    parameters: tuple[ParameterSyntax, ...]
+    annotations: tuple[QueryAnnotation, ...]
+    body: Read | Mutation
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFile:
+    """A whole text, with its queries in source order."""
+
+    queries: tuple[QuerySyntax, ...]
+
+
+def variables_in(clauses: Iterable[Clause]) -> Iterator[str]:
+    """The variables that clauses mention, including those of inner blocks, with repetitions."""
+    for clause in clauses:
+        match clause:
+            case Negation(clauses=inner) | Optional(clauses=inner):
+                yield from variables_in(inner)
+            case _:
+                yield from direct_variables(clause)
+
+
+def direct_variables(clause: Clause) -> Iterator[str]:
+    """The variables that a clause itself mentions, without those of inner blocks."""
+    match clause:
+        case Binding(variable=variable):
+            yield variable.name
+        case Traversal(source=source, edge_binding=edge, target=target):
+            yield from (v.name for v in (source, edge, target) if v is not None)
+        case Negation() | Optional():
+            return
+        case Junction(conditions=conditions):
+            for condition in conditions:
+                yield from direct_variables(condition)
+        case Comparison(left=left, right=right):
+            yield from _expression_variables(left)
+            yield from _expression_variables(right)
+        case NullTest(operand=operand):
+            yield from _expression_variables(operand)
+        case Call():
+            yield from _expression_variables(clause)
+
+
+def binding_variables(clause: Clause) -> Iterator[str]:
+    """The variables that a clause itself binds if they are not bound before it."""
+    match clause:
+        case Binding() | Traversal():
+            yield from direct_variables(clause)
+        case Negation() | Optional() | Comparison() | NullTest() | Junction() | Call():
+            return
+
+
+def _expression_variables(expression: Expression) -> Iterator[str]:
+    match expression:
+        case Variable(name=name):
+            yield name
+        case PropertyAccess(variable=variable):
+            yield variable.name
+        case Call(arguments=parts) | ListLiteral(elements=parts):
+            for part in parts:
+                yield from _expression_variables(part)
+        case Name() | Literal():
+            return

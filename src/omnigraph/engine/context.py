@@ -1,0 +1,539 @@
+"""The shared state of an open graph: stores, caches, paths, access checks, and compiled queries.
+
+A context is created once, when a graph is opened, and is safe to share between threads. It
+determines the state that a call reads, whether the call may write, the actor, and the rows that
+the actor may see. The cache of compiled queries is bounded and keyed by text and schema. The
+operations themselves are in other modules.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import WeakSet
+
+from omnigraph.compiler.compile import compile_mutation, compile_read
+from omnigraph.compiler.ir import MutationIR, ReadIR
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.publish import Fence
+from omnigraph.engine.commit.recover import Recoverer
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.input.batches import ReadContext
+from omnigraph.engine.ops.query import ReadPath
+from omnigraph.engine.ops.refs import find_tagged
+from omnigraph.engine.ops.retry import report_deleted_branch
+from omnigraph.engine.read.cache import ReadCache
+from omnigraph.engine.read.expand import AccessRules
+from omnigraph.engine.read.plan import Plan, plan_read
+from omnigraph.engine.row_security.views import RowSecurity
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.settings import Settings
+from omnigraph.engine.state.branch_state import Basis, BranchStates
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import ManifestState
+from omnigraph.engine.state.readers import Readers
+from omnigraph.engine.state.renames import PresentName
+from omnigraph.engine.state.schema_files import AcceptedSchema
+from omnigraph.model.errors import (
+    Conflict,
+    ForbiddenError,
+    IntegrityError,
+    InvalidNameError,
+    MergeConflictError,
+    NotFoundError,
+    PolicyDeniedError,
+)
+from omnigraph.model.limits import COMPILED_QUERIES_MAX, WRITE_LOCK_TIMEOUT_S
+from omnigraph.model.names import (
+    MAIN,
+    BranchName,
+    PrivateBranchName,
+    find_near_name,
+    is_commit_id_like,
+    parse_branch_name,
+    require_branch_or_commit,
+    require_text,
+)
+from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action, Event, Observer, View
+from omnigraph.model.runtime import lazy_module
+from omnigraph.model.source import Source
+from omnigraph.storage.external_files import ExternalFiles
+from omnigraph.storage.locks import open_write_locks
+from omnigraph.storage.ports import Stores
+
+if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.background import Reconciler
+    from omnigraph.engine.ops import change_feed
+    from omnigraph.engine.ops.change_feed import FeedPath
+    from omnigraph.engine.row_security import writes
+else:
+    change_feed = lazy_module("omnigraph.engine.ops.change_feed")
+    writes = lazy_module("omnigraph.engine.row_security.writes")
+
+Q = TypeVar("Q")
+
+_Key = tuple[str, str | None, str, frozenset[PresentName]]
+"""The key of a compiled query.
+
+Consists of the text, the name of the query in it, the hash of the schema that it was compiled for,
+and the current names under which that schema was read as well.
+"""
+
+
+class QueryCache:
+    """A bounded cache of the most recently used queries; safe to share between threads."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._mutations: _Kept[MutationIR] = _Kept(observer)
+        self._reads: _Kept[Plan] = _Kept(observer)
+
+    def mutation(self, text: str, *, name: str | None, contract: AcceptedSchema) -> MutationIR:
+        """The IR of a mutation; raises `CompileError` with all diagnostics."""
+
+        def compile() -> MutationIR:
+            ir = compile_mutation(Source("<mutation>", text), contract.catalog, name=name).ir
+            assert isinstance(ir, MutationIR)
+            return ir
+
+        key = (text, name, contract.schema_hash, contract.names)
+        return self._mutations.get(key, compile)
+
+    def read(self, text: str, *, name: str | None, contract: AcceptedSchema) -> Plan:
+        """The plan of a read; raises `CompileError` with all diagnostics."""
+
+        def compile() -> Plan:
+            ir = compile_read(Source("<query>", text), contract.catalog, name=name).ir
+            assert isinstance(ir, ReadIR)
+            return plan_read(ir)
+
+        return self._reads.get((text, name, contract.schema_hash, contract.names), compile)
+
+
+class _Kept(Generic[Q]):
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._lock = Lock()
+        self._by_key: OrderedDict[_Key, Q] = OrderedDict()
+
+    def get(self, key: _Key, compile: Callable[[], Q]) -> Q:
+        with self._lock:
+            found = self._by_key.get(key)
+            if found is not None:
+                self._by_key.move_to_end(key)
+        self._observer.count(Event.COMPILED_MISS if found is None else Event.COMPILED_HIT)
+        if found is not None:
+            return found
+        compiled = compile()
+        with self._lock:
+            self._by_key[key] = compiled
+            if len(self._by_key) > COMPILED_QUERIES_MAX:
+                self._by_key.popitem(last=False)
+        return compiled
+
+
+class GraphContext:
+    """The state that the calls of one handle share; safe to share between threads."""
+
+    def __init__(
+        self, settings: Settings, stores: Stores, *, actor: str | None, is_read_only: bool
+    ) -> None:
+        self.settings = settings
+        self.stores = stores
+        self.compiled = QueryCache(settings.observer)
+        self.reads = ReadPath(
+            tables=stores.tables,
+            memory=ReadCache(settings.observer),
+            embedder=settings.embedder,
+            access=AccessRules(settings.traversal, settings.lookups),
+            allowance=settings.allowance,
+        )
+        self.authority = BranchStates(
+            uri=settings.location.uri,
+            objects=stores.objects,
+            tables=stores.tables,
+        )
+        self.readers = Readers(stores.objects, settings.locking.clock)
+        self.views = RowSecurity(stores.tables, self.reads.memory)
+        self.writes = _make_write_path(settings, stores, self.authority)
+        self._actor = actor
+        self._is_read_only = is_read_only
+        self._life = _Life(None)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing may be written, not even the registration of a reader."""
+        return self._is_read_only
+
+    @property
+    def feeds(self) -> FeedPath:
+        """The dependencies of a change feed of this graph."""
+        return change_feed.FeedPath(self.pin, self.seen, self.authority, self.stores.tables)
+
+    def close(self) -> None:
+        """Reject further calls, and stop the background tasks of the graph."""
+        self._life.end()
+
+    def stop_with(self, working: Reconciler) -> None:
+        """Stop a background task when the graph is closed."""
+        self._life.stop_with(working)
+
+    def for_actor(self, actor: str) -> GraphContext:
+        """The same context for another actor, with shared caches; closing this one closes both."""
+        require_text(actor, subject="actor")
+        made: GraphContext = copy(self)
+        made._actor = actor
+        made._life = _Life(self._life)
+        return made
+
+    def pin(self, branch: BranchName) -> Basis:
+        """The current state of a branch, for a read."""
+        self.require_open()
+        return self.authority.pin(branch)
+
+    def at(self, branch: str | None, commit: str | None, *, action: Action) -> Basis:
+        """The state that a read requests: a branch, `main` if none is named, or a commit.
+
+        Raises unless the caller may read or export it; the permission for a commit is that of its
+        branch.
+        """
+        require_branch_or_commit(branch, commit)
+        if commit is None:
+            name = parse_branch_name(branch or MAIN)
+            self.require_allowed(action, branch=name, target=None, actor=None)
+            present = self.pin(name)
+            return self.seen(present, action, branch=name, present=present)
+        present = self.pin(MAIN)
+        try:
+            state = self.state_of(commit)
+        except NotFoundError:
+            # A caller without permission to read any branch gets the same error whether or not the
+            # name exists.
+            self._require_allowed_somewhere(action)
+            raise
+        self.require_allowed(action, branch=state.branch, target=None, actor=None)
+        found = Basis(state, self.authority.contract_at(state))
+        seen = self.seen(found, action, branch=state.branch, present=present)
+        # After the policy is applied, because hidden properties have no current name either.
+        names = self.authority.names_since(state)
+        return replace(seen, contract=seen.contract.with_names(names))
+
+    def _require_allowed_somewhere(self, action: Action) -> None:
+        """Raise unless the caller is allowed the action on at least one branch."""
+        if self.settings.gate is None:
+            return
+        for branch in (None, *self.authority.branches()):
+            with suppress(PolicyDeniedError):
+                self.require_allowed(action, branch=branch, target=None, actor=None)
+                return
+        raise PolicyDeniedError(
+            actor=self._actor, action=action, branch=None, target=None, reason=UNTOLD_BRANCH
+        )
+
+    def seen(self, basis: Basis, action: Action, *, branch: BranchName, present: Basis) -> Basis:
+        """The part of a state that the caller sees when reading or exporting a branch.
+
+        `present` is a state under the accepted schema.
+        """
+        view = self.view_of(action, branch=branch)
+        if view is None:
+            return basis
+        return self.views.limit(basis, view, present=present, now=self.settings.runtime.now())
+
+    def seen_by_writer(self, present: Basis, *, branch: BranchName) -> Basis:
+        """The part of the current state that is visible to a caller who is allowed to change it.
+
+        A caller without permission to read gets the whole state, because no rule restricts it to a
+        part; its actions are still checked.
+        """
+        try:
+            return self.seen(present, Action.READ, branch=branch, present=present)
+        except PolicyDeniedError:
+            return present
+
+    def require_whole(self, action: str, *, branch: BranchName) -> None:
+        """Raise unless the caller sees all of a branch; for calls that match or replace rows."""
+        if self.settings.gate is None:
+            return
+        present = self.pin(branch)
+        self.require_seen_whole(self.seen_by_writer(present, branch=branch), action)
+
+    def require_whole_graph(self, action: str) -> None:
+        """Raise if the caller does not see all of every branch."""
+        if self.settings.gate is not None:
+            for branch in self.authority.branches():
+                self.require_whole(action, branch=branch)
+
+    def require_seen_whole(self, basis: Basis, action: str) -> None:
+        """Raise if row-level security restricts a state."""
+        if basis.limited is not None:
+            raise ForbiddenError(
+                actor=self._actor,
+                action=action,
+                reason="the policy limits what they see, and this call looks at everything",
+            )
+
+    def named(self, name: str) -> Basis:
+        """The state that a name refers to: the current state of a branch, else a commit or a tag.
+
+        Raises unless the caller may read it.
+        """
+        self.require_open()
+        require_text(name, subject="branch or commit")
+        with suppress(InvalidNameError):
+            branch = parse_branch_name(name)
+            if self.authority.has_branch(branch):
+                return self.at(branch, None, action=Action.READ)
+        try:
+            return self.at(None, name, action=Action.READ)
+        except NotFoundError as error:
+            if is_commit_id_like(name):
+                raise
+            near = find_near_name(name, self._listed_branches())
+            advice = "" if near is None else f"did you mean branch '{near}'?"
+            raise NotFoundError(kind="branch, commit or tag", name=name, advice=advice) from error
+
+    def state_of(self, commit: str) -> ManifestState:
+        """The state that a commit published, by its id or by a tag that names it."""
+        self.require_open()
+        require_text(commit, subject="commit")
+        tag = find_tagged(commit, self.stores.objects)
+        if tag is not None:
+            return self.authority.state_of(
+                tag.commit_id, branch=tag.branch, version=tag.manifest_version
+            )
+        found = self.authority.find_commit(commit)
+        if found is None:
+            raise self._no_commit(commit)
+        return self.authority.state_of(
+            found.id, branch=found.branch, version=found.manifest_version
+        )
+
+    def _no_commit(self, name: str) -> NotFoundError:
+        advice = "a commit is named by its whole id, or by a tag"
+        for each in self.authority.commits(MAIN):
+            if each.merged_parent_id == name:
+                advice = f"commit {each.id} merged it, and then its branch was deleted"
+        return NotFoundError(kind="commit", name=name, advice=advice)
+
+    def _listed_branches(self) -> Iterable[str]:
+        """The branches, if the caller may list them; otherwise none."""
+        try:
+            self.require_allowed(Action.READ, branch=None, target=None, actor=None)
+        except PolicyDeniedError:
+            return ()
+        return self.authority.branches()
+
+    @contextmanager
+    def telling_no_rows(self, branch: BranchName) -> Iterator[None]:
+        """Remove other actors' rows from integrity errors if the caller's view is restricted."""
+        try:
+            yield
+        except IntegrityError as error:
+            if self._sees_all_of(branch):
+                raise
+            raise writes.without_others(error) from None
+
+    @contextmanager
+    def telling_conflicts(self, source: BranchName | None, *, target: BranchName) -> Iterator[None]:
+        """Remove rows of branches that the caller does not see completely from merge conflicts.
+
+        Without a source, the source is a commit that the caller was allowed to read.
+        """
+        try:
+            yield
+        except MergeConflictError as error:
+            if self.settings.gate is None:
+                raise
+            told = self.tell_conflicts(error.conflicts, source=source, target=target)
+            raise MergeConflictError(conflicts=told) from None
+
+    def tell_conflicts(
+        self, conflicts: Sequence[Conflict], *, source: BranchName | None, target: BranchName
+    ) -> tuple[Conflict, ...]:
+        """Conflicts of two branches, without the rows that the caller may not see."""
+        if self.settings.gate is None or not conflicts:
+            return tuple(conflicts)
+        seen = partial(
+            writes.without_unseen,
+            sees_source=source is None or self._sees_all_of(source),
+            sees_target=self._sees_all_of(target),
+        )
+        return tuple(map(seen, conflicts))
+
+    def tell(self, commits: Iterable[Commit], *, branch: BranchName) -> list[Commit]:
+        """Commits of a branch, without the details that the caller may not see."""
+        if self._sees_all_of(branch):
+            return list(commits)
+        return [writes.without_rows(each) for each in commits]
+
+    def _sees_all_of(self, branch: BranchName) -> bool:
+        if self.settings.gate is None:
+            return True
+        present = self.pin(branch)
+        try:
+            seen = self.seen(present, Action.READ, branch=branch, present=present)
+        except PolicyDeniedError:
+            return False
+        return seen.limited is None
+
+    def rows_of(self, basis: Basis) -> SnapshotRows:
+        """The rows of a state, for the lookups of a write."""
+        return SnapshotRows(basis.snapshot, tables=self.stores.tables)
+
+    def means_of(self, basis: Basis) -> ReadContext:
+        """The context for reading the input of a load under the schema of a state."""
+        files = ExternalFiles(self.settings.location.storage_options, folder="")
+        return ReadContext(basis.catalog, self.settings.external_blobs, files)
+
+    @contextmanager
+    def reading(self, basis: Basis, *, is_past: bool) -> Iterator[None]:
+        """Protect the versions of a state from cleanup during a long read."""
+        if self._is_read_only:
+            # A read-only graph registers no reader; cleanup retains recent versions for a while.
+            with self.telling_gone(basis):
+                yield
+            return
+        id = self.settings.runtime.new_id()
+        # Files are retained for any reader, regardless of which rows it sees.
+        with (
+            self.telling_gone(basis),
+            self.readers.reading(basis.state.snapshot, id=id, is_past=is_past),
+        ):
+            yield
+
+    def telling_gone(self, basis: Basis) -> AbstractContextManager[None]:
+        """A block that reads a state; if its branch is deleted meanwhile, the error says so."""
+        return report_deleted_branch(basis.state, authority=self.authority)
+
+    def author(
+        self, actor: str | None, kind: WriterKind, *, expected_head: str | None
+    ) -> Authorship:
+        """The author, the kind and the expected head of a write."""
+        return Authorship(actor=self.actor_of(actor), kind=kind, expected_head=expected_head)
+
+    def actor_of(self, actor: str | None) -> str | None:
+        """The actor that the call names, or else the actor that the graph was opened for.
+
+        With a gate, raises `ForbiddenError` if the call names a different actor than the one that
+        the graph was opened for.
+        """
+        name = actor or self._actor
+        if self.settings.gate is not None and name != self._actor:
+            raise ForbiddenError(
+                actor=self._actor,
+                action=f"act as '{name}'",
+                reason="under a policy, who calls is said when the graph is opened, or by "
+                "`for_actor`",
+            )
+        if name is not None:
+            require_text(name, subject="actor")
+        return name
+
+    def require_allowed(
+        self, action: Action, *, branch: str | None, target: str | None, actor: str | None
+    ) -> None:
+        """Raise unless the graph's actor may perform an action; without a gate, every actor may.
+
+        `actor` is the actor that the call names, if any; it must be the actor of the graph.
+        """
+        gate = self.settings.gate
+        if gate is None:
+            return
+        self.actor_of(actor)
+        asked = self._asked(action, branch, target)
+        if asked.actor is None:
+            raise PolicyDeniedError(
+                actor=None,
+                action=asked.action,
+                branch=asked.branch,
+                target=asked.target,
+                reason="open the graph for an actor, because a policy decides who may do what",
+            )
+        gate.require(asked)
+
+    def view_of(self, action: Action, *, branch: str | None) -> View | None:
+        """The view of a branch for reading or exporting; None if the caller sees everything."""
+        gate = self.settings.gate
+        return None if gate is None else gate.view(self._asked(action, branch, None))
+
+    def _asked(self, action: Action, branch: str | None, target: str | None) -> Access:
+        if isinstance(branch, PrivateBranchName):
+            # A transaction counts as a change of the branch that it began on, and as nothing else.
+            is_end = action is Action.BRANCH_MERGE
+            return Access(self._actor, Action.CHANGE if is_end else action, branch.base, None)
+        return Access(self._actor, action, branch, target)
+
+    def require_open(self) -> None:
+        """Raise if the graph was closed."""
+        if self._life.has_ended:
+            raise ForbiddenError(actor=None, action="use this graph", reason="it was closed")
+
+    def require_writable(self, action: str) -> None:
+        """Raise unless the graph is open for writing."""
+        self.require_open()
+        if self._is_read_only:
+            raise ForbiddenError(
+                actor=self._actor, action=action, reason="the graph was opened with read_only=True"
+            )
+
+
+class _Life:
+    """Whether a graph is open, and the background tasks to stop when it is closed."""
+
+    def __init__(self, within: _Life | None) -> None:
+        self._within = within
+        self._is_over = False
+        self._working: WeakSet[Reconciler] = WeakSet()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether this handle, or the handle that it was derived from, was closed."""
+        return self._is_over or (self._within is not None and self._within.has_ended)
+
+    def stop_with(self, working: Reconciler) -> None:
+        """Stop a background task when the handle is closed."""
+        self._working.add(working)
+        if self._within is not None:
+            self._within.stop_with(working)
+
+    def end(self) -> None:
+        """Close the handle, and stop its background tasks."""
+        self._is_over = True
+        for each in list(self._working):
+            each.stop()
+
+
+def _make_write_path(settings: Settings, stores: Stores, authority: BranchStates) -> WritePath:
+    open_locks = partial(
+        open_write_locks,
+        settings.location,
+        objects=stores.objects,
+        locking=settings.locking,
+        fence=Fence(authority, stores.tables),
+    )
+    locks = open_locks(timeout_s=WRITE_LOCK_TIMEOUT_S)
+    recoverer = Recoverer(
+        authority=authority,
+        stores=stores,
+        locks=locks,
+        free_locks=open_locks(timeout_s=0.0),
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+        observer=settings.observer,
+    )
+    return WritePath(
+        authority=authority,
+        stores=stores,
+        recoverer=recoverer,
+        locks=locks,
+        runtime=settings.runtime,
+        failpoints=settings.failpoints,
+        observer=settings.observer,
+        load_concurrency=settings.load_concurrency,
+    )

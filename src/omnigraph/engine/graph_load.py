@@ -1,0 +1,429 @@
+"""Loads: parses the arguments of a load, and runs it in this process or on Spark.
+
+The caller provides the Spark implementation by name. In both cases a load is one commit, or changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+from omnigraph.engine.commit.idempotency import Request
+from omnigraph.engine.commit.protocol import Authorship
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.executors import get_spark_module
+from omnigraph.engine.input.batches import ReceivedRows, RowBatch, RowsDigest, gather
+from omnigraph.engine.input.files import split_suffix
+from omnigraph.engine.input.sources import is_spark_frame, read_given
+from omnigraph.engine.input.splits import Split, is_named, plan_splits
+from omnigraph.engine.ops.embeddings import (
+    EmbedMode,
+    VectorPolicy,
+    WriteVectors,
+    choose_policy,
+    parse_embed,
+)
+from omnigraph.engine.ops.load import (
+    LoadMode,
+    PreparedLoad,
+    encode_load_response,
+    parse_mode,
+    prepare_load,
+)
+from omnigraph.engine.ops.recorded_responses import load_result, make_request
+from omnigraph.engine.ops.refs import ensure_branch
+from omnigraph.engine.ops.retry import find_told, run_recorded_write
+from omnigraph.engine.results import LoadResult
+from omnigraph.engine.row_security.writes import complete
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import get_type, table_key_of
+from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.errors import InvalidValueError, UnavailableError
+from omnigraph.model.limits import INLINE_BYTES_MAX
+from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.ports import Action
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with the name of a stage, the amount done, and the total amount if it is known.
+
+An exception that it raises aborts the load, and nothing is written.
+"""
+
+# The approximate expansion of compressed NDJSON.
+_UNPACKED_PER_BYTE = 8
+
+
+class OnError(StrEnum):
+    """The treatment of rows that cannot be loaded."""
+
+    RAISE = "raise"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Rows to load: rows of one type, or records that name their types."""
+
+    type_name: str | None
+    source: object
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCall:
+    """The options and the target branch of a load.
+
+    Rejected rows are written to `quarantine`. With `base`, a missing branch is created from that
+    one. `expected_head` is the commit that the branch, or the base of a new branch, must be at, if
+    the caller requires one. `key` is the caller's idempotency key, and `request` the request that
+    it identifies. `embed` determines when empty vectors are filled; None is the default of the
+    graph.
+    """
+
+    mode: LoadMode
+    target: BranchName
+    base: BranchName | None
+    actor: str | None
+    progress: Progress
+    spark: object
+    on_error: OnError
+    quarantine: str | None
+    expected_head: str | None
+    key: str | None
+    request: Request | None
+    embed: EmbedMode | None
+
+
+class BulkLoadFunction(Protocol):
+    """Loads any number of rows as one commit."""
+
+    def __call__(
+        self, inputs: Sequence[Input], call: LoadCall, opened: GraphContext
+    ) -> LoadResult: ...
+
+
+def parse_call(
+    *,
+    mode: str,
+    branch: str,
+    base: str | None,
+    actor: str | None,
+    progress: Progress | None,
+    spark: object,
+    on_error: str,
+    quarantine: str | os.PathLike[str] | None,
+    embed: str | None,
+) -> LoadCall:
+    """Parse and check the arguments of a load."""
+    rejecting = _parse_on_error(on_error)
+    if quarantine is not None and rejecting is OnError.RAISE:
+        raise InvalidValueError(
+            subject="quarantine",
+            expected="a place for rejected rows",
+            value=quarantine,
+            problem='nothing is rejected unless on_error="quarantine"',
+        )
+    return LoadCall(
+        mode=parse_mode(mode),
+        target=parse_branch_name(branch),
+        base=None if base is None else parse_branch_name(base),
+        actor=actor,
+        progress=progress or _say_nothing,
+        spark=spark,
+        on_error=rejecting,
+        quarantine=None if quarantine is None else os.fspath(quarantine),
+        expected_head=None,
+        key=None,
+        request=None,
+        embed=parse_embed(embed),
+    )
+
+
+def load(given: object, call: LoadCall, *, engine: str, opened: GraphContext) -> LoadResult:
+    """Load rows as one commit, or change nothing, with the engine that the caller names."""
+    with opened.telling_no_rows(_start_of(call, opened)):
+        if _needs_spark(engine, given, call, opened):
+            return _load_on_spark(given, call, opened)
+        return _load_inline(given, call, opened)
+
+
+def author_of(call: LoadCall, opened: GraphContext) -> Authorship:
+    """The author of a load, its expected head and its request."""
+    author = opened.author(call.actor, WriterKind.LOAD, expected_head=call.expected_head)
+    return author.answering(call.request)
+
+
+def policy_of(call: LoadCall, opened: GraphContext) -> VectorPolicy:
+    """The policy of a load for empty vectors."""
+    settings = opened.settings
+    return choose_policy(
+        call.embed, embedder=settings.embedder, embeds_on_write=settings.embeds_on_write
+    )
+
+
+def require_appending(call: LoadCall, opened: GraphContext) -> None:
+    """Raise if a load requires that the caller sees all rows of the branch, and it does not.
+
+    Modes other than append may replace rows that the caller does not see. A quarantine file records
+    which existing rows caused a rejection.
+    """
+    if opened.settings.gate is None:
+        return
+    if call.on_error is OnError.QUARANTINE:
+        opened.require_whole("load with a quarantine", branch=_start_of(call, opened))
+    if call.mode is not LoadMode.APPEND:
+        opened.require_whole(f'load with mode "{call.mode}"', branch=_start_of(call, opened))
+
+
+def _start_of(call: LoadCall, opened: GraphContext) -> BranchName:
+    """The branch whose rows a load reads: the target, or the base if the target is created."""
+    if call.base is None or call.target in opened.authority.branches():
+        return call.target
+    return call.base
+
+
+class BulkJob:
+    """Rows of multiple types that are loaded as one commit when the block ends without an error."""
+
+    def __init__(self, call: LoadCall, opened: GraphContext) -> None:
+        self._call, self._opened = call, opened
+        self._inputs: list[Input] = []
+        self._result: LoadResult | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            _require_all_properties(self._call, self._opened)
+            load_all = _find_loader(self._opened)
+            with self._opened.telling_no_rows(_start_of(self._call, self._opened)):
+                self._result = load_all(self._inputs, self._call, self._opened)
+
+    @property
+    def result(self) -> LoadResult:
+        """The result of the job; raises `UnavailableError` until its block has succeeded."""
+        if self._result is None:
+            raise UnavailableError(
+                action="tell what the job did", reason="its block has not ended well"
+            )
+        return self._result
+
+    def nodes(self, type: str, rows: object) -> None:
+        """Add rows of a node type: a Spark DataFrame, Arrow data, or paths of files."""
+        self._add(type, rows, NodeType)
+
+    def edges(self, type: str, rows: object) -> None:
+        """Add rows of an edge type, with endpoint columns `from` and `to`, or `src` and `dst`."""
+        self._add(type, rows, EdgeType)
+
+    def records(self, source: object) -> None:
+        """Add files whose records, or whose names, specify their types."""
+        self._inputs.append(Input(None, source))
+
+    def _add(self, name: str, rows: object, kind: type[NodeType] | type[EdgeType]) -> None:
+        declared = get_type(name, self._opened.pin(MAIN).catalog)
+        if not isinstance(declared, kind):
+            own, other = ("an edge", "edges") if kind is NodeType else ("a node", "nodes")
+            raise InvalidValueError(
+                subject=name,
+                expected="the type of such rows",
+                value=name,
+                problem=f"{declared.name} is {own} type; use `{other}`",
+            )
+        self._inputs.append(Input(table_key_of(declared), rows))
+
+
+def _needs_spark(engine: str, given: object, call: LoadCall, opened: GraphContext) -> bool:
+    match engine:
+        case "spark":
+            return True
+        case "inline":
+            if call.spark is None and call.on_error is OnError.RAISE:
+                return False
+            problem = 'a load in process takes no session and rejects no rows; use engine="spark"'
+        case "auto":
+            if call.spark is not None or call.on_error is OnError.QUARANTINE:
+                return True
+            return _holds_frame(given) or _measure(given, opened) > INLINE_BYTES_MAX
+        case _:
+            problem = f"{engine!r} is none of auto, inline and spark"
+    raise InvalidValueError(
+        subject="engine", expected="auto, inline or spark", value=engine, problem=problem
+    )
+
+
+def _holds_frame(given: object) -> bool:
+    sources = given.values() if isinstance(given, Mapping) else ()
+    return any(
+        any(map(is_spark_frame, each)) if isinstance(each, list | tuple) else is_spark_frame(each)
+        for each in sources
+    )
+
+
+def _measure(given: object, opened: GraphContext) -> int:
+    """The approximate size in bytes of the files that a load reads; 0 for data in memory."""
+    sources = given.values() if isinstance(given, Mapping) else [given]
+    if not all(map(is_named, sources)):
+        return 0
+    splits = plan_splits(given, means=opened.means_of(opened.pin(MAIN)), split_bytes=None)
+    return sum(split.size * _expansion(split) for split in splits)
+
+
+def _expansion(split: Split) -> int:
+    return _UNPACKED_PER_BYTE if split_suffix(split.path)[1] is not None else 1
+
+
+def _load_on_spark(given: object, call: LoadCall, opened: GraphContext) -> LoadResult:
+    _require_all_properties(call, opened)
+    # Spark inputs are large, so the request is identified by the paths of its files, not their
+    # rows.
+    names = None if call.key is None else _name_inputs(given)
+    request = _make_request(call, names)
+    call = replace(call, request=request)
+    if request is not None and opened.authority.has_branch(call.target):
+        told = find_told(call.target, authorship=author_of(call, opened), path=opened.writes)
+        if told is not None:
+            return load_result(told, branch=call.target)
+    return _find_loader(opened)([Input(None, given)], call, opened)
+
+
+def _require_all_properties(call: LoadCall, opened: GraphContext) -> None:
+    """Raise if properties are hidden from the caller, because Spark would read them anyway."""
+    start = _start_of(call, opened)
+    present = opened.pin(start)
+    seen = opened.seen_by_writer(present, branch=start)
+    if seen.contract is not present.contract:
+        opened.require_seen_whole(seen, "load on Spark")
+
+
+def _name_inputs(given: object) -> object:
+    if isinstance(given, Mapping):
+        return {str(name): _name_inputs(source) for name, source in given.items()}
+    if isinstance(given, list | tuple):
+        return [_name_inputs(each) for each in given]
+    if not is_named(given):
+        raise InvalidValueError(
+            subject="idempotency_key",
+            expected="a key of a load of files",
+            value=type(given).__name__,
+            problem="rows without a name cannot be told from others before Spark has read them; "
+            "nothing was written; give paths, or load without a key",
+        )
+    return str(given)
+
+
+def _load_inline(given: object, call: LoadCall, opened: GraphContext) -> LoadResult:
+    target, source = call.target, call.base
+    is_missing = source is not None and target not in opened.authority.branches()
+    if is_missing:
+        opened.require_allowed(Action.BRANCH_CREATE, branch=source, target=target, actor=None)
+    start = opened.authority.capture(source if is_missing and source else target)
+    received, digest = _receive(given, call, start, opened)
+    call = replace(call, request=_make_request(call, digest))
+    vectors = WriteVectors(policy_of(call, opened))
+    row_count = sum(each.rows.num_rows for each in received.values())
+    call.progress("read", row_count, row_count)
+    is_new = False
+    if is_missing and source is not None:
+        # Rows that are rejected on the base would also be rejected on the branch, so they are
+        # checked before it is created.
+        prepare_load(
+            received,
+            mode=call.mode,
+            vectors=vectors,
+            catalog=start.catalog,
+            committed=opened.rows_of(start),
+        )
+        if vectors.is_due:
+            call.progress("embed", 0, vectors.text_count)
+            vectors.ask()
+        call.progress("commit", 0, row_count)
+        is_new = ensure_branch(target, base=source, if_head=call.expected_head, path=opened.writes)
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:
+        done = prepare_load(
+            received, mode=call.mode, vectors=vectors, catalog=basis.catalog, committed=committed
+        )
+        if vectors.is_due:
+            call.progress("embed", 0, vectors.text_count)
+        elif not is_new:
+            # The last progress report before something is written: the callback can still abort the
+            # load.
+            call.progress("commit", 0, row_count)
+        return done
+
+    told = run_recorded_write(
+        target,
+        prepare=prepare,
+        tell=lambda done: encode_load_response(
+            done, base=source, is_new_branch=is_new, engine="inline", rejected_count=0
+        ),
+        outstanding=vectors,
+        authorship=author_of(call, opened),
+        path=opened.writes,
+    )
+    return load_result(told, branch=target)
+
+
+def _make_request(call: LoadCall, rows: object) -> Request | None:
+    """The request of a load with an idempotency key; None without a key."""
+    # A request without `embed` is encoded as it was before the option existed, so that it matches
+    # responses that were recorded then.
+    embed = () if call.embed is None else (call.embed,)
+    return make_request(call.key, "load", call.mode, call.base, rows, *embed)
+
+
+def _receive(
+    given: object, call: LoadCall, basis: Basis, opened: GraphContext
+) -> tuple[dict[str, ReceivedRows], str]:
+    """The input rows, and their digest if the request has a key."""
+    noted = None if call.key is None else RowsDigest()
+    seen = opened.seen_by_writer(basis, branch=_start_of(call, opened))
+
+    def reading() -> Iterator[RowBatch]:
+        row_count = 0
+        for read in read_given(given, means=opened.means_of(seen), report=None):
+            piece = complete(read, catalog=basis.catalog, actor=opened.actor_of(None))
+            if noted is not None:
+                noted.note(piece)
+            row_count += piece.rows.num_rows
+            call.progress("read", row_count, None)
+            yield piece
+
+    received = gather(reading(), runtime=opened.settings.runtime)
+    return received, "" if noted is None else noted.digest(received)
+
+
+def _find_loader(opened: GraphContext) -> BulkLoadFunction:
+    """The Spark bulk loader that the graph was opened with."""
+    part = get_spark_module("load.load", settings=opened.settings, action="load")
+    found: BulkLoadFunction = part.load
+    return found
+
+
+def _parse_on_error(text: str) -> OnError:
+    try:
+        return OnError(text)
+    except ValueError as error:
+        raise InvalidValueError(
+            subject="on_error",
+            expected="raise or quarantine",
+            value=text,
+            problem=f"{text!r} is neither raise nor quarantine",
+        ) from error
+
+
+def _say_nothing(stage: str, done: int, total: int | None) -> None:
+    """A progress callback that does nothing."""

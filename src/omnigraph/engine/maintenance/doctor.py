@@ -1,0 +1,644 @@
+"""The doctor: examines schema files, write records, leftovers, and the types of each branch.
+
+An examination is read-only: it writes nothing, takes no lock and recovers nothing, so it may run
+beside writers. A failure to read something becomes a finding, and the examination continues. A
+branch that changes meanwhile is examined again. If any ref cannot be read, nothing is reported as
+a leftover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.engine.commit.audit import list_recoveries
+from omnigraph.engine.commit.sidecar import (
+    RECOVERY_PREFIX,
+    Sidecar,
+    changes_schema,
+    decode_sidecar,
+    list_sidecars,
+    sidecar_path,
+)
+from omnigraph.engine.maintenance.doctor_report import (
+    DoctorReport,
+    FindingKind,
+    Severity,
+    sort_findings,
+)
+from omnigraph.engine.maintenance.doctor_tables import (
+    FROM_A_COPY,
+    DoctorContext,
+    Ends,
+    Findings,
+    StoredType,
+    examine_answers,
+    examine_endpoints,
+    examine_layout,
+    examine_rows,
+    list_ends,
+    say_branch,
+)
+from omnigraph.engine.ops.refs import TAGS_PREFIX, find_tag
+from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX, life_of
+from omnigraph.engine.state.history import Commit
+from omnigraph.engine.state.manifest import (
+    MANIFEST_PATH,
+    Entry,
+    ManifestState,
+    manifest_ref,
+    table_branch_of,
+    table_key_of,
+    type_name_of,
+)
+from omnigraph.engine.state.readers import CLEANUPS_PREFIX, READERS_PREFIX, decode_claim
+from omnigraph.engine.state.schema_files import (
+    ARCHIVE_PREFIX,
+    FILES,
+    SCHEMA_LOCK,
+    SOURCE_FILE,
+    STAGED_FILE,
+    AcceptedSchema,
+    find_archived,
+    is_bare,
+    is_staged,
+    read_accepted_schema,
+)
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.model.errors import CorruptError, GraphError, plural
+from omnigraph.model.limits import EXAMINATIONS_MAX
+from omnigraph.model.names import MAIN, BranchName, TagName, is_internal_branch, is_private_branch
+from omnigraph.model.types import format_datetime
+from omnigraph.storage.leases import LEASES_PREFIX, decode_lease
+from omnigraph.storage.locks import LockKey
+from omnigraph.storage.ports import TableRef, TableVersion
+from omnigraph.storage.row_files import table_schema
+
+_SUBJECT = "the schema"
+
+
+def examine_schema(
+    scope: DoctorContext, findings: Findings, *, main: ManifestState | None
+) -> Catalog | None:
+    """Check the schema's files, and return the accepted schema, or None if it cannot be read."""
+    accepted = None if main is None else main.head.schema_hash
+    kept = _find_kept(scope, findings, accepted)
+    # While a schema is being applied, the files at the root are incomplete, so the schema that
+    # history names takes precedence.
+    is_moving = _examine_staged(scope, findings)
+    contract = None if is_moving and kept is not None else _read_files(scope, findings, accepted)
+    if contract is not None and accepted not in (None, contract.schema_hash):
+        findings.add(
+            FindingKind.SCHEMA_NOT_ACCEPTED,
+            _SUBJECT,
+            "its files agree with each other, but it is not the schema that history names",
+            advice=_bring_back(accepted, is_kept=kept is not None),
+        )
+    chosen = kept or contract
+    return None if chosen is None else chosen.catalog
+
+
+def examine_kept_schemas(
+    scope: DoctorContext, findings: Findings, *, hashes: Iterable[str]
+) -> None:
+    """Check that the schema of each commit is archived, because reads of the commit use it."""
+    for each in sorted(set(hashes)):
+        _find_kept(scope, findings, each)
+
+
+def _find_kept(
+    scope: DoctorContext, findings: Findings, schema_hash: str | None
+) -> AcceptedSchema | None:
+    if schema_hash is None:
+        return None
+    subject = f"the kept schema {schema_hash}"
+    with findings.noting(FindingKind.SCHEMA_DAMAGED, subject, advice=FROM_A_COPY):
+        kept = find_archived(schema_hash, objects=scope.stores.objects)
+        if kept is None:
+            findings.add(
+                FindingKind.SCHEMA_LOST,
+                subject,
+                f"it is not in {ARCHIVE_PREFIX}, so commits that were made under it are read with "
+                "the present schema",
+                advice=FROM_A_COPY,
+            )
+        return kept
+    return None
+
+
+def _read_files(
+    scope: DoctorContext, findings: Findings, accepted: str | None
+) -> AcceptedSchema | None:
+    objects = scope.stores.objects
+    try:
+        if is_bare(objects):
+            findings.add(
+                FindingKind.SCHEMA_INCOMPLETE,
+                _SUBJECT,
+                f"only {SOURCE_FILE} is there, without the two files that are made from it",
+                advice="`graph.refresh()`, or open the graph for writing",
+            )
+            return None
+        return read_accepted_schema(objects, uri=scope.uri)
+    except GraphError as error:
+        is_kept = accepted is not None and f"{accepted.removeprefix('sha256:')}.pg" in (
+            objects.list(ARCHIVE_PREFIX).token_by_name
+        )
+        advice = _bring_back(accepted, is_kept=is_kept)
+        findings.add(FindingKind.SCHEMA_DAMAGED, _SUBJECT, str(error), advice=advice)
+        return None
+
+
+def _bring_back(accepted: str | None, *, is_kept: bool) -> str:
+    if not is_kept or accepted is None:
+        return f"restore {', '.join(FILES)} from a copy of the graph"
+    kept = f"{ARCHIVE_PREFIX}/{accepted.removeprefix('sha256:')}.pg"
+    return (
+        f"copy {kept} over {SOURCE_FILE}, delete {' and '.join(FILES[1:])}, "
+        "then open the graph for writing"
+    )
+
+
+def _examine_staged(scope: DoctorContext, findings: Findings) -> bool:
+    """Whether a staged schema is waiting to be moved to the root; reports it."""
+    if not is_staged(scope.stores.objects.list("")):
+        return False
+    holder = scope.locks.find_holder([SCHEMA_LOCK])
+    if holder is None:
+        if not is_staged(scope.stores.objects.list("")):
+            # It was moved between the listing of the root and the check of the lock.
+            return False
+        findings.add(
+            FindingKind.SCHEMA_LEFT,
+            _SUBJECT,
+            f"{STAGED_FILE} is there: whoever was applying a schema is gone",
+            advice="`graph.refresh()` finishes or forgets it",
+        )
+    else:
+        findings.add(
+            FindingKind.SCHEMA_UNDER_WAY,
+            _SUBJECT,
+            f"{holder} is applying another one",
+            advice="wait for it",
+        )
+    return True
+
+
+_HEAL = "`graph.refresh()` finishes or undoes it; the next write does so too"
+_UPGRADE = (
+    "upgrade this OmniGraph if a newer one wrote it; otherwise move the file out of the graph and "
+    "look again"
+)
+
+
+def is_explained(entry: Entry, scope: DoctorContext) -> bool:
+    """Whether a sidecar explains why a table is ahead of the version that its branch names."""
+    return any(
+        (pin.table_path, pin.table_branch) == (entry.path, entry.branch)
+        for sidecar in _read_sidecars(scope, Findings())
+        for pin in sidecar.pins
+    )
+
+
+def examine_records(scope: DoctorContext, findings: Findings) -> None:
+    """Check unfinished writes and transactions, leases, claims, and the audit table."""
+    for sidecar in _read_sidecars(scope, findings):
+        _tell_write(scope, findings, sidecar)
+    _examine_transactions(scope, findings)
+    _examine_leases(scope, findings)
+    _examine_claims(scope, findings)
+    with findings.noting(FindingKind.AUDIT_DAMAGED, "the list of recoveries", advice=FROM_A_COPY):
+        list_recoveries(scope.stores.tables)
+
+
+def _read_sidecars(scope: DoctorContext, findings: Findings) -> Iterator[Sidecar]:
+    for path, content in _read_all(scope, RECOVERY_PREFIX):
+        with findings.noting(FindingKind.RECORD_DAMAGED, path, advice=_UPGRADE):
+            yield decode_sidecar(content, path=path)
+
+
+def _tell_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) -> None:
+    branch = table_branch_of(sidecar.branch)
+    keys = [LockKey(pin.table_key, branch) for pin in sidecar.pins]
+    if changes_schema(sidecar):
+        keys.append(SCHEMA_LOCK)
+    holder = _find_holder(scope, keys)
+    types = sorted({type_name_of(pin.table_key) for pin in sidecar.pins})
+    deed = (
+        f"a {sidecar.writer_kind} by {sidecar.actor or 'nobody named'} "
+        f"since {format_datetime(sidecar.started_at)}, of {', '.join(types) or 'no type'} "
+        f"on {sidecar.branch}"
+    )
+    subject = f"write {sidecar.operation_id}"
+    if holder is None:
+        if not _is_there(scope, sidecar_path(sidecar.operation_id)):
+            # The write finished between the read of its sidecar and the check of its locks.
+            return
+        message = f"{deed}, has stopped half-way"
+        findings.add(FindingKind.WRITE_LEFT, subject, message, advice=_HEAL)
+    else:
+        message = f"{deed}, is under way; {holder} is at it"
+        findings.add(FindingKind.WRITE_UNDER_WAY, subject, message, advice="wait for it")
+
+
+def _examine_transactions(scope: DoctorContext, findings: Findings) -> None:
+    for file in sorted(scope.stores.objects.list(TRANSACTIONS_PREFIX).token_by_name):
+        name = file.removesuffix(".json")
+        if not is_private_branch(name):
+            continue
+        subject, holder = f"transaction {name}", _find_holder(scope, [life_of(name)])
+        if holder is None:
+            if not _is_there(scope, f"{TRANSACTIONS_PREFIX}/{file}"):
+                continue
+            findings.add(
+                FindingKind.TRANSACTION_LEFT,
+                subject,
+                "whoever was in it is gone, and its private branch stays",
+                advice="`graph.refresh()` removes it; nobody has seen its changes",
+            )
+        else:
+            message = f"{holder} is in it"
+            findings.add(FindingKind.TRANSACTION_UNDER_WAY, subject, message, advice="wait for it")
+
+
+def _examine_leases(scope: DoctorContext, findings: Findings) -> None:
+    for path, content in _read_all(scope, LEASES_PREFIX):
+        advice = f"delete {path} when nobody writes, unless a newer OmniGraph wrote it"
+        with findings.noting(FindingKind.LEASE_DAMAGED, path, advice=advice):
+            lease = decode_lease(content, path=path)
+            if lease.is_held and not lease.is_good(scope.now):
+                message = (
+                    f"process {lease.owner.process_id} on {lease.owner.host} has not let go of "
+                    f"{'main' if lease.branch is None else lease.branch}, and its time is up"
+                )
+                advice = "nothing: whoever writes next takes it"
+                findings.add(FindingKind.LEASE_LEFT, path, message, advice=advice)
+
+
+def _examine_claims(scope: DoctorContext, findings: Findings) -> None:
+    for prefix, who in ((READERS_PREFIX, "a reader"), (CLEANUPS_PREFIX, "a clean-up")):
+        for path, content in _read_all(scope, prefix):
+            advice = f"delete {path} when nobody reads, unless a newer OmniGraph wrote it"
+            with findings.noting(FindingKind.CLAIM_DAMAGED, path, advice=advice):
+                if decode_claim(content, path=path).is_over(scope.now):
+                    message = f"{who} that made it is gone"
+                    advice = "nothing: the next clean-up that deletes anything removes it"
+                    findings.add(FindingKind.CLAIM_LEFT, path, message, advice=advice)
+
+
+def _read_all(scope: DoctorContext, prefix: str) -> Iterator[tuple[str, bytes]]:
+    """The paths and contents of OmniGraph's JSON objects below a prefix, ordered by name."""
+    for name in sorted(scope.stores.objects.list(prefix).token_by_name):
+        path = f"{prefix}/{name}"
+        stored = scope.stores.objects.find(path) if name.endswith(".json") else None
+        # An object that was deleted after the listing is skipped.
+        if stored is not None:
+            yield path, stored.content
+
+
+def _is_there(scope: DoctorContext, path: str) -> bool:
+    return scope.stores.objects.find(path) is not None
+
+
+def _find_holder(scope: DoctorContext, keys: list[LockKey]) -> str | None:
+    # A lease that cannot be read is reported separately.
+    holders: list[str] = []
+    with Findings().noting(FindingKind.LEASE_DAMAGED, "", advice=""):
+        holder = scope.locks.find_holder(keys)
+        holders += [] if holder is None else [holder]
+    return next(iter(holders), None)
+
+
+_CLEAN = "`graph.cleanup(keep=10)` removes it"
+
+
+def examine_leftovers(
+    scope: DoctorContext,
+    findings: Findings,
+    *,
+    states: Mapping[BranchName, ManifestState],
+    is_complete: bool,
+) -> None:
+    """Check tags, and report objects that nothing refers to.
+
+    `is_complete` says whether all of history was read; otherwise only tags are checked.
+    """
+    _examine_tags(scope, findings)
+    try:
+        sidecars = list_sidecars(scope.stores.objects)
+    except GraphError:
+        # The damaged sidecar is reported separately, and what it refers to is unknown.
+        return
+    if not is_complete or any(each.schema is not None for each in sidecars):
+        return
+    pending = {TableRef(pin.table_path, pin.table_branch) for s in sidecars for pin in s.pins}
+    _find_lines(scope, findings, states, pending)
+    _find_folders(scope, findings, states)
+
+
+def _examine_tags(scope: DoctorContext, findings: Findings) -> None:
+    for file in sorted(scope.stores.objects.list(TAGS_PREFIX).token_by_name):
+        name = TagName(file.removesuffix(".json").replace("~", "/"))
+        advice = f"`graph.delete_tag({str(name)!r})`, unless a copy of the graph has its commit"
+        with findings.noting(FindingKind.TAG_DAMAGED, f"tag '{name}'", advice=advice):
+            try:
+                tag = find_tag(name, scope.stores.objects)
+            except CorruptError as error:
+                findings.add(
+                    FindingKind.TAG_DAMAGED,
+                    f"tag '{name}'",
+                    str(error),
+                    advice=f"delete {TAGS_PREFIX}/{file} and tag the commit again",
+                )
+                continue
+            if tag is not None:
+                scope.authority.state_of(
+                    tag.commit_id, branch=tag.branch, version=tag.manifest_version
+                )
+
+
+def _find_lines(
+    scope: DoctorContext,
+    findings: Findings,
+    states: Mapping[BranchName, ManifestState],
+    pending: set[TableRef],
+) -> None:
+    named = {entry.at.ref for state in states.values() for entry in state.latest.values()}
+    named_by_path = {
+        path: key for state in states.values() for key, path in state.path_by_table.items()
+    }
+    for path, key in sorted(named_by_path.items()):
+        # A table that cannot be opened was already reported.
+        with Findings().noting(FindingKind.TYPE_DAMAGED, path, advice=FROM_A_COPY):
+            lines = {TableRef(path, each) for each in scope.stores.tables.branches(path)}
+            for line in sorted(lines - named - pending, key=lambda each: each.branch or ""):
+                findings.add(
+                    FindingKind.BRANCH_REMAINS,
+                    f"{key.partition(':')[2]} of branch '{line.branch}'",
+                    "nothing refers to these rows: their branch was deleted, or a write on it "
+                    "stopped before it began",
+                    advice=_CLEAN,
+                )
+
+
+def _find_folders(
+    scope: DoctorContext, findings: Findings, states: Mapping[BranchName, ManifestState]
+) -> None:
+    named = {path for state in states.values() for path in state.path_by_table.values()}
+    for top in (f"{TypeKind.NODE}s", f"{TypeKind.EDGE}s"):
+        for name in sorted(scope.stores.objects.list(top).prefixes):
+            if f"{top}/{name}" not in named:
+                findings.add(
+                    FindingKind.TYPE_REMAINS,
+                    f"{top}/{name}",
+                    "no type was ever there, as far as history says",
+                    advice="move the folder out of the graph if nobody is changing the schema",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedTables:
+    """What was already examined: table versions with their row counts, and edge endpoints."""
+
+    types: frozenset[tuple[TableVersion, int]]
+    ends: frozenset[Ends]
+
+
+NOTHING_SEEN = ExaminedTables(frozenset(), frozenset())
+
+
+def examine_types(
+    scope: DoctorContext,
+    findings: Findings,
+    state: ManifestState,
+    *,
+    catalog: Catalog | None,
+    seen: ExaminedTables,
+) -> ExaminedTables:
+    """Examine every type that a branch names, and return everything examined so far."""
+    declared = {} if catalog is None else {table_key_of(e): e for e in catalog.stored_types()}
+    if catalog is not None:
+        _compare_names(findings, state, frozenset(declared))
+    stored: dict[str, StoredType] = {}
+    for entry in state.snapshot:
+        opened = _examine_type(
+            scope, findings, state, entry, declared=declared.get(entry.table_key)
+        )
+        if opened is not None:
+            stored[entry.table_key] = opened
+    for each in stored.values():
+        if (each.entry.at, each.entry.row_count) not in seen.types:
+            examine_layout(scope, findings, each, state)
+            if scope.is_deep and each.entry.row_count and examine_rows(scope, findings, each):
+                examine_answers(scope, findings, each)
+    ends = frozenset(list_ends(stored)) if scope.is_deep else frozenset()
+    examine_endpoints(scope, findings, ends - seen.ends, stored)
+    types = {(entry.at, entry.row_count) for entry in state.snapshot}
+    return ExaminedTables(seen.types | types, seen.ends | ends)
+
+
+def _compare_names(findings: Findings, state: ManifestState, declared: frozenset[str]) -> None:
+    branch = say_branch(state.branch)
+    named = frozenset(state.snapshot.entries)
+    if state.branch == MAIN:
+        # Another branch has no rows of types that were added after it was created.
+        for key in sorted(declared - named):
+            findings.add(
+                FindingKind.TYPE_NOT_IN_HISTORY,
+                f"{type_name_of(key)} on {branch}",
+                "the schema declares it, but history does not say where its rows are",
+                advice="restore `__manifest` and the schema's files from one copy of the graph",
+            )
+    for key in sorted(named - declared):
+        findings.add(
+            FindingKind.TYPE_NOT_IN_SCHEMA,
+            f"{type_name_of(key)} on {branch}",
+            "history names its rows, but the schema does not declare it",
+            advice="restore `__manifest` and the schema's files from one copy of the graph",
+        )
+
+
+def _examine_type(
+    scope: DoctorContext,
+    findings: Findings,
+    state: ManifestState,
+    entry: Entry,
+    *,
+    declared: NodeType | EdgeType | None,
+) -> StoredType | None:
+    """Examine the table of a type; returns None if it cannot be examined further."""
+    subject = f"{type_name_of(entry.table_key)} on {say_branch(state.branch)}"
+    advice = f"restore {entry.path} from a copy of the graph"
+    with findings.noting(FindingKind.TYPE_DAMAGED, subject, advice=advice):
+        newest = scope.stores.tables.find_head(entry.at.ref)
+        if newest is None or newest < entry.version:
+            end = "nothing is there" if newest is None else f"it ends at {newest}"
+            message = f"history names its version {entry.version}, but {end}"
+            findings.add(FindingKind.TYPE_BEHIND, subject, message, advice=advice)
+            return None
+        if newest > entry.version:
+            _examine_advance(scope, findings, state, entry, newest=newest)
+        schema = scope.stores.tables.schema(entry.at)
+        _compare_count(scope, findings, entry, subject)
+        if declared is None or not _compare_columns(findings, schema, declared, subject):
+            return None
+        return StoredType(declared, entry, subject, frozenset(schema.names))
+    return None
+
+
+def _examine_advance(
+    scope: DoctorContext, findings: Findings, state: ManifestState, entry: Entry, *, newest: int
+) -> None:
+    own = table_branch_of(state.branch)
+    # The table branch of another branch may be ahead of the version that this branch names.
+    if entry.branch == own and not is_explained(entry, scope):
+        if scope.authority.state(state.branch).version_of(entry.table_key) != entry.version:
+            # The write was published, and its sidecar deleted, in between.
+            return
+        advice = (
+            "`graph.repair()` shows what it was; with `confirm=True` it adopts what only laid the "
+            "type out anew, with `force=True` as well whatever it is"
+        )
+        if own is not None:
+            advice = "export the branch, delete it, and load the rows into a new one"
+        findings.add(
+            FindingKind.DRIFT,
+            f"{type_name_of(entry.table_key)} on {say_branch(state.branch)}",
+            f"something outside of OmniGraph moved it to version {newest}, while history names "
+            f"{entry.version}: it is read as history says, and not written to",
+            advice=advice,
+        )
+
+
+def _compare_count(scope: DoctorContext, findings: Findings, entry: Entry, subject: str) -> None:
+    count = scope.stores.tables.count(entry.at, predicate=None)
+    if count != entry.row_count:
+        findings.add(
+            FindingKind.ROW_COUNT_WRONG,
+            subject,
+            f"history says {entry.row_count} {plural(entry.row_count, 'row')}, "
+            f"but there are {count}",
+            advice=f"restore `__manifest` and {entry.path} from one copy of the graph, or export "
+            "the rows and load them into a new graph",
+        )
+
+
+def _compare_columns(
+    findings: Findings, schema: pa.Schema, declared: NodeType | EdgeType, subject: str
+) -> bool:
+    """Whether the table has the columns of its type; nullable columns may be missing."""
+    problems = []
+    for field in table_schema(declared):
+        if field.name not in schema.names:
+            problems += [] if field.nullable else [f"{field.name} is missing"]
+        elif not _is_stored_as(schema.field(field.name).type, field.type):
+            problems.append(f"{field.name} is {schema.field(field.name).type}, not {field.type}")
+    if problems:
+        findings.add(
+            FindingKind.COLUMNS_WRONG,
+            subject,
+            f"its columns are not those of the schema: {'; '.join(problems)}",
+            advice="restore the schema's files and the type from one copy of the graph",
+        )
+    return not problems
+
+
+def _is_stored_as(stored: pa.DataType, declared: pa.DataType) -> bool:
+    # The store chooses how a blob is stored.
+    return bool(stored == declared or declared == pa.large_binary())
+
+
+def examine(scope: DoctorContext) -> DoctorReport:
+    """Examine a graph and report its problems, errors first."""
+    findings = Findings()
+    names = _list_branches(scope, findings)
+    placed = [name for name in names if not _has_moved(scope, findings, name)]
+    states = {name: state for name in placed if (state := _read_state(scope, findings, name))}
+    catalog = examine_schema(scope, findings, main=states.get(MAIN))
+    commits = _read_commits(scope, findings, states)
+    hashes = {each.schema_hash for each in commits if each.schema_hash is not None}
+    head = states[MAIN].head.schema_hash if MAIN in states else None
+    examine_kept_schemas(scope, findings, hashes=hashes - {head})
+    seen = NOTHING_SEEN
+    for name, state in states.items():
+        if not is_internal_branch(name):
+            seen = _examine_branch(
+                scope, findings, state, catalog=catalog, seen=seen, looks=EXAMINATIONS_MAX
+            )
+    examine_records(scope, findings)
+    is_told = all(each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in findings.made())
+    examine_leftovers(
+        scope, findings, states=states, is_complete=is_told and len(states) == len(names)
+    )
+    return DoctorReport(scope.uri, scope.is_deep, sort_findings(findings.made()))
+
+
+def _list_branches(scope: DoctorContext, findings: Findings) -> tuple[BranchName, ...]:
+    with findings.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
+        return (MAIN, *scope.authority.others())
+    return (MAIN,)
+
+
+def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bool:
+    """Whether a branch refers to files of the place from which its graph was moved or copied."""
+    # A branch that cannot be opened is reported when its state is read.
+    with Findings().noting(FindingKind.BRANCH_MOVED, name, advice=""):
+        newest = None if name == MAIN else scope.stores.tables.find_head(manifest_ref(name))
+        if newest is None:
+            return False
+        at = TableVersion(manifest_ref(name), newest)
+        places = sorted(scope.stores.tables.find_outside(at))
+        if places:
+            findings.add(
+                FindingKind.BRANCH_MOVED,
+                say_branch(name),
+                f"it looks for its files below {places[0].removesuffix(f'/{MANIFEST_PATH}')}, "
+                "where it was made: the graph was moved or copied since",
+                advice=f"`omnigraph.relocate({scope.uri!r})` makes it refer to this graph's files",
+            )
+        return bool(places)
+    return False
+
+
+def _read_state(scope: DoctorContext, findings: Findings, name: BranchName) -> ManifestState | None:
+    with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
+        if scope.authority.has_branch(name):
+            return scope.authority.state(name)
+    return None
+
+
+def _read_commits(
+    scope: DoctorContext, findings: Findings, states: Mapping[BranchName, ManifestState]
+) -> list[Commit]:
+    commits: list[Commit] = []
+    for name, state in states.items():
+        with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
+            commits += scope.authority.commits_at(state, since=0)
+    return commits
+
+
+def _examine_branch(
+    scope: DoctorContext,
+    findings: Findings,
+    state: ManifestState,
+    *,
+    catalog: Catalog | None,
+    seen: ExaminedTables,
+    looks: int,
+) -> ExaminedTables:
+    """Examine the types of a branch, and again if the branch moved while a problem was found."""
+    part, again = Findings(), Findings()
+    after = examine_types(scope, part, state, catalog=catalog, seen=seen)
+    if any(each.severity is not Severity.NOTE for each in part.made()):
+        now = _read_state(scope, again, state.branch)
+        if now is None and not again.made():
+            # The branch was deleted meanwhile, and its tables with it.
+            return seen
+        if now is not None and now.at != state.at and looks > 1:
+            return _examine_branch(
+                scope, findings, now, catalog=catalog, seen=seen, looks=looks - 1
+            )
+    findings.extend(part.made())
+    return after

@@ -1,0 +1,481 @@
+"""The doctor's examination of one table: rows, endpoints, indexes, and layout.
+
+Rows are checked against the integrity rules that writes must satisfy; blobs are not read. Endpoint
+checks hold a bounded part of the node ids in memory. A scalar index is compared with the rows that
+it covers. The context opens its own stores, so an examination sees stored state and not the caches
+of an open graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.commit.integrity.edges import check_cardinality
+from omnigraph.engine.commit.integrity.keys import (
+    check_unique_groups,
+    drop_rows,
+    find_duplicate_ids,
+)
+from omnigraph.engine.commit.integrity.values import check_values
+from omnigraph.engine.commit.integrity.violations import Violations
+from omnigraph.engine.commit.prepared_write import TableChange
+from omnigraph.engine.input.batches import node_ids
+from omnigraph.engine.maintenance.doctor_report import Finding, FindingKind, make_finding
+from omnigraph.engine.maintenance.optimize import find_buildable
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.branch_state import BranchStates
+from omnigraph.engine.state.manifest import (
+    Entry,
+    ManifestState,
+    Snapshot,
+    make_table_key,
+    table_branch_of,
+)
+from omnigraph.model.catalog import (
+    ANY_CARDINALITY,
+    Check,
+    Constraint,
+    EdgeType,
+    Index,
+    Key,
+    NodeType,
+    Range,
+    TypeKind,
+    Unique,
+)
+from omnigraph.model.errors import (
+    GraphError,
+    InvalidValueError,
+    UnavailableError,
+    plural,
+    show_text,
+)
+from omnigraph.model.limits import EXAMINED_BLOCK_BYTES, EXAMINED_IDS_BYTES_MAX
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.storage.lance.predicates import in_predicate
+from omnigraph.storage.locks import WriteLocks
+from omnigraph.storage.ports import IndexKind, Stores, TableStore, TableVersion
+
+FROM_A_COPY = "restore it from a copy of the graph"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorContext:
+    """One graph, as one examination sees it; `locks` are only read, never taken."""
+
+    uri: str
+    stores: Stores
+    authority: BranchStates
+    locks: WriteLocks
+    now: datetime
+    is_deep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredType:
+    """A type of a branch whose version can be opened; `columns` are the stored ones."""
+
+    declared: NodeType | EdgeType
+    entry: Entry
+    subject: str
+    columns: frozenset[str]
+
+
+class Findings:
+    """The findings of one part of an examination, in the order in which they were made."""
+
+    def __init__(self) -> None:
+        self._made: list[Finding] = []
+
+    def add(self, code: FindingKind, subject: str, message: str, *, advice: str) -> None:
+        """Add a finding."""
+        self._made.append(make_finding(code, subject, message, advice=advice))
+
+    def extend(self, others: tuple[Finding, ...]) -> None:
+        """Add the findings of another part."""
+        self._made.extend(others)
+
+    def noting(self, code: FindingKind, subject: str, *, advice: str) -> _Noting:
+        """A context manager that turns a `GraphError` of its block into a finding."""
+        return _Noting(self, code, subject, advice)
+
+    def made(self) -> tuple[Finding, ...]:
+        """All findings so far."""
+        return tuple(self._made)
+
+
+class _Noting:
+    """A block whose errors become findings.
+
+    It is a class because the return type of `__exit__` shows type checkers that errors may be
+    suppressed.
+    """
+
+    def __init__(self, findings: Findings, code: FindingKind, subject: str, advice: str) -> None:
+        self._findings = findings
+        self._code, self._subject, self._advice = code, subject, advice
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, GraphError):
+            return False
+        is_silent = isinstance(error, UnavailableError)
+        advice = "look again once the storage answers" if is_silent else self._advice
+        self._findings.add(self._code, self._subject, str(error), advice=advice)
+        return True
+
+
+def say_branch(branch: BranchName) -> str:
+    """The name of a branch in the subject of a finding."""
+    return "main" if branch == MAIN else f"branch '{branch}'"
+
+
+def branch_argument(branch: BranchName) -> str:
+    """The branch argument of a call in an advice; empty for main."""
+    return "" if branch == MAIN else f"branch={str(branch)!r}"
+
+
+_MEND = "correct or delete those rows with `graph.mutate`"
+_MEND_REPEATED = (
+    "delete them with `graph.mutate`, which takes all rows of an id and its edges, and load again "
+    "what should be there"
+)
+_UNREADABLE = "restore what is stored of the type from a copy of the graph"
+
+
+class _Tally:
+    """The number of rows that break each rule, and the message of the first."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[FindingKind, str], str] = {}
+        self._count: dict[tuple[FindingKind, str], int] = {}
+
+    def add(self, code: FindingKind, rule: str, *, count: int, example: str) -> None:
+        self._first.setdefault((code, rule), example)
+        self._count[code, rule] = self._count.get((code, rule), 0) + count
+
+    def add_violations(self, parts: Iterable[Violations]) -> None:
+        for part in parts:
+            if part.count:
+                first = part.found[0]
+                rule = f"{first.rule} {first.property}"
+                self.add(FindingKind.RULE_BROKEN, rule, count=part.count, example=first.message)
+
+    def tell(self, findings: Findings, subject: str) -> None:
+        for (code, rule), example in self._first.items():
+            count = self._count[code, rule]
+            message = example if count == 1 else f"{example}; and {count - 1:,} more"
+            advice = _MEND_REPEATED if code is FindingKind.ID_REPEATED else _MEND
+            findings.add(code, subject, message, advice=advice)
+
+
+def examine_rows(scope: DoctorContext, findings: Findings, stored: StoredType) -> bool:
+    """Check every row of a type and report broken rules; returns whether all could be read."""
+    judged = _without_unstored(stored)
+    tally, is_read = _Tally(), False
+    with findings.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
+        _judge_batches(judged, stored, tally, tables=scope.stores.tables)
+        _judge_unique(judged, stored, tally, tables=scope.stores.tables)
+        if isinstance(judged, EdgeType) and judged.cardinality != ANY_CARDINALITY:
+            _judge_cardinality(judged, stored, tally, tables=scope.stores.tables)
+        is_read = True
+    tally.tell(findings, stored.subject)
+    return is_read
+
+
+def _judge_batches(
+    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableStore
+) -> None:
+    columns = ["id", *sorted(judged.properties)]
+    last: str | None = None
+    for batch in tables.scan_by_id(stored.entry.at, columns=columns):
+        if batch.num_rows:
+            rows = pa.Table.from_batches([batch])
+            last = _judge_ids(rows["id"].combine_chunks(), tally, last=last, name=judged.name)
+            if isinstance(judged, NodeType) and judged.key:
+                _judge_keys(judged, rows, tally)
+            tally.add_violations(check_values(_as_change(judged, rows)))
+
+
+def _judge_ids(ids: pa.Array, tally: _Tally, *, last: str | None, name: str) -> str:
+    """Count the ids that equal the one before them; returns the last id."""
+    before = pa.concat_arrays([pa.array([last], ids.type), ids[:-1]])
+    repeated = ids.filter(pc.equal(ids, before))
+    if len(repeated):
+        example = f"{name} {show_text(repeated[0].as_py())} is there more than once"
+        tally.add(FindingKind.ID_REPEATED, "id", count=len(repeated), example=example)
+    return str(ids[-1].as_py())
+
+
+def _judge_keys(judged: NodeType, rows: pa.Table, tally: _Tally) -> None:
+    try:
+        derived = node_ids(judged, rows)
+    except InvalidValueError as error:
+        tally.add(FindingKind.RULE_BROKEN, "key", count=1, example=str(error))
+        return
+    wrong = rows["id"].filter(pc.not_equal(rows["id"], derived))
+    if len(wrong):
+        example = f"{judged.name} {show_text(wrong[0].as_py())} has another key than its id says"
+        tally.add(FindingKind.RULE_BROKEN, "key", count=len(wrong), example=example)
+
+
+def _judge_unique(
+    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableStore
+) -> None:
+    for constraint in judged.constraints:
+        if isinstance(constraint, Unique):
+            rows = _read(tables, stored, ["id", *constraint.columns])
+            alone = replace(judged, constraints=(constraint,))
+            # Checked as if one write contained all rows, so there are no other rows to compare.
+            change = _as_change(alone, drop_rows(rows, find_duplicate_ids(rows)))
+            tally.add_violations(check_unique_groups(change, committed=_no_rows(tables)))
+
+
+def _judge_cardinality(
+    judged: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableStore
+) -> None:
+    rows = _read(tables, stored, ["id", "src"])
+    change = _as_change(judged, drop_rows(rows, find_duplicate_ids(rows)))
+    found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
+    tally.add_violations([found])
+
+
+def _read(tables: TableStore, stored: StoredType, columns: Sequence[str]) -> pa.Table:
+    return tables.scan(stored.entry.at, columns=list(dict.fromkeys(columns)), predicate=None)
+
+
+def _as_change(judged: NodeType | EdgeType, rows: pa.Table) -> TableChange:
+    return TableChange(type=judged, put=rows, removed=pa.array([], pa.string()), is_overwrite=True)
+
+
+def _no_rows(tables: TableStore) -> SnapshotRows:
+    return SnapshotRows(Snapshot(MAIN, 0, {}), tables=tables)
+
+
+def _without_unstored(stored: StoredType) -> NodeType | EdgeType:
+    """The type with only the properties and rules that stored rows can be checked against."""
+    declared = stored.declared
+    kept = {
+        name: each
+        for name, each in declared.properties.items()
+        if name in stored.columns and not each.type.is_blob
+    }
+    rules = [each for each in declared.constraints if kept.keys() >= _columns_of(each)]
+    return replace(declared, properties=kept, constraints=tuple(rules))
+
+
+def _columns_of(constraint: Constraint) -> set[str]:
+    match constraint:
+        case Key(columns) | Unique(columns) | Index(columns):
+            return set(columns) - {"id", "src", "dst"}
+        case Range(property=name) | Check(property=name):
+            return {name}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ends:
+    """One endpoint column of an edge type and the node type that it refers to, with versions."""
+
+    node_key: str
+    edge_key: str
+    column: str
+    node_version: int
+    node_branch: str
+    edge_version: int
+    edge_branch: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """All ids above `low` and up to `high`, in order; None means unbounded."""
+
+    ids: pa.Array
+    low: str | None
+    high: str | None
+
+
+def list_ends(stored: Mapping[str, StoredType]) -> Iterator[Ends]:
+    """The endpoints of all edge types of a branch for which both types can be read."""
+    for key, each in stored.items():
+        edge = each.declared
+        if isinstance(edge, EdgeType):
+            for column, node in (("src", edge.source), ("dst", edge.target)):
+                target = stored.get(make_table_key(TypeKind.NODE, node))
+                if target is not None:
+                    at, to = each.entry.at, target.entry.at
+                    yield Ends(
+                        target.entry.table_key,
+                        key,
+                        column,
+                        to.version,
+                        to.ref.branch or "",
+                        at.version,
+                        at.ref.branch or "",
+                    )
+
+
+def examine_endpoints(
+    scope: DoctorContext, findings: Findings, ends: Iterable[Ends], stored: Mapping[str, StoredType]
+) -> None:
+    """Report every edge type that has edges whose endpoint does not exist."""
+    tables = scope.stores.tables
+    for node_key, group in groupby(sorted(ends), key=lambda each: each.node_key):
+        asked, node = list(group), stored[node_key]
+        advice = "restore what is stored of the type from a copy of the graph"
+        with findings.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=advice):
+            missing: dict[Ends, tuple[int, str]] = {}
+            for part in _list_parts(tables, node.entry.at):
+                for each in asked:
+                    at = stored[each.edge_key].entry.at
+                    for count, example in _find_missing(tables, at, each, part):
+                        known, first = missing.get(each, (0, example))
+                        missing[each] = (known + count, first)
+            for each, (count, first) in missing.items():
+                edge = stored[each.edge_key]
+                more = "" if count == 1 else f"; and {count - 1:,} more"
+                findings.add(
+                    FindingKind.ENDPOINT_MISSING,
+                    edge.subject,
+                    f"{edge.declared.name} {first} in {node.declared.name}{more}",
+                    advice="load the missing nodes, or delete those edges with `graph.mutate`",
+                )
+
+
+def _list_parts(tables: TableStore, at: TableVersion) -> Iterator[_Part]:
+    held: list[pa.Array] = []
+    low: str | None = None
+    for batch in tables.scan_by_id(at, columns=["id"]):
+        held.append(batch["id"])
+        if sum(each.nbytes for each in held) >= EXAMINED_IDS_BYTES_MAX and batch.num_rows:
+            high = str(batch["id"][-1].as_py())
+            yield _Part(pa.concat_arrays(held), low, high)
+            held, low = [], high
+    ids = pa.concat_arrays(held) if held else pa.array([], pa.string())
+    yield _Part(ids, low, None)
+
+
+def _find_missing(
+    tables: TableStore, at: TableVersion, end: Ends, part: _Part
+) -> Iterator[tuple[int, str]]:
+    """The number of edges without a node, and an example, for each block that has any."""
+    for block in _list_blocks(tables, at, ["id", end.column]):
+        named = block[end.column]
+        absent = pc.invert(pc.is_in(named, value_set=part.ids))
+        if part.low is not None:
+            absent = pc.and_(absent, pc.greater(named, part.low))
+        if part.high is not None:
+            absent = pc.and_(absent, pc.less_equal(named, part.high))
+        edges = block.filter(absent)
+        if edges.num_rows:
+            id, node = (str(edges[name][0].as_py()) for name in ("id", end.column))
+            example = f"{show_text(id)}: {end.column} {show_text(node)} not found"
+            yield edges.num_rows, example
+
+
+def _list_blocks(tables: TableStore, at: TableVersion, columns: list[str]) -> Iterator[pa.Table]:
+    """The rows in blocks large enough to justify building a set of ids for each."""
+    held: list[pa.RecordBatch] = []
+    for batch in tables.scan_by_id(at, columns=columns):
+        held.append(batch)
+        if sum(each.nbytes for each in held) >= EXAMINED_BLOCK_BYTES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def examine_answers(scope: DoctorContext, findings: Findings, stored: StoredType) -> None:
+    """Query every scalar index of a type, and report those that return wrong counts."""
+    tables, entry = scope.stores.tables, stored.entry
+    advice = (
+        "restore what is stored of the type from a copy of the graph, or export the type and load "
+        'it again with `mode="overwrite"`, then `graph.ensure_indices()`'
+    )
+    with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
+        named = {each.spec.column for each in tables.indexes(entry.at) if _is_asked(each.spec.kind)}
+        for column in sorted(named & stored.columns):
+            with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
+                found, expected = _ask(tables, entry, column)
+                if found != expected:
+                    rows = plural(expected, "row")
+                    message = f"the index of {column} finds {found:,} of {expected:,} {rows}"
+                    findings.add(FindingKind.INDEX_DAMAGED, stored.subject, message, advice=advice)
+
+
+def _is_asked(kind: IndexKind) -> bool:
+    return kind is IndexKind.BTREE
+
+
+def _ask(tables: TableStore, entry: Entry, column: str) -> tuple[int, int]:
+    """The number of rows that an index finds, and the number that it should find."""
+    if tables.schema(entry.at).field(column).type == pa.string():
+        predicate = f"{column} >= ''"
+        return tables.count(entry.at, predicate=predicate), _count_valid(tables, entry, column)
+    for batch in tables.scan_by_id(entry.at, columns=[column]):
+        value = _choose_values(batch[column]).slice(0, 1)
+        if len(value):
+            rows = tables.scan(entry.at, columns=[column], predicate=None)[column]
+            expected = pc.sum(pc.equal(rows, value[0])).as_py()
+            return tables.count(entry.at, predicate=in_predicate(column, value)), expected or 0
+    return 0, 0
+
+
+def _choose_values(cells: pa.Array) -> pa.Array:
+    """The values whose equality is unambiguous: no NaN, and no zero, which may have a sign."""
+    known = cells.drop_null()
+    if not pa.types.is_floating(known.type):
+        return known
+    return known.filter(pc.or_(pc.greater(known, 0), pc.less(known, 0)))
+
+
+def _count_valid(tables: TableStore, entry: Entry, column: str) -> int:
+    batches = tables.scan_by_id(entry.at, columns=[column])
+    return sum(batch.num_rows - batch[column].null_count for batch in batches)
+
+
+def examine_layout(
+    scope: DoctorContext, findings: Findings, stored: StoredType, state: ManifestState
+) -> None:
+    """Check the indexes and files of a type that the branch itself has written."""
+    entry, tables = stored.entry, scope.stores.tables
+    if entry.branch != table_branch_of(state.branch) or not entry.row_count:
+        return
+    argument = branch_argument(state.branch)
+    optimize = f"`graph.optimize({argument})`"
+    with findings.noting(
+        FindingKind.TYPE_DAMAGED, stored.subject, advice=f"{optimize} may renew it"
+    ):
+        rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        layout = tables.plan_layout(entry.at, wanted=find_buildable(stored.declared, entry, tables))
+        missing = [spec.column for spec in layout.uncovered if spec not in rows_by_spec]
+        if missing:
+            message = f"no index of {', '.join(missing)}; look-ups there read every row"
+            advice = f"`graph.ensure_indices({argument})`"
+            findings.add(FindingKind.INDEX_MISSING, stored.subject, message, advice=advice)
+        for spec in layout.uncovered:
+            if spec in rows_by_spec:
+                message = (
+                    f"the index of {spec.column} knows {rows_by_spec[spec]:,} of "
+                    f"{entry.row_count:,} {plural(entry.row_count, 'row')}; the others are read"
+                )
+                findings.add(FindingKind.INDEX_BEHIND, stored.subject, message, advice=optimize)
+        if layout.fragments_removed:
+            message = (
+                f"{layout.fragments_removed} of its {layout.fragments} "
+                f"{plural(layout.fragments, 'file')} are small or hold many deleted rows"
+            )
+            findings.add(FindingKind.MANY_FILES, stored.subject, message, advice=optimize)

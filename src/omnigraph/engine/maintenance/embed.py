@@ -1,0 +1,265 @@
+"""Embedding: computes the missing vectors of `@embed` properties, as one commit.
+
+An existing vector is left unchanged unless the caller requests all vectors, because no record
+shows whether its text has changed. Rows are processed in parts, in this process or by workers, and
+are never held completely in memory. Files of a failed call belong to no version. The embedding
+model is behind a port.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, EmbedTask, Target, embed_part
+from omnigraph.engine.ops.refs import create_table_branches
+from omnigraph.engine.ops.retry import is_refused, run_write
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import Entry, get_stored_type, table_branch_of, table_key_of
+from omnigraph.model.catalog import Catalog, Embedding, NodeType, Property
+from omnigraph.model.errors import EmbeddingError, GraphError, InvalidValueError, NotFoundError
+from omnigraph.model.limits import SPARK_PART_ROWS_MAX
+from omnigraph.model.names import MAIN, BranchName, find_near_name
+from omnigraph.model.ports import Embedder
+from omnigraph.model.types import Vector
+from omnigraph.storage.ports import NewFile, TableRef, TableStore, TableVersion, Workers
+from omnigraph.storage.row_files import table_schema
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedResult:
+    """The number of rows that got a vector, by property; no commit id if no row did."""
+
+    type: str
+    branch: str
+    rows_by_property: Mapping[str, int]
+    commit_id: str | None
+    engine: str
+
+
+def parse_call(
+    type_name: str,
+    property_name: str | None,
+    *,
+    catalog: Catalog,
+    embedder: Embedder | None,
+    is_only_missing: bool,
+) -> EmbedCall:
+    """Parse a caller's arguments against the schema and the configured provider.
+
+    Raises `EmbeddingError` if no provider is configured.
+    """
+    declared = get_stored_type(type_name, catalog)
+    if not isinstance(declared, NodeType):
+        raise _refuse(declared.name, "an edge type has no embedded properties; name a node type")
+    named = _find_declared(declared, property_name)
+    if embedder is None:
+        raise EmbeddingError(
+            action=f"embed {declared.name}, so the graph is unchanged",
+            reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for the "
+            "built-in one",
+        )
+    targets = tuple(_make_target(declared, each, embedding) for each, embedding in named)
+    for each, embedding in named:
+        _require_model(f"{declared.name}.{each.name}", embedding, embedder)
+    return EmbedCall(declared, targets, embedder, is_only_missing)
+
+
+def count_embedded(call: EmbedCall, basis: Basis, *, tables: TableStore) -> int:
+    """The number of rows of a state that would get a vector."""
+    entry = basis.snapshot.entries.get(table_key_of(call.declared))
+    predicate = None if entry is None else _find_rows(call, entry, tables)
+    if entry is None or predicate is None:
+        return 0
+    return tables.count(entry.at, predicate=predicate)
+
+
+def embed(
+    call: EmbedCall,
+    branch: BranchName,
+    *,
+    workers: Workers | None,
+    authorship: Authorship,
+    path: WritePath,
+) -> EmbedResult:
+    """Compute the missing vectors of a type; without workers, in this process."""
+    if workers is not None:
+        require_portable(call.embedder)
+    if branch != MAIN and count_embedded(
+        call, path.authority.pin(branch), tables=path.stores.tables
+    ):
+        # Deletion marks of replaced rows must be stored where the branch reads them.
+        create_table_branches([table_key_of(call.declared)], branch=branch, path=path)
+    return _Embedding(call, branch, workers, path).run(authorship)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedVectors:
+    """The files of rows with vectors, and the number of rows that got a vector, by property."""
+
+    write: PreparedWrite
+    rows_by_property: Mapping[str, int]
+
+
+class _Embedding:
+    """One call in progress."""
+
+    def __init__(
+        self, call: EmbedCall, branch: BranchName, workers: Workers | None, path: WritePath
+    ) -> None:
+        self._call, self._branch, self._workers, self._path = call, branch, workers, path
+        self._written: tuple[NewFile, ...] = ()
+        self._line: TableRef | None = None
+
+    def run(self, authorship: Authorship) -> EmbedResult:
+        try:
+            done, commit = run_write(
+                self._branch, prepare=self._prepare, authorship=authorship, path=self._path
+            )
+        except GraphError as error:
+            if is_refused(error):
+                self._forsake()
+            raise
+        return EmbedResult(
+            type=self._call.declared.name,
+            branch=self._branch,
+            rows_by_property=done.rows_by_property,
+            commit_id=None if commit is None else commit.id,
+            engine="local" if self._workers is None else "spark",
+        )
+
+    def _prepare(self, basis: Basis, committed: SnapshotRows) -> PreparedVectors:
+        del committed  # rows are read part by part
+        # Files written for an earlier state are not valid for this one.
+        self._forsake()
+        call, tables = self._call, self._path.stores.tables
+        key = table_key_of(call.declared)
+        entry = basis.snapshot.get(key)
+        predicate = _find_rows(call, entry, tables) if entry.row_count else None
+        parts: Sequence[EmbeddedPart] = ()
+        if predicate is not None and tables.count(entry.at, predicate=predicate):
+            self._line = TableRef(entry.path, table_branch_of(basis.branch))
+            parts = self._work(EmbedTask(call, predicate), entry, self._line)
+            self._written = tuple(file for part in parts for file in part.rows.files)
+        changes = {key: _make_change(call.declared, parts)} if self._written else {}
+        return PreparedVectors(
+            PreparedWrite(
+                changes=changes,
+                placement=dict.fromkeys(changes, StagingMode.FILES),
+                read_set=frozenset(),
+                # Strict like an update: the vectors belong to the texts that were read.
+                is_strict=True,
+            ),
+            {
+                target.column: sum(part.row_counts[number] for part in parts)
+                for number, target in enumerate(call.targets)
+            },
+        )
+
+    def _work(self, task: EmbedTask, entry: Entry, line: TableRef) -> Sequence[EmbeddedPart]:
+        workers = self._workers
+        share = SPARK_PART_ROWS_MAX if workers is None else workers.share(entry.row_count)
+        at = TableVersion(line, entry.version)
+        parts = self._path.stores.tables.parts(at, rows_max=share)
+        if workers is None:
+            return [embed_part(task, part) for part in parts]
+        return workers.run(partial(embed_part, task), parts, stage="embed")
+
+    def _forsake(self) -> None:
+        """Delete the written files, which no version names."""
+        if self._line is None or not self._written:
+            return
+        try:
+            self._path.stores.tables.delete_files(self._line, self._written)
+        except GraphError as error:
+            # No version names these files, and `cleanup` finds them.
+            _LOG.warning("files of rows that were embedded stay: %s", error)
+        self._written = ()
+
+
+def _make_change(declared: NodeType, parts: Iterable[EmbeddedPart]) -> TableChange:
+    some = tuple(part.rows for part in parts)
+    nothing = table_schema(declared).empty_table()
+    return TableChange(
+        type=declared,
+        put=nothing,
+        removed=nothing["id"].combine_chunks(),
+        is_overwrite=False,
+        files=tuple(file for each in some for file in each.files),
+        struck=tuple(struck for each in some for struck in each.struck),
+    )
+
+
+# Which properties, which rows
+
+
+def _find_declared(declared: NodeType, name: str | None) -> list[tuple[Property, Embedding]]:
+    if name is None:
+        every = [(each, each.embedding) for each in declared.properties.values()]
+        found = [(each, embedding) for each, embedding in every if embedding is not None]
+        if not found:
+            problem = 'no property says what it is made of; declare a vector with @embed("text")'
+            raise _refuse(declared.name, problem)
+        return sorted(found, key=lambda pair: pair[0].name)
+    subject = f"{declared.name}.{name}"
+    known = declared.properties.get(name)
+    if known is None:
+        near = find_near_name(name, declared.properties)
+        advice = "" if near is None else f"did you mean '{near}'?"
+        raise NotFoundError(kind="property", name=subject, advice=advice)
+    if known.embedding is None:
+        problem = 'it does not say what it is made of; declare it as a vector with @embed("text")'
+        raise _refuse(subject, problem)
+    return [(known, known.embedding)]
+
+
+def _make_target(declared: NodeType, known: Property, embedding: Embedding) -> Target:
+    assert isinstance(known.type.element, Vector), "only vectors are embedded"
+    assert embedding.source in declared.properties, "the schema was checked"
+    return Target(known.name, embedding.source, known.type.element.dimension)
+
+
+def _require_model(subject: str, embedding: Embedding, embedder: Embedder) -> None:
+    if embedding.model is not None and embedding.model != embedder.model:
+        raise _refuse(
+            subject,
+            f"its vectors are made by model '{embedding.model}', and texts are embedded by "
+            f"'{embedder.model}'; configure '{embedding.model}'",
+        )
+
+
+def require_portable(embedder: Embedder) -> None:
+    """Raise `InvalidValueError` unless the provider can be sent to executors."""
+    try:
+        pickle.dumps(embedder)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        problem = f'it cannot be sent to executors ({error}); use engine="local"'
+        raise _refuse("the embedding provider", problem) from error
+
+
+def _refuse(subject: str, problem: str) -> InvalidValueError:
+    return InvalidValueError(
+        subject=subject, expected="what can be embedded", value=subject, problem=problem
+    )
+
+
+def _find_rows(call: EmbedCall, entry: Entry, tables: TableStore) -> str | None:
+    """A predicate for the rows that get a vector; None if there cannot be any."""
+    stored = frozenset(tables.schema(entry.at).names)
+    conditions = [
+        # A null text does not satisfy `!=` either.
+        f"(`{each.source}` != '' AND `{each.column}` IS NULL)"
+        if call.is_only_missing and each.column in stored
+        else f"`{each.source}` != ''"
+        for each in call.targets
+        if each.source in stored
+    ]
+    return " OR ".join(conditions) or None

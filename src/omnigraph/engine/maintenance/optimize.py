@@ -1,0 +1,310 @@
+"""Optimize: compacts files and builds missing indexes, as one commit.
+
+No query result changes, and no version is deleted. Only the tables that the branch itself has
+written are optimized. A table that changes meanwhile is planned again; a table that has drifted is
+skipped and reported. The compaction policy decides when automatic optimization is worth a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.commit.publish import join_manifest
+from omnigraph.engine.ops.retry import run_write
+from omnigraph.engine.results import IndexReport, OptimizeReport, PendingIndex
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import Entry, Snapshot, table_branch_of, table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, Index, Key, NodeType
+from omnigraph.model.limits import WORN_FILES_MIN, WORN_SHARE_MIN
+from omnigraph.model.names import BranchName
+from omnigraph.model.types import PropertyType, Scalar
+from omnigraph.storage.failpoints import Failpoint
+from omnigraph.storage.ports import IndexKind, IndexSpec, Layout, TableStore
+from omnigraph.storage.row_files import table_schema
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedIndexes:
+    """The indexes to build."""
+
+    write: PreparedWrite
+
+
+def ensure_indexes(
+    branch: BranchName, *, authorship: Authorship, path: WritePath
+) -> tuple[IndexReport, ...]:
+    """Build the indexes that a branch's own tables lack, as one commit, and report on all."""
+    tables = path.stores.tables
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedIndexes:
+        del committed  # indexes are built from the tables themselves
+        return prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+
+    done, commit = run_write(branch, prepare=prepare, authorship=authorship, path=path)
+    if commit is None:
+        # A call that builds nothing passes the same failpoint, and leaves nothing to recover.
+        path.failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
+    basis = path.authority.pin(branch)
+    return report_indexes(done, basis.snapshot, catalog=basis.catalog, tables=tables)
+
+
+def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore) -> PreparedIndexes:
+    """The write that builds the missing indexes of a branch's own tables."""
+    changes: dict[str, TableChange] = {}
+    for declared, entry in _own_tables(snapshot, catalog):
+        existing = {state.spec for state in tables.indexes(entry.at)}
+        wanted = find_buildable(declared, entry, tables)
+        buildable = tuple(each for each in wanted if each not in existing)
+        if buildable:
+            changes[entry.table_key] = TableChange(
+                type=declared,
+                put=table_schema(declared).empty_table(),
+                removed=pa.array([], pa.string()),
+                is_overwrite=False,
+                indexes=buildable,
+            )
+    write = PreparedWrite(
+        changes=dict(sorted(changes.items())),
+        placement=dict.fromkeys(changes, StagingMode.INDEX),
+        read_set=frozenset(),
+        is_strict=False,
+    )
+    return PreparedIndexes(write)
+
+
+def count_unindexed(basis: Basis, *, tables: TableStore) -> int:
+    """The number of rows of the types whose missing indexes can be built."""
+    prepared = prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+    return sum(basis.snapshot.get(key).row_count for key in prepared.write.changes)
+
+
+def report_indexes(
+    prepared: PreparedIndexes, snapshot: Snapshot, *, catalog: Catalog, tables: TableStore
+) -> tuple[IndexReport, ...]:
+    """The state of every wanted index of a snapshot, type by type, after building."""
+    reports = []
+    for declared in catalog.stored_types():
+        entry = snapshot.get(table_key_of(declared))
+        rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        change = prepared.write.changes.get(entry.table_key)
+        reports += [
+            IndexReport(
+                type=declared.name,
+                column=spec.column,
+                kind=spec.kind,
+                is_built=change is not None and spec in change.indexes,
+                rows=entry.row_count,
+                rows_covered=rows_by_spec.get(spec, 0),
+                pending_reason=_explain_absence(spec, rows_by_spec, entry, snapshot),
+            )
+            for spec in choose_indexes(declared)
+        ]
+    return tuple(reports)
+
+
+def choose_indexes(declared: NodeType | EdgeType) -> tuple[IndexSpec, ...]:
+    """The indexes that a type should have."""
+    if isinstance(declared, EdgeType):
+        return tuple(IndexSpec(column, IndexKind.BTREE) for column in ("id", "src", "dst"))
+    named = dict.fromkeys(
+        constraint.columns[0]
+        for constraint in declared.constraints
+        if isinstance(constraint, Key | Index) and len(constraint.columns) == 1
+    )
+    wanted = [IndexSpec("id", IndexKind.BTREE)]
+    for column in named:
+        kind = _kind_for(declared.properties[column].type)
+        if kind is not None:
+            wanted.append(IndexSpec(column, kind))
+    return tuple(wanted)
+
+
+def _kind_for(type: PropertyType) -> IndexKind | None:
+    if type.is_vector:
+        return IndexKind.VECTOR
+    if type.is_list or type.is_blob:
+        return None
+    if type.element is Scalar.STRING and type.enum_values is None:
+        return IndexKind.INVERTED
+    return IndexKind.BTREE
+
+
+def _own_tables(
+    snapshot: Snapshot, catalog: Catalog
+) -> Iterator[tuple[NodeType | EdgeType, Entry]]:
+    """The types that have rows, and whose rows are on a table branch of the branch itself."""
+    own = table_branch_of(snapshot.branch)
+    for declared in catalog.stored_types():
+        entry = snapshot.get(table_key_of(declared))
+        if entry.branch == own and entry.row_count:
+            yield declared, entry
+
+
+def find_buildable(
+    declared: NodeType | EdgeType, entry: Entry, tables: TableStore
+) -> tuple[IndexSpec, ...]:
+    """The indexes that a type should have and that can be built: on stored columns with values."""
+    if not entry.row_count:
+        return ()
+    stored = frozenset(tables.schema(entry.at).names)
+    wanted = [each for each in choose_indexes(declared) if each.column in stored]
+    return tuple(each for each in wanted if not _is_without_vectors(each, entry, tables))
+
+
+def list_pending(
+    declared: NodeType | EdgeType, entry: Entry, snapshot: Snapshot, tables: TableStore
+) -> tuple[PendingIndex, ...]:
+    """The indexes that a type should have and lacks, each with the reason."""
+    rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+    reasons = {
+        spec.column: _explain_absence(spec, rows_by_spec, entry, snapshot)
+        for spec in choose_indexes(declared)
+    }
+    return tuple(PendingIndex(column, reason) for column, reason in reasons.items() if reason)
+
+
+def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableStore) -> bool:
+    if spec.kind is not IndexKind.VECTOR:
+        return False
+    return not tables.count(entry.at, predicate=f"`{spec.column}` IS NOT NULL")
+
+
+def _explain_absence(
+    spec: IndexSpec, rows_by_spec: Mapping[IndexSpec, int], entry: Entry, snapshot: Snapshot
+) -> str | None:
+    if spec in rows_by_spec:
+        return None
+    if not entry.row_count:
+        return "the type has no rows"
+    if entry.branch != table_branch_of(snapshot.branch):
+        return "the branch has not written the type; its rows are those of another branch"
+    return "no row has a value yet"
+
+
+OPTIMIZE_ACTOR = "omnigraph:optimize"
+
+DRIFTED = "drift_needs_repair"
+INHERITED = "inherited_from_another_branch"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """One type and its planned layout; `layout` is None if the type is skipped."""
+
+    declared: NodeType | EdgeType
+    entry: Entry
+    wanted: tuple[IndexSpec, ...]
+    layout: Layout | None
+    skipped: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedLayout:
+    write: PreparedWrite
+    looked: tuple[_Looked, ...]
+
+
+def optimize(
+    branch: BranchName, *, authorship: Authorship, path: WritePath
+) -> tuple[OptimizeReport, ...]:
+    """Compact and index a branch's own tables where that is worthwhile, and report on all types."""
+
+    def prepare(basis: Basis, committed: SnapshotRows) -> _PreparedLayout:
+        del committed  # the layout is planned from the tables themselves
+        looked = tuple(_look(basis, path))
+        return _PreparedLayout(_plan_write(looked), looked)
+
+    own = replace(authorship, actor=authorship.actor or OPTIMIZE_ACTOR)
+    done, commit = run_write(branch, prepare=prepare, authorship=own, path=path)
+    basis = path.authority.pin(branch)
+    join_manifest(basis.state, authority=path.authority, tables=path.stores.tables)
+    return tuple(
+        _report(each, basis, path, is_committed=commit is not None) for each in done.looked
+    )
+
+
+def count_moved(basis: Basis, *, path: WritePath) -> int:
+    """The approximate number of rows of a branch that would be rewritten or indexed."""
+    return sum(each.layout.rows_moved for each in _look(basis, path) if each.layout is not None)
+
+
+def _look(basis: Basis, path: WritePath) -> Iterator[_Looked]:
+    own_line = table_branch_of(basis.branch)
+    tables = path.stores.tables
+    for declared in basis.catalog.stored_types():
+        entry = basis.snapshot.get(table_key_of(declared))
+        if entry.branch != own_line:
+            yield _Looked(declared, entry, (), None, INHERITED)
+        elif path.has_drifted(entry):
+            yield _Looked(declared, entry, (), None, DRIFTED)
+        else:
+            wanted = find_buildable(declared, entry, tables)
+            layout = tables.plan_layout(entry.at, wanted=wanted)
+            yield _Looked(declared, entry, wanted, layout, None)
+
+
+def _plan_write(looked: tuple[_Looked, ...]) -> PreparedWrite:
+    changes = {
+        each.entry.table_key: TableChange(
+            type=each.declared,
+            put=table_schema(each.declared).empty_table(),
+            removed=pa.array([], pa.string()),
+            is_overwrite=False,
+            indexes=each.wanted,
+            layout=each.layout.steps,
+        )
+        for each in looked
+        if each.layout is not None and each.layout.steps
+    }
+    return PreparedWrite(
+        changes=dict(sorted(changes.items())),
+        placement=dict.fromkeys(changes, StagingMode.LAYOUT),
+        read_set=frozenset(),
+        # The layout is planned again if the branch moves, so the write does not depend on the head.
+        is_strict=False,
+    )
+
+
+def _report(
+    looked: _Looked, basis: Basis, path: WritePath, *, is_committed: bool
+) -> OptimizeReport:
+    tables, layout = path.stores.tables, looked.layout
+    entry = basis.snapshot.get(looked.entry.table_key)
+    removed = layout.fragments_removed if layout else 0
+    left = len(tables.fragment_row_counts(entry.at))
+    return OptimizeReport(
+        type=looked.declared.name,
+        table_key=entry.table_key,
+        fragments_removed=removed,
+        fragments_added=max(0, left - (layout.fragments - removed)) if removed and layout else 0,
+        committed=is_committed and layout is not None and bool(layout.steps),
+        skipped=looked.skipped,
+        manifest_version=entry.version,
+        lance_head_version=tables.find_head(entry.at.ref),
+        pending_indexes=list_pending(looked.declared, entry, basis.snapshot, tables),
+    )
+
+
+def needs_optimize(basis: Basis, *, tables: TableStore) -> bool:
+    """Whether a type written by the branch has too many files, or an index covers too few rows."""
+    own = table_branch_of(basis.branch)
+    for declared in basis.catalog.stored_types():
+        entry = basis.snapshot.get(table_key_of(declared))
+        if entry.branch == own and entry.row_count and _is_type_worn(declared, entry, tables):
+            return True
+    return False
+
+
+def _is_type_worn(declared: NodeType | EdgeType, entry: Entry, tables: TableStore) -> bool:
+    wanted = find_buildable(declared, entry, tables)
+    covered = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+    enough = entry.row_count * (1 - WORN_SHARE_MIN)
+    if any(each not in covered or covered[each] < enough for each in wanted):
+        return True
+    return tables.plan_layout(entry.at, wanted=wanted).fragments_removed >= WORN_FILES_MIN

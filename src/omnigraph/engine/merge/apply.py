@@ -1,0 +1,322 @@
+"""Three-way apply: the changes between two snapshots, applied to a third, as a prepared write.
+
+Merges, reverts and cherry-picks are three-way applies with different snapshots. Every type is
+reconciled, and the same integrity check as for other writes validates the result, so that all
+conflicts are reported together. Reads, but writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.commit.integrity.check import find_violations
+from omnigraph.engine.commit.prepared_write import (
+    PreparedWrite,
+    StagingMode,
+    TableChange,
+    TableChanges,
+)
+from omnigraph.engine.merge.base import MergeBase
+from omnigraph.engine.merge.options import Decided, MergeOptions, read_decisions
+from omnigraph.engine.merge.reconcile import (
+    Decisions,
+    Granularity,
+    Reconciled,
+    Sides,
+    join_ids,
+    no_decisions,
+    reconcile,
+)
+from omnigraph.engine.ops.diff import DeltaSource
+from omnigraph.engine.rows.json_rows import encode_entity
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.history import CommitNotes
+from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key, table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.model.errors import Conflict, ConflictKind, Violation, show_text
+from omnigraph.model.limits import CONFLICT_EDGES_SHOWN_MAX
+from omnigraph.model.runtime import Runtime
+from omnigraph.storage.ports import TableStore
+
+_KIND_BY_RULE = {
+    "endpoint": ConflictKind.ORPHAN_EDGE,
+    "unique": ConflictKind.UNIQUE_VIOLATION,
+    "cardinality": ConflictKind.CARDINALITY_VIOLATION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeWayApply:
+    """The changes to apply, the merge options, and the notes of the commit."""
+
+    base: MergeBase
+    source: Snapshot
+    terms: MergeOptions
+    merged_parent_id: str | None
+    notes: CommitNotes
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedApply:
+    """The write of a three-way apply, which is valid only without conflicts."""
+
+    write: PreparedWrite
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeStates:
+    """The three states of the graph."""
+
+    base: MergeBase
+    source: Snapshot
+    target: Snapshot
+
+    def is_settled(self, key: str) -> bool:
+        """Whether the table versions alone show that a type of the target needs no change."""
+        base, source, target = (
+            each.entries.get(key) for each in (self.base.first, self.source, self.target)
+        )
+        return _is_same(source, target) or (_is_same(base, source) and self.base.is_one_commit)
+
+    def find_sides(self, declared: NodeType | EdgeType, tables: DeltaSource) -> Sides:
+        """The changes from the base to each of the other two states."""
+        key = table_key_of(declared)
+        source, target = (
+            self.base.find_changes(each.entries.get(key), declared=declared, tables=tables)
+            for each in (self.source, self.target)
+        )
+        return Sides(source, target)
+
+    def reconcile(
+        self,
+        declared: NodeType | EdgeType,
+        decisions: Decisions,
+        *,
+        granularity: Granularity,
+        tables: DeltaSource,
+    ) -> Reconciled:
+        """The changes to the rows of a type in the target."""
+        sides = self.find_sides(declared, tables)
+        return reconcile(
+            declared,
+            source=sides.source,
+            target=sides.target,
+            granularity=granularity,
+            decisions=decisions,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenType:
+    """A type that the apply may change, and the caller's decisions about its entities."""
+
+    key: str
+    declared: NodeType | EdgeType
+    decisions: Decisions
+
+
+@dataclass(frozen=True, slots=True)
+class BegunReplay:
+    """A three-way apply onto a state, before any row is read."""
+
+    replay: ThreeWayApply
+    onto: Basis
+    decided: Decided
+    states: ThreeStates
+
+    @property
+    def types(self) -> tuple[OpenType, ...]:
+        """The types that the source changed or the caller decided about; nodes first, by name."""
+        listed = _list_types(self.onto.catalog)
+        return tuple(each for declared in listed for each in self._open(declared))
+
+    def _open(self, declared: NodeType | EdgeType) -> Iterator[OpenType]:
+        key = table_key_of(declared)
+        decisions = self.decided.by_table.get(key)
+        if decisions is not None or not self.states.is_settled(key):
+            yield OpenType(key, declared, decisions or no_decisions(declared))
+
+
+def open_apply(replay: ThreeWayApply, *, onto: Basis, runtime: Runtime) -> BegunReplay:
+    """Parse the caller's decisions, and determine which types may change."""
+    decided = read_decisions(replay.terms, catalog=onto.catalog, runtime=runtime)
+    states = ThreeStates(replay.base, replay.source, onto.snapshot)
+    return BegunReplay(replay, onto, decided, states)
+
+
+def prepare_replay(
+    replay: ThreeWayApply,
+    *,
+    onto: Basis,
+    committed: SnapshotRows,
+    tables: TableStore,
+    runtime: Runtime,
+) -> PreparedApply:
+    """Compute the write of a three-way apply; conflicts are collected, not raised."""
+    begun = open_apply(replay, onto=onto, runtime=runtime)
+    outcomes = {
+        each.key: (
+            each.declared,
+            begun.states.reconcile(
+                each.declared, each.decisions, granularity=replay.terms.granularity, tables=tables
+            ),
+        )
+        for each in begun.types
+    }
+    changes = {
+        key: _change_of(declared, outcome)
+        for key, (declared, outcome) in sorted(outcomes.items())
+        if outcome.put.num_rows or len(outcome.removed)
+    }
+    conflicts = [each for _, outcome in outcomes.values() for each in outcome.conflicts]
+    rules = find_violations(changes, catalog=onto.catalog, committed=committed).found
+    conflicts += tell_broken(
+        rules, conflicts, changes, begun=begun, committed=committed, tables=tables
+    )
+    placement = {key: _place(outcomes[key][1]) for key in changes}
+    write = make_write(begun, changes, placement, committed=committed)
+    return PreparedApply(write, tuple(conflicts))
+
+
+def make_write(
+    begun: BegunReplay,
+    changes: TableChanges,
+    placement: Mapping[str, StagingMode],
+    *,
+    committed: SnapshotRows,
+) -> PreparedWrite:
+    """The prepared write with the given changes."""
+    replay = begun.replay
+    return PreparedWrite(
+        changes=changes,
+        placement=placement,
+        # The target's changes of a type determined the result, even if the result is no change.
+        read_set=committed.read_set | {each.key for each in begun.types},
+        # The meaning does not depend on the target's head: if that moves, the apply is computed
+        # again.
+        is_strict=False,
+        merged_parent_id=replay.merged_parent_id,
+        notes=replace(replay.notes, resolutions=begun.decided.resolutions),
+    )
+
+
+def _list_types(catalog: Catalog) -> list[NodeType | EdgeType]:
+    return [
+        *(catalog.nodes[name] for name in sorted(catalog.nodes)),
+        *(catalog.edges[name] for name in sorted(catalog.edges)),
+    ]
+
+
+def _is_same(left: Entry | None, right: Entry | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return left.at == right.at
+
+
+def _change_of(declared: NodeType | EdgeType, outcome: Reconciled) -> TableChange:
+    return TableChange(type=declared, put=outcome.put, removed=outcome.removed, is_overwrite=False)
+
+
+def _place(outcome: Reconciled) -> StagingMode:
+    if not outcome.put.num_rows:
+        return StagingMode.REMOVE
+    if len(outcome.removed):
+        return StagingMode.EXCHANGE
+    return StagingMode.APPEND if outcome.is_adding else StagingMode.MERGE
+
+
+# Integrity violations of the result
+
+
+def tell_broken(
+    violations: Iterable[Violation],
+    conflicts: Iterable[Conflict],
+    changes: TableChanges,
+    *,
+    begun: BegunReplay,
+    committed: SnapshotRows,
+    tables: TableStore,
+) -> Iterator[Conflict]:
+    """The violations that do not merely follow from a row in conflict, as conflicts."""
+    catalog = begun.onto.catalog
+    undecided = {(each.type, each.id) for each in conflicts}
+    for each in _name_edges(violations, changes, committed):
+        if undecided.isdisjoint(_concerned(each, catalog)):
+            yield _tell_one(each, begun.states, tables, catalog)
+
+
+def _name_edges(
+    violations: Iterable[Violation], changes: TableChanges, committed: SnapshotRows
+) -> Iterator[Violation]:
+    """The violations; those of a cardinality list the edges that the caller can decide about."""
+    by_key: dict[str, pa.Table] = {}
+    for each in violations:
+        if each.rule != "cardinality":
+            yield each
+            continue
+        key = make_table_key(TypeKind.EDGE, each.type)
+        if key not in by_key:
+            by_key[key] = _list_touched(changes[key], committed)
+        touched = by_key[key]
+        ids = pc.unique(touched.filter(pc.equal(touched["src"], each.id))["id"]).sort()
+        shown = ", ".join(show_text(id) for id in ids[:CONFLICT_EDGES_SHOWN_MAX].to_pylist())
+        more = len(ids) - CONFLICT_EDGES_SHOWN_MAX
+        rest = f" and {more} more" if more > 0 else ""
+        yield replace(each, message=f"{each.message}; decide about its edges {shown}{rest}")
+
+
+def _list_touched(change: TableChange, committed: SnapshotRows) -> pa.Table:
+    """The edges that the apply puts or removes, with both their new and their old `src`."""
+    put = change.put.select(["id", "src"])
+    ids = join_ids([put["id"], change.removed])
+    key = table_key_of(change.type)
+    return pa.concat_tables([put, committed.find_rows(key, "id", ids, columns=["id", "src"])])
+
+
+def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:
+    """The entities whose row versions determine whether a rule is violated."""
+    found = {(violation.type, violation.id)}
+    edge = catalog.edges.get(violation.type)
+    if violation.rule == "endpoint" and edge is not None:
+        node = edge.source if violation.property == "src" else edge.target
+        found.add((node, str(violation.value)))
+    return found
+
+
+def _tell_one(
+    violation: Violation, states: ThreeStates, tables: TableStore, catalog: Catalog
+) -> Conflict:
+    kind = _KIND_BY_RULE.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
+    # A cardinality is violated by all edges of a node together, and the id is the node's.
+    declared = None if kind is ConflictKind.CARDINALITY_VIOLATION else violation.type
+    base, source, target = (
+        _find_image(declared, violation.id, each, tables, catalog)
+        for each in (states.base.first, states.source, states.target)
+    )
+    return Conflict(
+        type=violation.type,
+        id=violation.id,
+        kind=kind,
+        message=violation.message,
+        base=base,
+        source=source,
+        target=target,
+    )
+
+
+def _find_image(
+    type_name: str | None, id: str, snapshot: Snapshot, tables: TableStore, catalog: Catalog
+) -> Mapping[str, object] | None:
+    declared = type_name and (catalog.nodes.get(type_name) or catalog.edges.get(type_name))
+    entry = declared and snapshot.entries.get(table_key_of(declared))
+    if not declared or not entry:
+        return None
+    columns = tables.schema(entry.at).names
+    found = tables.find_rows(entry.at, ids=pa.array([id]), columns=columns)
+    return encode_entity(declared, found) if found.num_rows else None

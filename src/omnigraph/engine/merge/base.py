@@ -1,0 +1,461 @@
+"""The merge base: the common state from which both sides of a merge are measured.
+
+The base is usually one commit. After criss-cross merges it combines several common ancestors,
+computed only for changed rows, and the nearest ancestor decides where they contradict each other.
+A common commit whose branch was deleted is reconstructed from the merges that brought it to both
+sides. The newest commits are read first, and the whole history only if they are not sufficient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.merge.reconcile import (
+    Granularity,
+    RowVersions,
+    Sides,
+    add_changes,
+    among,
+    changed_ids,
+    choose_cells,
+    differing_cells,
+    find_difference,
+    join_ids,
+    keep_rows,
+    list_changes,
+    no_decisions,
+    reconcile,
+)
+from omnigraph.engine.ops.diff import DeltaSource, Mask, TypeChanges, equal_rows, find_changes
+from omnigraph.engine.state.ancestry import (
+    Ancestry,
+    SharedPast,
+    find_common_ancestors,
+    find_past,
+    find_shared_past,
+    follow_line,
+    gather_ancestry,
+    list_brought,
+)
+from omnigraph.engine.state.branch_state import Basis, BranchStates
+from omnigraph.engine.state.history import Ancestor
+from omnigraph.engine.state.manifest import Entry, ManifestState, Snapshot, table_key_of
+from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.errors import CorruptError, NotFoundError
+from omnigraph.model.limits import MERGE_BASE_DEPTH, MERGE_BASE_VERSIONS
+from omnigraph.model.names import BranchName
+
+
+@dataclass(frozen=True, slots=True)
+class CrissCrossBase:
+    """Another last common commit, and the merge base of it and the first one."""
+
+    snapshot: Snapshot
+    parting: MergeBase
+
+
+@dataclass(frozen=True, slots=True)
+class PastMerge:
+    """A past merge: the states before and after it.
+
+    `decided` contains the entities that its caller decided about, by type and id.
+    """
+
+    before: Snapshot
+    after: Snapshot
+    decided: frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PastFastForward:
+    """A merge that brought only a common commit, and the merge base of that commit and its side.
+
+    With `is_ahead`, the commit is a descendant of the first commit of the base.
+    """
+
+    merge: PastMerge
+    since: MergeBase
+    is_ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMerges:
+    """The merges that brought commits that are no longer readable to the two sides.
+
+    `pure` lists the ones that brought nothing else.
+    """
+
+    by_source: PastMerge
+    by_target: PastMerge
+    pure: tuple[PastFastForward, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBase:
+    """The state that both sides have in common; `brought` is ordered oldest first."""
+
+    first: Snapshot
+    beside: tuple[CrissCrossBase, ...]
+    brought: tuple[SharedMerges, ...]
+
+    @property
+    def is_one_commit(self) -> bool:
+        """Whether the base consists of the first commit only."""
+        return not (self.beside or self.brought)
+
+    def find_changes(
+        self, to: Entry | None, *, declared: NodeType | EdgeType, tables: DeltaSource
+    ) -> TypeChanges:
+        """The changes from the base to a state of a type."""
+        states = _TypeStates(declared, tables)
+        changes = states.from_entry(self.first, to)
+        if self.is_one_commit:
+            return changes
+        taken = [_find_taken(self.first, each, states) for each in self.beside]
+        nothing = states.changes(self.first, self.first)
+        base = reduce(_join, taken, nothing)
+        for each in self.brought:
+            base = add_changes(base, _find_agreed(self.first, base, each, states))
+            for pure in each.pure:
+                base = add_changes(base, _find_brought(self.first, base, pure, states))
+        return find_difference(base, changes)
+
+
+def one_commit(snapshot: Snapshot) -> MergeBase:
+    """A base that is a single state."""
+    return MergeBase(snapshot, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeStates:
+    """The rows of one type in the states of a graph."""
+
+    declared: NodeType | EdgeType
+    tables: DeltaSource
+
+    def changes(self, old: Snapshot, new: Snapshot) -> TypeChanges:
+        return self.from_entry(old, new.entries.get(table_key_of(self.declared)))
+
+    def changes_since(self, base: MergeBase, new: Snapshot) -> TypeChanges:
+        entry = new.entries.get(table_key_of(self.declared))
+        return base.find_changes(entry, declared=self.declared, tables=self.tables)
+
+    def from_entry(self, old: Snapshot, new: Entry | None) -> TypeChanges:
+        start = old.entries.get(table_key_of(self.declared))
+        return find_changes(start, new, declared=self.declared, tables=self.tables)
+
+
+# Criss-cross merges
+
+
+def _join(earlier: TypeChanges, later: TypeChanges) -> TypeChanges:
+    """The union of two changes of one base; for an id in both, the earlier one takes precedence."""
+    known = changed_ids(earlier)
+
+    def join(above: pa.Table, below: pa.Table) -> pa.Table:
+        return pa.concat_tables([above, keep_rows(below, known)])
+
+    return TypeChanges(
+        inserted=join(earlier.inserted, later.inserted),
+        before=join(earlier.before, later.before),
+        after=join(earlier.after, later.after),
+        deleted=join(earlier.deleted, later.deleted),
+    )
+
+
+def _find_taken(first: Snapshot, beside: CrissCrossBase, states: _TypeStates) -> TypeChanges:
+    """The changes of another base that the first base lacks."""
+    sides = Sides(
+        source=states.changes_since(beside.parting, beside.snapshot),
+        target=states.changes_since(beside.parting, first),
+    )
+    taken = reconcile(
+        states.declared,
+        source=sides.source,
+        target=sides.target,
+        granularity=Granularity.PROPERTY,
+        decisions=no_decisions(states.declared),
+    )
+    before = RowVersions.of(taken.put["id"].combine_chunks(), sides).target
+    is_known = before["id"].is_valid()
+    return TypeChanges(
+        inserted=taken.put.filter(pc.invert(is_known)),
+        before=before.filter(is_known),
+        after=taken.put.filter(is_known),
+        deleted=RowVersions.of(taken.removed, sides).target,
+    )
+
+
+# Commits of deleted branches
+
+
+def _find_agreed(
+    first: Snapshot, base: TypeChanges, brought: SharedMerges, states: _TypeStates
+) -> TypeChanges:
+    """The changes from a base to one that also has the equal effects of two merges.
+
+    The base is the first state plus some changes. An effect that only one of the merges has may
+    originate from its side only.
+    """
+    merges = (brought.by_source, brought.by_target)
+    written = join_ids([changed_ids(states.changes(each.before, each.after)) for each in merges])
+    source, target = (find_difference(base, states.changes(first, each.after)) for each in merges)
+    sides = Sides(source, target)
+    in_both = among(sides.source_ids, sides.target_ids)
+    images = RowVersions.of(among(in_both, pc.unique(written)), sides)
+    is_alike = equal_rows(images.source, images.target)
+    may_be_mixed = ~is_alike & ~_is_decided(images.ids, merges, states) & _are_there(images)
+    agreed, mixed = images.filter(is_alike), images.filter(may_be_mixed)
+    is_apart = differing_cells(states.declared, mixed.source, mixed.target)
+    return _join(
+        list_changes(agreed.base, agreed.source),
+        list_changes(mixed.base, _choose(mixed.base, mixed.source, is_apart)),
+    )
+
+
+def _find_brought(
+    first: Snapshot, base: TypeChanges, pure: PastFastForward, states: _TypeStates
+) -> TypeChanges:
+    """The same for the effects of one merge that brought only commits that both sides have."""
+    merge = pure.merge
+    written = states.changes(merge.before, merge.after)
+    ids = changed_ids(written)
+    ids = ids.filter(pa.array(~_is_decided(ids, (merge,), states)))
+    lacking = find_difference(base, states.changes(first, merge.after))
+    images = RowVersions.of(ids, Sides(written, written))
+    was = _look_back(ids, lacking, images.source)
+    # Properties that the merge did not change may originate from its side only, so they keep their
+    # earlier values.
+    if pure.is_ahead:
+        start = _look_back(ids, states.changes_since(pure.since, merge.after), images.source)
+    else:
+        start = was
+    is_new = ~_are_there(RowVersions(ids, start, images.base, images.source))
+    changed = differing_cells(states.declared, images.base, images.source)
+    changed = {name: each | is_new for name, each in changed.items()}
+    return list_changes(was, _choose(images.source, start, changed))
+
+
+def _look_back(ids: pa.Array, changes: TypeChanges, rows: pa.Table) -> pa.Table:
+    """The rows with the given ids before the changes that led to the given rows."""
+    before = RowVersions.of(ids, Sides(changes, changes)).base
+    is_changed = pc.is_in(ids, value_set=changed_ids(changes)).to_numpy(zero_copy_only=False)
+    return _choose(before, rows, dict.fromkeys(rows.column_names, is_changed))
+
+
+def _choose(one: pa.Table, other: pa.Table, is_one: Mapping[str, Mask]) -> pa.Table:
+    columns = [choose_cells(one[name], other[name], is_one[name]) for name in one.column_names]
+    return pa.table(columns, schema=one.schema)
+
+
+def _are_there(images: RowVersions) -> Mask:
+    """The entities that exist in all three states."""
+    states = (images.base, images.source, images.target)
+    found: Mask = np.logical_and.reduce([each["id"].is_valid().to_numpy() for each in states])
+    return found
+
+
+def _is_decided(ids: pa.Array, merges: Iterable[PastMerge], states: _TypeStates) -> Mask:
+    """The entities that a caller decided about; their rows do not indicate common changes."""
+    name = states.declared.name
+    decided = sorted({id for each in merges for type, id in each.decided if type == name})
+    found: Mask = pc.is_in(ids, value_set=pa.array(decided, pa.string())).to_numpy(
+        zero_copy_only=False
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class MergeAncestry:
+    """The merge base of two branches, and the commits that are new to the target.
+
+    With `is_at_target`, the target has not changed since the base.
+    """
+
+    base: MergeBase
+    is_at_target: bool
+    brought: tuple[Ancestor, ...]
+
+
+def find_merge_ancestry(
+    source: Basis, target: Basis, *, noted: list[ManifestState], authority: BranchStates
+) -> MergeAncestry | None:
+    """The merge base of two branches; None if the target already contains the source.
+
+    The states that the base consists of are noted, so that they can be checked again.
+    """
+    source_id, target_id = source.head.id, target.head.id
+    states = _PastStates(target, authority, noted)
+    for version_count in (*MERGE_BASE_VERSIONS, None):
+        by_source = _read_past(source, version_count, authority)
+        by_target = _read_past(target, version_count, authority)
+        known = {**by_source, **by_target}
+        if version_count is None:
+            past: SharedPast | None = find_shared_past(source_id, target_id, known=known)
+        else:
+            past = find_common_ancestors(source_id, target_id, source=by_source, target=by_target)
+        if past is None:
+            continue
+        last_ids = [each.id for each in past.last]
+        if source_id in last_ids:
+            return None
+        ends = source_id, target_id
+        found = _open_base(past, ends, known, states, depth=MERGE_BASE_DEPTH)
+        # The substitute for an unreadable commit is correct only if the whole history is known.
+        if found is not None and not (found.has_lost and version_count is not None):
+            brought = list_brought(source_id, known=known, target=by_target)
+            return MergeAncestry(found.base, target_id in last_ids, brought)
+    raise CorruptError(
+        subject=f"the history of '{source.branch}' and '{target.branch}'",
+        problem="they have no commit in common that can be read",
+    )
+
+
+def _read_past(
+    basis: Basis, version_count: int | None, authority: BranchStates
+) -> dict[str, Ancestor]:
+    if version_count == 0:
+        return gather_ancestry([basis.head])
+    since = 0 if version_count is None else basis.state.at.version - version_count
+    return gather_ancestry(authority.commits_at(basis.state, since=since))
+
+
+@dataclass(frozen=True, slots=True)
+class _PastStates:
+    """The states that commits published, as long as their branches exist."""
+
+    target: Basis
+    authority: BranchStates
+    noted: list[ManifestState]
+    gone: set[str] = field(default_factory=set)
+
+    def find(self, commit: Ancestor) -> Snapshot | None:
+        if commit.id == self.target.head.id:
+            return self.target.snapshot
+        state = self.find_state(commit)
+        return None if state is None else state.snapshot
+
+    def find_state(self, commit: Ancestor) -> ManifestState | None:
+        if commit.branch in self.gone:
+            return None
+        try:
+            state = self.authority.state_of(
+                commit.id, branch=commit.branch, version=commit.manifest_version
+            )
+        except NotFoundError:
+            if not self.authority.has_branch(BranchName(commit.branch)):
+                self.gone.add(commit.branch)
+            return None
+        self.noted.append(state)
+        return state
+
+
+def _open_base(
+    past: SharedPast, ends: tuple[str, str], known: Ancestry, states: _PastStates, *, depth: int
+) -> _OpenedBase | None:
+    """The readable merge base of two commits; None if no common commit is readable.
+
+    At depth 0, it is the nearest common commit. Otherwise, further common commits are compared with
+    their merge bases.
+    """
+    last, lost = _open_last(past, known, states)
+    if not last:
+        return None
+    (first_id, first), *others = last
+    if not depth:
+        return _OpenedBase(one_commit(first), has_lost=bool(lost))
+    beside = []
+    for id, snapshot in others:
+        parted = find_shared_past(first_id, id, known=known)
+        parting = _open_base(parted, (first_id, id), known, states, depth=depth - 1)
+        if parting is not None:
+            beside.append(CrissCrossBase(snapshot, parting.base))
+    brought = _open_merges(lost, ends, first_id, known, states, depth=depth)
+    return _OpenedBase(MergeBase(first, tuple(beside), brought), has_lost=bool(lost))
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedBase:
+    """A base, and whether it substitutes something for commits that are not readable."""
+
+    base: MergeBase
+    has_lost: bool
+
+
+def _open_last(
+    past: SharedPast, known: Ancestry, states: _PastStates
+) -> tuple[list[tuple[str, Snapshot]], frozenset[str]]:
+    """The last readable common commits, and the unreadable ones that precede none of them.
+
+    The readable ones are ordered nearest first.
+    """
+    opened: dict[str, Snapshot] = {}
+    lost: set[str] = set()
+    waiting = [each.id for each in past.last]
+    while waiting:
+        id = waiting.pop()
+        if id in opened or id in lost or id not in known:
+            continue
+        snapshot = states.find(known[id])
+        if snapshot is None:
+            lost.add(id)
+            waiting += known[id].parent_ids
+        else:
+            opened[id] = snapshot
+    before = find_past(opened, known=known)
+    nearest_first = [each.id for each in (*past.last, *past.earlier)]
+    last = [(id, opened[id]) for id in nearest_first if id in opened and id not in before]
+    return last, frozenset(lost - before)
+
+
+def _open_merges(
+    lost: frozenset[str],
+    ends: tuple[str, str],
+    first_id: str,
+    known: Ancestry,
+    states: _PastStates,
+    *,
+    depth: int,
+) -> tuple[SharedMerges, ...]:
+    """The merges that brought unreadable commits to both sides, oldest first."""
+    if not lost:
+        return ()
+    source, target = (follow_line(each, known=known) for each in ends)
+    places = {
+        id: (source.place_by_brought[id], target.place_by_brought[id])
+        for id in lost
+        if id in source.place_by_brought and id in target.place_by_brought
+    }
+    found = []
+    for place in sorted(set(places.values())):
+        commits = source.commits[place[0]], target.commits[place[1]]
+        left, right = (_open_merge(each, known, states) for each in commits)
+        if left is None or right is None:
+            continue
+        pure = []
+        for merge, commit in zip((left, right), commits, strict=True):
+            parent_id, merged_id = commit.parent_ids
+            # A merge of a common commit brought only what both sides have in common.
+            if places.get(merged_id) == place:
+                past = find_shared_past(parent_id, merged_id, known=known)
+                since = _open_base(past, (parent_id, merged_id), known, states, depth=depth - 1)
+                is_ahead = first_id in find_past([merged_id], known=known)
+                if since is not None:
+                    pure.append(PastFastForward(merge, since.base, is_ahead=is_ahead))
+        found.append(SharedMerges(left, right, tuple(pure)))
+    return tuple(found)
+
+
+def _open_merge(merge: Ancestor, known: Ancestry, states: _PastStates) -> PastMerge | None:
+    after = states.find_state(merge)
+    before = states.find(known[merge.parent_ids[0]])
+    if after is None or before is None:
+        return None
+    decided = frozenset((each.type, each.id) for each in after.head.notes.resolutions)
+    return PastMerge(before, after.snapshot, decided)

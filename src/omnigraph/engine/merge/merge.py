@@ -1,0 +1,276 @@
+"""Branch merges, reverts and cherry-picks, each as one commit on the target branch.
+
+The source of a merge is its head when the merge starts. If the target moves, the merge is computed
+again on the new head. A merge commit has two parents, also when no row changes. A revert or a
+cherry-pick is a three-way apply of one commit, and is rejected if the schemas of the two states
+cannot represent the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from omnigraph.engine.commit.prepared_write import PreparedWrite
+from omnigraph.engine.commit.protocol import Authorship, WritePath
+from omnigraph.engine.merge.apply import PreparedApply, ThreeWayApply, prepare_replay
+from omnigraph.engine.merge.base import MergeAncestry, find_merge_ancestry, one_commit
+from omnigraph.engine.merge.options import NO_TERMS, MergeOptions
+from omnigraph.engine.ops.recorded_responses import Answer, merge_result
+from omnigraph.engine.ops.retry import branch_guard, run_recorded_write
+from omnigraph.engine.results import MergeOutcome, MergeResult
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.ancestry import gather_ancestry
+from omnigraph.engine.state.branch_state import Basis, BranchStates
+from omnigraph.engine.state.history import Commit, CommitNotes
+from omnigraph.engine.state.manifest import ManifestState, Snapshot, table_key_of, type_name_of
+from omnigraph.model.errors import Conflict, InvalidValueError, MergeConflictError, NotFoundError
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.storage.failpoints import Failpoint
+from omnigraph.storage.ports import TableStore
+from omnigraph.storage.row_files import table_schema
+
+
+class Replayer(Protocol):
+    """Computes the effect of a three-way apply on a state; conflicts are collected, not raised."""
+
+    def __call__(
+        self, replay: ThreeWayApply, *, onto: Basis, committed: SnapshotRows
+    ) -> PreparedApply: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedMerge:
+    write: PreparedWrite
+    outcome: MergeOutcome
+    conflicts: tuple[Conflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """A merge in progress, with the source as it was at the start."""
+
+    source: Basis
+    terms: MergeOptions
+    replayer: Replayer
+    path: WritePath
+
+    def prepare(self, basis: Basis, committed: SnapshotRows) -> _PreparedMerge:
+        """The write of the merge onto the current target.
+
+        Raises `NotFoundError` if the source, or a branch that the base depends on, was deleted or
+        recreated meanwhile.
+        """
+        authority = self.path.authority
+        with branch_guard(authority=authority, otherwise="nothing was merged") as noted:
+            noted += [self.source.state, basis.state]
+            parting = find_merge_ancestry(self.source, basis, noted=noted, authority=authority)
+            if parting is None:
+                nothing = PreparedWrite({}, {}, frozenset(), is_strict=False)
+                return _PreparedMerge(nothing, MergeOutcome.ALREADY_UP_TO_DATE, ())
+            prepared = self._replay(parting, basis, committed)
+        outcome = MergeOutcome.FAST_FORWARD if parting.is_at_target else MergeOutcome.MERGED
+        if prepared.conflicts:
+            if not self.terms.is_dry_run:
+                raise MergeConflictError(conflicts=prepared.conflicts)
+            outcome = MergeOutcome.CONFLICTS
+        self.path.failpoints.maybe_fail(Failpoint.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
+        return _PreparedMerge(prepared.write, outcome, prepared.conflicts)
+
+    def _replay(
+        self, parting: MergeAncestry, basis: Basis, committed: SnapshotRows
+    ) -> PreparedApply:
+        return self.replayer(
+            ThreeWayApply(
+                base=parting.base,
+                source=self.source.snapshot,
+                terms=self.terms,
+                merged_parent_id=self.source.head.id,
+                notes=CommitNotes(brought=parting.brought),
+            ),
+            onto=basis,
+            committed=committed,
+        )
+
+
+def replay_here(path: WritePath) -> Replayer:
+    """A replayer that runs in this process."""
+    return partial(prepare_replay, tables=path.stores.tables, runtime=path.runtime)
+
+
+def merge_branch(
+    source: BranchName,
+    *,
+    into: BranchName,
+    terms: MergeOptions,
+    replayer: Replayer,
+    authorship: Authorship,
+    path: WritePath,
+) -> MergeResult:
+    """Merge one branch into another; `MergeConflictError` contains every conflict.
+
+    A dry run changes nothing, and returns conflicts in its result.
+    """
+    if source == into:
+        raise InvalidValueError(
+            subject="merge",
+            expected="two branches",
+            value=source,
+            problem=f"branch '{source}' cannot be merged into itself",
+        )
+    if terms.is_dry_run:
+        merge = _start(source, terms, replayer, path)
+        basis = path.authority.pin(into)
+        path.require_head(authorship.expected_head, basis.state)
+        committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
+        prepared = merge.prepare(basis, committed)
+        return MergeResult(prepared.outcome, None, prepared.conflicts)
+    # Recovery decides whether an interrupted write on the source is part of the source.
+    path.heal()
+    told = run_recorded_write(
+        into,
+        prepare=_start(source, terms, replayer, path).prepare,
+        tell=lambda prepared: {"outcome": prepared.outcome},
+        outstanding=None,
+        authorship=authorship,
+        path=path,
+    )
+    return merge_result(told)
+
+
+def _start(source: BranchName, terms: MergeOptions, replayer: Replayer, path: WritePath) -> _Merge:
+    basis = path.authority.pin(source)
+    return _Merge(basis, terms, replayer, path)
+
+
+def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: TableStore) -> None:
+    """Raise if a type in which two states differ, or its property, was dropped or renamed since."""
+    declared_by_key = {table_key_of(each): each for each in onto.catalog.stored_types()}
+    for key in sorted({*one.entries, *other.entries}):
+        states = [each.entries[key] for each in (one, other) if key in each.entries]
+        if len(states) == 2 and states[0].at == states[1].at:
+            continue
+        declared, known = declared_by_key.get(key), onto.snapshot.entries.get(key)
+        if declared is None or known is None or any(each.path != known.path for each in states):
+            raise _gone(type_name_of(key), "that type was dropped or renamed since")
+        stored = {name for each in states for name in tables.schema(each.at).names}
+        missing = sorted(stored - set(table_schema(declared).names))
+        if missing:
+            raise _gone(
+                type_name_of(key), f"its property {missing[0]} was dropped or renamed since"
+            )
+
+
+def _gone(type_name: str, reason: str) -> InvalidValueError:
+    return InvalidValueError(
+        subject="commit",
+        expected="a commit that the present schema can express",
+        value=type_name,
+        problem=f"the commit changed rows of {type_name}, and {reason}; nothing was changed",
+    )
+
+
+def revert_commit(
+    made: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
+) -> MergeResult:
+    """Undo one commit of a branch's history; raises `MergeConflictError` on conflicts."""
+    _require_past(made.head, branch, path.authority)
+    parent = _get_parent(made.head, path.authority)
+    _require_rows(made.head, parent.head)
+    replay = ThreeWayApply(
+        base=one_commit(made.snapshot),
+        source=parent.snapshot,
+        terms=NO_TERMS,
+        merged_parent_id=None,
+        notes=CommitNotes(reverted_id=made.head.id),
+    )
+    return _replay(replay, branch, authorship, path, of=(made.state, parent))
+
+
+def cherry_pick_commit(
+    made: Basis, *, onto: BranchName, authorship: Authorship, path: WritePath
+) -> MergeResult:
+    """Apply the changes of one commit to a branch; raises `MergeConflictError` on conflicts."""
+    parent = _get_parent(made.head, path.authority)
+    _require_rows(made.head, parent.head)
+    replay = ThreeWayApply(
+        base=one_commit(parent.snapshot),
+        source=made.snapshot,
+        terms=NO_TERMS,
+        merged_parent_id=None,
+        notes=CommitNotes(picked_id=made.head.id),
+    )
+    return _replay(replay, onto, authorship, path, of=(made.state, parent))
+
+
+def _replay(
+    replay: ThreeWayApply,
+    branch: BranchName,
+    authorship: Authorship,
+    path: WritePath,
+    *,
+    of: tuple[ManifestState, ManifestState],
+) -> MergeResult:
+    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedApply:
+        require_same_types(replay.base.first, replay.source, onto=basis, tables=path.stores.tables)
+        with branch_guard(authority=path.authority, otherwise="nothing was changed") as noted:
+            noted += [*of, basis.state]
+            prepared = prepare_replay(
+                replay,
+                onto=basis,
+                committed=committed,
+                tables=path.stores.tables,
+                runtime=path.runtime,
+            )
+        if prepared.conflicts:
+            raise MergeConflictError(conflicts=prepared.conflicts)
+        return prepared
+
+    told = run_recorded_write(
+        branch, prepare=prepare, tell=_tell, outstanding=None, authorship=authorship, path=path
+    )
+    return merge_result(told)
+
+
+def _tell(prepared: PreparedApply) -> Answer:
+    has_anything = prepared.write.is_commit
+    return {"outcome": MergeOutcome.MERGED if has_anything else MergeOutcome.ALREADY_UP_TO_DATE}
+
+
+def _require_past(commit: Commit, branch: BranchName, authority: BranchStates) -> None:
+    if commit.id not in gather_ancestry(authority.commits(branch)):
+        raise InvalidValueError(
+            subject="revert",
+            expected="a commit of the branch",
+            value=commit.id,
+            problem=f"commit {commit.id} is no part of the history of branch '{branch}'",
+        )
+
+
+def _require_rows(commit: Commit, parent: Commit) -> None:
+    # On other branches, the first commit after a schema change has a new schema hash but changes
+    # rows.
+    if commit.branch == MAIN and commit.schema_hash != parent.schema_hash:
+        raise InvalidValueError(
+            subject="commit",
+            expected="a commit of rows",
+            value=commit.id,
+            problem=f"commit {commit.id} changed the schema; `apply_schema` with the text that is "
+            "wanted changes it again",
+        )
+
+
+def _get_parent(commit: Commit, authority: BranchStates) -> ManifestState:
+    if commit.parent_id is None:
+        raise InvalidValueError(
+            subject="commit",
+            expected="a commit with a parent",
+            value=commit.id,
+            problem=f"commit {commit.id} made the graph; there is nothing before it",
+        )
+    parent = authority.find_commit(commit.parent_id)
+    if parent is None:
+        advice = "what came before went with its branch"
+        raise NotFoundError(kind="commit", name=commit.parent_id, advice=advice)
+    return authority.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)

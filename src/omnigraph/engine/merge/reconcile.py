@@ -1,0 +1,363 @@
+"""Three-way comparison of the rows of one type: changes of source and target since their base.
+
+A row that one side changed follows that side; equal changes agree; different changes of one row
+are a conflict. The caller can resolve a conflict, or merge changes of different properties. All
+functions are pure and work on Arrow tables, and the cost depends only on the changed rows. The
+module does not know which commits the rows come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.commit.integrity.violations import without
+from omnigraph.engine.ops.diff import Mask, TypeChanges, equal_cells, equal_rows
+from omnigraph.engine.rows.json_rows import encode_entity
+from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.errors import Conflict, ConflictKind, InvalidValueError, show_text
+from omnigraph.storage.row_files import table_schema
+
+_ENDS = ("src", "dst")
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The changes of two sides since their base."""
+
+    source: TypeChanges
+    target: TypeChanges
+
+    @property
+    def source_ids(self) -> pa.Array:
+        """The ids that the source changed."""
+        return changed_ids(self.source)
+
+    @property
+    def target_ids(self) -> pa.Array:
+        """The ids that the target changed."""
+        return changed_ids(self.target)
+
+    @property
+    def base_rows(self) -> pa.Table:
+        """The rows of the base that either side changed, possibly with duplicates."""
+        sides = (self.source, self.target)
+        return pa.concat_tables([part for each in sides for part in (each.before, each.deleted)])
+
+
+@dataclass(frozen=True, slots=True)
+class RowVersions:
+    """The versions of the same entities in three states, row by row.
+
+    An entity that does not exist in a state is a row of nulls; such rows are equal to each other.
+    """
+
+    ids: pa.Array
+    base: pa.Table
+    source: pa.Table
+    target: pa.Table
+
+    @staticmethod
+    def of(ids: pa.Array, sides: Sides) -> RowVersions:
+        """The row versions of entities that at least one side changed."""
+        base = sides.base_rows
+        return RowVersions(
+            ids,
+            _look_up(ids, base),
+            _look_up(ids, _state_of(sides.source, base)),
+            _look_up(ids, _state_of(sides.target, base)),
+        )
+
+    def filter(self, mask: Mask) -> RowVersions:
+        """The entities that the mask selects."""
+        keep = pa.array(mask)
+        return RowVersions(
+            self.ids.filter(keep),
+            self.base.filter(keep),
+            self.source.filter(keep),
+            self.target.filter(keep),
+        )
+
+
+def find_difference(one: TypeChanges, other: TypeChanges) -> TypeChanges:
+    """The changes from the result of `one` to that of `other`; both start at the same base."""
+    sides = Sides(one, other)
+    images = RowVersions.of(pc.unique(join_ids([sides.source_ids, sides.target_ids])), sides)
+    return list_changes(images.source, images.target)
+
+
+def list_changes(old: pa.Table, new: pa.Table) -> TypeChanges:
+    """The changes between two aligned tables of rows; an absent row is a row of nulls."""
+    is_changed = pa.array(~equal_rows(old, new))
+    old, new = old.filter(is_changed), new.filter(is_changed)
+    was, is_there = old["id"].is_valid(), new["id"].is_valid()
+    is_update = pc.and_(was, is_there)
+    return TypeChanges(
+        inserted=new.filter(pc.invert(was)),
+        before=old.filter(is_update),
+        after=new.filter(is_update),
+        deleted=old.filter(pc.invert(is_there)),
+    )
+
+
+def add_changes(earlier: TypeChanges, later: TypeChanges) -> TypeChanges:
+    """The composition of two successive changes."""
+    back = TypeChanges(
+        inserted=earlier.deleted,
+        before=earlier.after,
+        after=earlier.before,
+        deleted=earlier.inserted,
+    )
+    return find_difference(back, later)
+
+
+def differing_cells(
+    declared: NodeType | EdgeType, one: pa.Table, other: pa.Table
+) -> dict[str, Mask]:
+    """Masks of the cells that differ between two tables, by column.
+
+    The two endpoints of an edge count as one value.
+    """
+    found = {name: ~equal_cells(one[name], other[name]) for name in one.column_names}
+    if isinstance(declared, EdgeType):
+        # The endpoints of an edge are one fact: one endpoint of each side would be an edge of
+        # neither.
+        found |= dict.fromkeys(_ENDS, found[_ENDS[0]] | found[_ENDS[1]])
+    return found
+
+
+def choose_cells(one: pa.ChunkedArray, other: pa.ChunkedArray, is_one: Mask) -> pa.ChunkedArray:
+    """A column with the cells of one column where the mask is true, and of another elsewhere."""
+    both = pa.chunked_array([*one.chunks, *other.chunks], one.type)
+    rows = np.arange(len(one))
+    return both.take(pa.array(np.where(is_one, rows, rows + len(one))))
+
+
+def changed_ids(changes: TypeChanges) -> pa.Array:
+    """The ids that were inserted, updated or deleted, without duplicates."""
+    return join_ids([changes.inserted["id"], changes.after["id"], changes.deleted["id"]])
+
+
+def _state_of(changes: TypeChanges, base: pa.Table) -> pa.Table:
+    """The rows of one side among those that either side changed."""
+    unchanged = keep_rows(base, changed_ids(changes))
+    return pa.concat_tables([changes.inserted, changes.after, unchanged])
+
+
+def _look_up(ids: pa.Array, rows: pa.Table) -> pa.Table:
+    return rows.take(pc.index_in(ids, value_set=rows["id"].combine_chunks()))
+
+
+def keep_rows(rows: pa.Table, aside: pa.Array) -> pa.Table:
+    """The rows whose ids are not in `aside`."""
+    if not (rows.num_rows and len(aside)):
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows["id"], value_set=aside)))
+
+
+def join_ids(parts: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    """The ids of multiple columns as one array."""
+    chunks = [
+        chunk
+        for part in parts
+        for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])
+    ]
+    return pa.chunked_array(chunks, pa.string()).combine_chunks()
+
+
+def among(ids: pa.Array, others: pa.Array) -> pa.Array:
+    """The ids that are also in `others`."""
+    return ids.filter(pc.is_in(ids, value_set=others))
+
+
+Image = Mapping[str, object]
+"""A row in the form that results have."""
+
+
+class Granularity(StrEnum):
+    """The unit that two sides may change independently: whole rows, or properties of a row."""
+
+    ROW = "row"
+    PROPERTY = "property"
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """The caller's decisions about entities of one type: a side, or a row."""
+
+    from_source: pa.Array
+    from_target: pa.Array
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """The changes to the target: rows to put, ids to remove, and unresolved conflicts.
+
+    Rows in conflict stay as they are in the target. With `is_adding`, no put row replaces an
+    existing one. `put` and `removed` are concatenations of sequences ordered by id; `put_sizes` and
+    `removed_sizes` are the lengths of the sequences.
+    """
+
+    put: pa.Table
+    put_sizes: tuple[int, ...]
+    removed: pa.Array
+    removed_sizes: tuple[int, ...]
+    is_adding: bool
+    conflicts: tuple[Conflict, ...]
+
+
+def no_decisions(declared: NodeType | EdgeType) -> Decisions:
+    """No decisions about a type."""
+    nobody = pa.array([], pa.string())
+    return Decisions(nobody, nobody, table_schema(declared).empty_table())
+
+
+def reconcile(
+    declared: NodeType | EdgeType,
+    *,
+    source: TypeChanges,
+    target: TypeChanges,
+    granularity: Granularity,
+    decisions: Decisions,
+) -> Reconciled:
+    """The changes that bring the target to the merged state, where the sides do not conflict.
+
+    Raises `InvalidValueError` for a decision about an entity that neither side changed.
+    """
+    sides = Sides(source, target)
+    decided = join_ids([decisions.from_source, decisions.from_target, decisions.rows["id"]])
+    _require_changed(declared, decided, sides)
+    shared = among(sides.source_ids, sides.target_ids)
+    free = without(shared, decided)
+    aside = join_ids([shared, decided])
+
+    images = RowVersions.of(free, sides)
+    images = images.filter(~equal_rows(images.source, images.target))
+    if granularity is Granularity.PROPERTY:
+        merged, images = _merge_properties(declared, images)
+    else:
+        merged = images.source.slice(0, 0)
+    adopted, dropped = _follow_source(RowVersions.of(decisions.from_source, sides))
+    chosen = RowVersions.of(decisions.rows["id"].combine_chunks(), sides)
+    replaced = keep_rows(source.after, aside)
+    put = [keep_rows(source.inserted, aside), replaced, merged, adopted, decisions.rows]
+    removed = [without(source.deleted["id"], aside), dropped]
+    return Reconciled(
+        put=pa.concat_tables(put),
+        put_sizes=tuple(each.num_rows for each in put),
+        removed=join_ids(removed),
+        removed_sizes=tuple(map(len, removed)),
+        is_adding=not (
+            replaced.num_rows
+            or merged.num_rows
+            # There are few of these, decided by the user, so it is not worthwhile to distinguish
+            # them.
+            or adopted.num_rows
+            or chosen.target["id"].null_count < chosen.target.num_rows
+        ),
+        conflicts=tuple(_tell(declared, images)),
+    )
+
+
+def _follow_source(images: RowVersions) -> tuple[pa.Table, pa.Array]:
+    """The changes that give the target the source's row versions: rows to put, ids to remove."""
+    images = images.filter(~equal_rows(images.source, images.target))
+    is_gone = images.source["id"].is_null().combine_chunks()
+    return images.source.filter(pc.invert(is_gone)), images.ids.filter(is_gone)
+
+
+def _merge_properties(
+    declared: NodeType | EdgeType, images: RowVersions
+) -> tuple[pa.Table, RowVersions]:
+    """The merged rows in which the sides changed different properties, and the remaining rows."""
+    is_update = np.logical_and.reduce(
+        [each["id"].is_valid().to_numpy() for each in (images.base, images.source, images.target)]
+    )
+    by_source = differing_cells(declared, images.base, images.source)
+    by_target = differing_cells(declared, images.base, images.target)
+    clashes = ~is_update
+    columns = []
+    for name in images.source.column_names:
+        mine, theirs = images.source[name], images.target[name]
+        clashes |= by_source[name] & by_target[name] & ~equal_cells(mine, theirs)
+        columns.append(choose_cells(mine, theirs, by_source[name]))
+    merged = pa.table(columns, schema=images.source.schema)
+    # A row to which the source contributes nothing is already correct in the target.
+    is_due = ~clashes & ~equal_rows(merged, images.target)
+    return merged.filter(pa.array(is_due)), images.filter(clashes)
+
+
+def _require_changed(declared: NodeType | EdgeType, decided: pa.Array, sides: Sides) -> None:
+    unknown = without(without(decided, sides.source_ids), sides.target_ids)
+    if len(unknown):
+        id = unknown[0].as_py()
+        advice = "leave it out"
+        if isinstance(declared, EdgeType):
+            advice += "; a cardinality is settled by decisions about edges, by their own ids"
+        raise InvalidValueError(
+            subject="resolve",
+            expected="an entity in conflict",
+            value=(declared.name, id),
+            problem=f"neither side changed {declared.name} {show_text(id)}, so there is nothing "
+            f"to decide; {advice}",
+        )
+
+
+# Conflicts
+
+
+def _tell(declared: NodeType | EdgeType, images: RowVersions) -> Iterator[Conflict]:
+    """One conflict for each entity, by id."""
+    columns = images.source.column_names
+    is_equal = {name: equal_cells(images.source[name], images.target[name]) for name in columns}
+    for row in pc.sort_indices(images.ids).to_pylist():
+        base, source, target = (
+            _find_image(declared, each.slice(row, 1))
+            for each in (images.base, images.source, images.target)
+        )
+        kind = _kind_of(base, source, target)
+        id = images.ids[row].as_py()
+        names = [name for name in columns if not is_equal[name][row]]
+        entity = f"{declared.name} {show_text(id)}"
+        yield Conflict(
+            type=declared.name,
+            id=id,
+            kind=kind,
+            message=_describe(entity, kind, source, target, names),
+            base=base,
+            source=source,
+            target=target,
+        )
+
+
+def _find_image(declared: NodeType | EdgeType, row: pa.Table) -> Image | None:
+    return encode_entity(declared, row) if row["id"][0].is_valid else None
+
+
+def _kind_of(base: Image | None, source: Image | None, target: Image | None) -> ConflictKind:
+    if base is None:
+        return ConflictKind.DIVERGENT_INSERT
+    if source is None or target is None:
+        return ConflictKind.DELETE_VS_UPDATE
+    return ConflictKind.DIVERGENT_UPDATE
+
+
+def _describe(
+    entity: str,
+    kind: ConflictKind,
+    source: Image | None,
+    target: Image | None,
+    names: Sequence[str],
+) -> str:
+    if source is None:
+        return f"{entity}: the source removed it, the target changed it"
+    if target is None:
+        return f"{entity}: the source changed it, the target removed it"
+    verb = "added" if kind is ConflictKind.DIVERGENT_INSERT else "changed"
+    return f"{entity}: both sides {verb} it, with different {', '.join(names)}"

@@ -1,0 +1,411 @@
+"""Branches and tags: creation, deletion and lookup, and the table branches of a branch.
+
+A branch is a Lance branch of the manifest. Creating one copies no rows, and deleting one takes
+effect in a single step; the files of its table branches are then unused. Both hold the publish
+lock, so no process publishes on a branch that is being deleted. A tag is immutable and keeps its
+commit readable: the branch of a tagged commit cannot be deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import orjson
+
+from omnigraph.engine.commit.protocol import WritePath
+from omnigraph.engine.commit.publish import require_locks_held
+from omnigraph.engine.commit.staging import fork, needs_fork
+from omnigraph.engine.state.manifest import (
+    MANIFEST_PATH,
+    ManifestState,
+    manifest_ref,
+    table_branch_of,
+)
+from omnigraph.engine.state.readers import Readers
+from omnigraph.engine.state.schema_files import SCHEMA_LOCK
+from omnigraph.model.errors import (
+    AlreadyExistsError,
+    CorruptError,
+    GraphError,
+    InvalidNameError,
+    NotFoundError,
+    StillNeededError,
+    UnavailableError,
+    UncertainError,
+)
+from omnigraph.model.names import (
+    MAIN,
+    BranchName,
+    TagName,
+    find_near_name,
+    is_commit_id_like,
+    is_internal_branch,
+    parse_tag_name,
+)
+from omnigraph.model.types import read_timestamp
+from omnigraph.storage.failpoints import Failpoint
+from omnigraph.storage.locks import HeldLocks, LockKey
+from omnigraph.storage.ports import ObjectStore, TableRef
+
+TAGS_PREFIX = "__tags"
+
+_FORMAT = 1
+_ENDING = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A name for a commit, and the commit's location: a version of its branch's manifest."""
+
+    name: TagName
+    commit_id: str
+    branch: str
+    manifest_version: int
+    actor: str | None
+    created_at: datetime
+
+
+def create_tag(
+    name: TagName, state: ManifestState, *, actor: str | None, readers: Readers, path: WritePath
+) -> None:
+    """Tag the commit of a state.
+
+    Raises `AlreadyExistsError` if another commit has the name, and `NotFoundError` if the rows of
+    the commit were cleaned up, or are about to be.
+    """
+    commit = state.head
+    tag = Tag(
+        name=name,
+        commit_id=commit.id,
+        branch=commit.branch,
+        manifest_version=commit.manifest_version,
+        actor=actor,
+        created_at=path.runtime.now(),
+    )
+    # A process that deletes the branch waits, and then finds the tag. `main` cannot be deleted.
+    turn = [] if commit.branch == MAIN else [LockKey(MANIFEST_PATH, commit.branch)]
+    with path.locks.hold(turn):
+        if turn:
+            path.authority.state_of(
+                commit.id, branch=commit.branch, version=commit.manifest_version
+            )
+        _put(tag, path)
+    try:
+        # A cleanup announces what it deletes and then lists the tags, so one process sees the
+        # other.
+        readers.require_kept(state.snapshot)
+        for entry in state.snapshot:
+            path.stores.tables.schema(entry.at)
+    except NotFoundError:
+        delete_tag(name, path=path)
+        raise
+
+
+def _put(tag: Tag, path: WritePath) -> None:
+    try:
+        if path.stores.objects.put_if_absent(_path_of(tag.name), encode_tag(tag)):
+            return
+    except UnavailableError as error:
+        if _look_again(tag.name, path, after=error, deed="given") is None:
+            raise
+    # A response may get lost, in which case the existing tag is the one written here.
+    known = find_tag(tag.name, path.stores.objects)
+    if known is None or known.commit_id != tag.commit_id:
+        raise AlreadyExistsError(
+            kind="tag", name=tag.name, advice="`delete_tag` first, to give it to another commit"
+        )
+
+
+def delete_tag(name: TagName, *, path: WritePath) -> None:
+    """Delete a tag; its commit is not changed. Raises `NotFoundError` if there is no such tag."""
+    get_tag(name, path.stores.objects)
+    try:
+        path.stores.objects.delete(_path_of(name))
+    except UnavailableError as error:
+        if _look_again(name, path, after=error, deed="taken away") is not None:
+            raise
+
+
+def _look_again(name: TagName, path: WritePath, *, after: GraphError, deed: str) -> Tag | None:
+    """The tag, read again after a response that may belong to a repeated or lost request."""
+    try:
+        return find_tag(name, path.stores.objects)
+    except UnavailableError as error:
+        raise UncertainError(
+            f"tag '{name}' may have been {deed}: {after}; see whether `tags` lists it"
+        ) from error
+
+
+def list_tags(objects: ObjectStore) -> tuple[Tag, ...]:
+    """All tags, by name."""
+    found = [find_tag(name, objects) for name in _names(objects)]
+    # A tag that was deleted after it was listed is skipped.
+    return tuple(tag for tag in found if tag is not None)
+
+
+def find_tag_on(branch: str, objects: ObjectStore) -> Tag | None:
+    """The first tag by name whose commit is on a branch."""
+    return next((tag for tag in list_tags(objects) if tag.branch == branch), None)
+
+
+def find_tagged(text: str, objects: ObjectStore) -> Tag | None:
+    """The tag that a caller may refer to by a text; None if there is none."""
+    if is_commit_id_like(text):
+        return None
+    try:
+        return find_tag(parse_tag_name(text), objects)
+    except InvalidNameError:
+        return None
+
+
+def find_tag(name: TagName, objects: ObjectStore) -> Tag | None:
+    """The tag with a name; None if there is none."""
+    path = _path_of(name)
+    stored = objects.find(path)
+    return None if stored is None else decode_tag(stored.content, name=name, path=path)
+
+
+def get_tag(name: TagName, objects: ObjectStore) -> Tag:
+    """The tag with a name; raises `NotFoundError` if there is none."""
+    tag = find_tag(name, objects)
+    if tag is None:
+        near = find_near_name(name, _names(objects))
+        advice = f"did you mean '{near}'?" if near else "`tags` lists them"
+        raise NotFoundError(kind="tag", name=name, advice=advice)
+    return tag
+
+
+def encode_tag(tag: Tag) -> bytes:
+    """The content of a tag's object."""
+    fields: dict[str, object] = {
+        "format_version": _FORMAT,
+        "commit_id": tag.commit_id,
+        "branch": tag.branch,
+        "manifest_version": tag.manifest_version,
+        "actor": tag.actor,
+        "created_at": tag.created_at.isoformat(),
+    }
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+
+
+def decode_tag(content: bytes, *, name: TagName, path: str) -> Tag:
+    """Decode a tag's object; raises `CorruptError`, and does not change the object."""
+    try:
+        document: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise _corrupt(path, "it is no JSON") from error
+    match document:
+        case {"format_version": int(version)} if version != _FORMAT:
+            raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
+        case {
+            "format_version": int(),
+            "commit_id": str(commit_id),
+            "branch": str(branch),
+            "manifest_version": int(manifest_version),
+            "actor": str() | None as actor,
+            "created_at": str(created_at),
+        }:
+            moment = _decode_moment(created_at, path)
+            return Tag(name, commit_id, branch, manifest_version, actor, moment)
+        case _:
+            raise _corrupt(path, "a field is missing or has another type")
+
+
+def _decode_moment(text: str, path: str) -> datetime:
+    try:
+        return read_timestamp(text)
+    except ValueError as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def _names(objects: ObjectStore) -> list[TagName]:
+    files = objects.list(TAGS_PREFIX).token_by_name
+    named = sorted(each.removesuffix(_ENDING) for each in files if each.endswith(_ENDING))
+    return [TagName(each.replace("~", "/")) for each in named]
+
+
+def _path_of(name: TagName) -> str:
+    # No name contains `~`, so it replaces `/`, and a single request lists all tags.
+    return f"{TAGS_PREFIX}/{name.replace('/', '~')}{_ENDING}"
+
+
+def _corrupt(path: str, problem: str) -> CorruptError:
+    return CorruptError(
+        subject=f"the tag {path}",
+        problem=f"{problem}; upgrade this OmniGraph if a newer one wrote it, or delete the object "
+        "and tag the commit again",
+    )
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def ensure_branch(
+    name: BranchName, *, base: BranchName, if_head: str | None, path: WritePath
+) -> bool:
+    """Create a branch if it does not exist; returns whether this call created it.
+
+    Another process may create it at the same time.
+    """
+    try:
+        create_branch(name, base=base, if_head=if_head, path=path)
+    except AlreadyExistsError:
+        return False
+    return True
+
+
+def create_branch(
+    name: BranchName, *, base: BranchName, if_head: str | None, path: WritePath
+) -> None:
+    """Create a branch at the head of another; raises `AlreadyExistsError` if the name is taken.
+
+    `if_head` is the commit that the base must be at; otherwise `PreconditionFailedError` is raised.
+    `UncertainError` means that the storage reports neither whether the branch was created nor
+    whether it exists.
+    """
+    if name == MAIN:
+        raise InvalidNameError(kind="branch", name=name, rule="cannot create branch 'main'")
+    # A process that creates the same branch, or one whose name is a folder of the other's, waits,
+    # and then finds it. A process that deletes the base waits, and then finds this branch. `main`
+    # cannot be deleted.
+    turns = [LockKey(MANIFEST_PATH, each) for each in {*_list_folders(name), name, base} - {MAIN}]
+    # A schema change has already read the list of branches.
+    with path.locks.hold([SCHEMA_LOCK, *turns]) as held:
+        _require_free(name, path)
+        start = path.authority.capture(base).state
+        path.require_head(if_head, start)
+        if base != MAIN:
+            require_locks_held(held)
+        try:
+            path.stores.tables.fork(start.at, branch=name)
+            path.failpoints.maybe_fail(Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
+        except (AlreadyExistsError, UnavailableError) as error:
+            # A response may get lost, and the repeated request is then rejected because the first
+            # one succeeded; under the lock, no other process created the branch.
+            if not _is_there(name, path, after=error, deed="made"):
+                raise
+
+
+def delete_branch(name: BranchName, *, if_head: str | None, path: WritePath) -> None:
+    """Delete a branch and the data that only it uses.
+
+    Raises `StillNeededError` if something depends on the branch. `if_head` is the commit that it
+    must be at; otherwise `PreconditionFailedError` is raised. Waits for active writers; the caller
+    has already recovered interrupted writes. `UncertainError` means that the storage reports
+    neither whether the branch was deleted nor whether it exists.
+    """
+    if name == MAIN:
+        raise InvalidNameError(kind="branch", name=name, rule="cannot delete branch 'main'")
+    tables = path.authority.state(name).path_by_table
+    with (
+        # In the order in which a writer acquires them: the types, then the publish lock.
+        path.locks.hold([LockKey(table_key, name) for table_key in tables]) as held,
+        path.locks.hold_within(held, [LockKey(MANIFEST_PATH, name)]) as turn,
+    ):
+        # Another process may have deleted the branch during the wait.
+        state = path.authority.state(name)
+        path.require_head(if_head, state)
+        path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_TABLE_GATES)
+        _require_untagged(name, path)
+        remove_branch(name, state.path_by_table.values(), held=turn, path=path)
+
+
+def remove_branch(
+    name: BranchName, table_paths: Iterable[str], *, held: HeldLocks, path: WritePath
+) -> None:
+    """Delete a branch without active writers, and its table branches; a missing branch is ignored.
+
+    The caller holds its locks. The next recovery discards an interrupted write on the branch.
+    """
+    require_locks_held(held)
+    try:
+        # From here on the branch does not exist for readers and writers.
+        path.stores.tables.delete_branch(manifest_ref(name))
+        path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_NATIVE)
+    except UnavailableError as error:
+        if _is_there(name, path, after=error, deed="deleted"):
+            # Lance also refuses, but does not report which branch depends on this one.
+            _require_childless(name, path)
+            raise
+    path.authority.forget(name)
+    # A crash here leaves unused table branches; a new branch of the same name forks them again.
+    for line in [TableRef(table_path, name) for table_path in sorted(set(table_paths))]:
+        try:
+            path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_BEFORE_TABLE_CLEANUP)
+            if path.stores.tables.find_head(line) is not None:
+                path.stores.tables.delete_branch(line)
+        except GraphError as error:
+            _LOG.warning("a line of the deleted branch '%s' stays: %s", name, error)
+
+
+def _is_there(name: BranchName, path: WritePath, *, after: GraphError, deed: str) -> bool:
+    try:
+        return path.authority.has_branch(name)
+    except UnavailableError as error:
+        raise UncertainError(
+            f"branch '{name}' may have been {deed}: {after}; see whether `branches` lists it"
+        ) from error
+
+
+def _list_folders(name: BranchName) -> list[BranchName]:
+    parts = name.split("/")
+    return [BranchName("/".join(parts[:count])) for count in range(1, len(parts))]
+
+
+def _require_free(name: BranchName, path: WritePath) -> None:
+    if path.authority.has_branch(name):
+        raise AlreadyExistsError(kind="branch", name=name, advice="")
+    other = path.authority.find_overlapping(name)
+    if other is not None:
+        raise InvalidNameError(
+            kind="branch",
+            name=name,
+            rule=f"branch '{other}' exists, and one name may not be a folder of another",
+        )
+
+
+def _require_untagged(name: BranchName, path: WritePath) -> None:
+    tag = find_tag_on(name, path.stores.objects)
+    if tag is not None:
+        raise StillNeededError(
+            kind="branch",
+            name=name,
+            needed_by=f"tag '{tag.name}'",
+            advice="delete the tag first, or keep the branch: its commits live on it",
+        )
+
+
+def _require_childless(name: BranchName, path: WritePath) -> None:
+    for child in path.authority.children(name):
+        # A branch refers to table branches of another one only if it was created from it, directly
+        # or not.
+        is_private = is_internal_branch(child)
+        raise StillNeededError(
+            kind="branch",
+            name=name,
+            needed_by="a transaction" if is_private else f"branch '{child}'",
+            advice="wait for it to end" if is_private else "delete that one first",
+        )
+
+
+def create_table_branches(
+    table_keys: Collection[str], *, branch: BranchName, path: WritePath
+) -> None:
+    """Create table branches of a branch for some types; they are not visible before a write."""
+    locks = [LockKey(key, table_branch_of(branch)) for key in table_keys]
+    with path.locks.hold(locks) as held:
+        basis = path.authority.capture(branch)
+        for key in table_keys:
+            entry = basis.snapshot.get(key)
+            if needs_fork(entry, branch):
+                fork(
+                    entry,
+                    branch=branch,
+                    state=path.authority.newest_known(basis.state),
+                    held=held,
+                    tables=path.stores.tables,
+                    failpoints=path.failpoints,
+                )

@@ -1,0 +1,395 @@
+"""Entity indexes: the rows of a type as dense ordinals, with ids and properties by ordinal.
+
+Query rows hold ordinals, and columns are read when they are first used, completely or only at some
+ordinals. Cached values derive from immutable versions, so they are evicted by size and never
+invalidated. The caches are safe to share between threads; two threads that miss at once both
+compute the value, and the cache retains one of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.read.budget import Budget
+from omnigraph.engine.read.ordering import order_keys
+from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_KEYS_MAX, WARM_TYPE_ROWS_MAX
+from omnigraph.model.ports import Event, Observer
+from omnigraph.storage.ports import RowReader, TableVersion
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class LruCache(Generic[K, V]):
+    """A least-recently-used cache, bounded by the bytes that `size_of` returns for its values.
+
+    An observer, if there is one, counts hits and misses.
+    """
+
+    def __init__(
+        self, *, bytes_max: int, size_of: Callable[[V], int], observer: Observer | None = None
+    ) -> None:
+        self._bytes_max = bytes_max
+        self._size_of = size_of
+        self._observer = observer
+        self._lock = Lock()
+        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, key: K) -> V | None:
+        """The cached value of a key, or None."""
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            found = self._kept[key]
+        if self._observer is not None:
+            self._observer.count(Event.WARM_HIT)
+        return found
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The cached value of a key; a miss calls `make` and caches its result."""
+        found = self.find(key)
+        if found is not None:
+            return found
+        if self._observer is not None:
+            self._observer.count(Event.WARM_MISS)
+        made = make()
+        self.keep(key, made)
+        return made
+
+    def __contains__(self, key: K) -> bool:
+        with self._lock:
+            return key in self._kept
+
+    def keep(self, key: K, made: V) -> None:
+        """Cache a value, unless the key has one already or the value exceeds the whole cache."""
+        size = self._size_of(made)
+        with self._lock:
+            # A value larger than the cache would only evict all others.
+            if key in self._kept or size > self._bytes_max:
+                return
+            self._kept[key] = made
+            self._bytes += size
+            while self._bytes > self._bytes_max and self._kept:
+                _, dropped = self._kept.popitem(last=False)
+                self._bytes -= self._size_of(dropped)
+
+
+class UseCounter(Generic[K]):
+    """Counts requests by key, so that a repeated request can be served from a cache."""
+
+    def __init__(self, *, keys_max: int) -> None:
+        self._keys_max = keys_max
+        self._lock = Lock()
+        self._count_by_key: OrderedDict[K, int] = OrderedDict()
+
+    def note(self, key: K) -> int:
+        """Count one more request and return the number of requests."""
+        with self._lock:
+            count = self._count_by_key.pop(key, 0) + 1
+            self._count_by_key[key] = count
+            if len(self._count_by_key) > self._keys_max:
+                self._count_by_key.popitem(last=False)
+            return count
+
+    def count(self, key: K) -> int:
+        """The number of requests."""
+        with self._lock:
+            return self._count_by_key.get(key, 0)
+
+
+Ordinals = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.bool_]
+
+UNBOUND = -1
+"""The ordinal of no entity, which an optional block without a match binds."""
+
+_BEFORE_ALL = np.iinfo(np.int64).min
+"""The sort key of an unbound variable, which sorts before every id."""
+
+_FEW = 4_096
+"""Rows of a type up to which columns are read whole: reading parts costs as much."""
+
+_COMPARED_WHOLE = 2_048
+"""Texts up to which Arrow, which compares whole texts, sorts faster than `order_keys`."""
+
+_LOOKED_THROUGH = 24
+"""Lookups of single ids by linear scan before a dictionary of the ids pays off."""
+
+_LISTED_IDS_MAX = 500_000
+"""The most ids in a dictionary: each takes about 150 bytes."""
+
+_SPARSE = 32
+"""The ratio of rows of a type to rows needed above which reading single rows pays off."""
+
+
+class ColumnCache:
+    """Cached columns of table versions, shared by all reads of a graph."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._columns: LruCache[tuple[TableVersion, str], pa.Array] = LruCache(
+            bytes_max=WARM_COLUMN_BYTES_MAX, size_of=_bytes_of, observer=observer
+        )
+        self._id_keys: LruCache[TableVersion, Ordinals] = LruCache(
+            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
+        )
+        self._code_by_id: LruCache[TableVersion, Mapping[str, int]] = LruCache(
+            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
+        )
+        self._looked_for: UseCounter[TableVersion] = UseCounter(keys_max=WARM_KEYS_MAX)
+        self._asked: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=WARM_KEYS_MAX)
+
+    def find(self, at: TableVersion, name: str) -> pa.Array | None:
+        """A column, or None if it is not cached."""
+        return self._columns.find((at, name))
+
+    def get(self, at: TableVersion, name: str, *, tables: RowReader) -> pa.Array:
+        """A column, read now if it is not cached."""
+        return self._columns.get((at, name), lambda: _read_column(at, name, tables))
+
+    def id_keys(self, at: TableVersion, *, tables: RowReader) -> Ordinals:
+        """Integers that sort as the ids of a version do."""
+        return self._id_keys.get(
+            at, lambda: order_keys(self.get(at, "id", tables=tables), is_descending=False)
+        )
+
+    def find_id(self, at: TableVersion, id: str, *, tables: RowReader) -> int:
+        """The ordinal of an id in a version, or `UNBOUND` if the version lacks the id."""
+        ids = self.get(at, "id", tables=tables)
+        if self._looked_for.note(at) <= _LOOKED_THROUGH or len(ids) > _LISTED_IDS_MAX:
+            return int(pc.index(ids, id).as_py())
+        codes = self._code_by_id.get(
+            at, lambda: dict(zip(ids.to_pylist(), range(len(ids)), strict=True))
+        )
+        return codes.get(id, UNBOUND)
+
+    def is_worth_reading(self, at: TableVersion, names: Iterable[str], *, size: int) -> bool:
+        """Whether columns are cached, or were requested before and are small enough to cache.
+
+        Counts a request for each column that is not cached, unless the table is small.
+        """
+        cold = [name for name in names if (at, name) not in self._columns]
+        if not cold or size <= _FEW:
+            return True
+        counts = [self._asked.note((at, name)) for name in cold]
+        return min(counts) > 1 and size <= WARM_TYPE_ROWS_MAX
+
+
+class TableEntities:
+    """The entity index of a whole table version."""
+
+    def __init__(
+        self,
+        at: TableVersion,
+        *,
+        size: int,
+        tables: RowReader,
+        warm: ColumnCache,
+        budget: Budget,
+    ) -> None:
+        self.at = at
+        self.size = size
+        self._tables = tables
+        self._warm = warm
+        self._budget = budget
+        self._names = frozenset(tables.schema(at).names)
+
+    @property
+    def whole(self) -> TableEntities:
+        """The entity index of the whole table, which is this one."""
+        return self
+
+    def has_columns(self, names: Iterable[str]) -> bool:
+        """Whether the table has all columns; a version older than a property lacks its column."""
+        return self._names.issuperset(names)
+
+    def is_warm(self, names: Iterable[str]) -> bool:
+        """Whether columns are cached, or the table is small enough to be read whole anyway."""
+        return self.size <= _FEW or all(self._warm.find(self.at, name) for name in names)
+
+    def is_worth_reading(self, names: Iterable[str]) -> bool:
+        """Whether to read these columns whole instead of pushing a filter on them down to Lance."""
+        return self._warm.is_worth_reading(self.at, names, size=self.size)
+
+    def column(self, name: str) -> pa.Array:
+        """A whole column, by ordinal.
+
+        Raises `LimitExceededError` if its stored size exceeds the budget.
+        """
+        found = self._warm.find(self.at, name)
+        if found is not None:
+            return found
+        if self.size > _FEW:
+            self._budget.require_bytes(self._stored_bytes(name))
+        return self._warm.get(self.at, name, tables=self._tables)
+
+    def values(self, name: str, type: pa.DataType, codes: Ordinals) -> pa.Array:
+        """A column at some ordinals; null where unbound or where the table lacks the column."""
+        if name not in self._names:
+            return pa.nulls(len(codes), type)
+        found = self._warm.find(self.at, name)
+        if found is None and self.size > _FEW:
+            wanted = distinct_codes(codes, size=self.size)
+            if len(wanted) * _SPARSE < self.size:
+                return take(self._read_some(name, wanted), _places(codes, wanted))
+        return take(self.column(name) if found is None else found, codes)
+
+    def _read_some(self, name: str, wanted: Ordinals) -> pa.Array:
+        is_asked_again = self._warm.is_worth_reading(self.at, [name], size=self.size)
+        if is_asked_again and self._stored_bytes(name) <= WARM_COLUMN_BYTES_MAX // 8:
+            return take(self.column(name), wanted)
+        rows = self._tables.take(self.at, positions=wanted, columns=[name])
+        return one_chunk(rows[name])
+
+    def _stored_bytes(self, name: str) -> int:
+        return self._tables.stored_bytes(self.at, name)
+
+    def ids(self, codes: Ordinals) -> pa.Array:
+        """The ids at some ordinals."""
+        return self.values("id", pa.string(), codes)
+
+    def id_keys(self, codes: Ordinals) -> Ordinals:
+        """Integers that sort as the ids at some ordinals do."""
+        if len(codes) * _SPARSE < self.size:
+            return _rank(self.ids(codes))
+        return np.append(self._warm.id_keys(self.at, tables=self._tables), _BEFORE_ALL)[codes]
+
+    def find(self, ids: pa.Array) -> Ordinals:
+        """The ordinals of ids; `UNBOUND` where there is no such entity."""
+        return find_all(ids, self.column("id"))
+
+    def find_one(self, id: str) -> Ordinals:
+        """The ordinal of one id; empty if there is no such entity."""
+        code = self._warm.find_id(self.at, id, tables=self._tables)
+        return np.array([] if code == UNBOUND else [code], np.int64)
+
+    def every(self) -> Ordinals:
+        """All ordinals."""
+        return np.arange(self.size, dtype=np.int64)
+
+    def fetch(self, *, columns: Iterable[str], predicate: str) -> FetchedEntities:
+        """The entities that match a predicate; columns that the table lacks are left out."""
+        names = ["id", *sorted(self._names.intersection(columns) - {"id"})]
+        rows = self._tables.scan(self.at, columns=names, predicate=predicate)
+        return FetchedEntities(rows, whole=self)
+
+
+class FetchedEntities:
+    """The entities of `whole` that a lookup found, with the columns that the query needs."""
+
+    def __init__(self, rows: pa.Table, *, whole: TableEntities) -> None:
+        self.size = rows.num_rows
+        self.whole = whole
+        self.rows = rows
+
+    def values(self, name: str, type: pa.DataType, codes: Ordinals) -> pa.Array:
+        """A column at some ordinals; null where unbound or where the table lacks the column."""
+        if name not in self.rows.column_names:
+            return pa.nulls(len(codes), type)
+        return take(one_chunk(self.rows[name]), codes)
+
+    def ids(self, codes: Ordinals) -> pa.Array:
+        """The ids at some ordinals."""
+        return self.values("id", pa.string(), codes)
+
+    def id_keys(self, codes: Ordinals) -> Ordinals:
+        """Integers that sort as the ids at some ordinals do."""
+        every = order_keys(one_chunk(self.rows["id"]), is_descending=False)
+        return np.append(every, _BEFORE_ALL)[codes]
+
+    def find(self, ids: pa.Array) -> Ordinals:
+        """The ordinals of ids; `UNBOUND` where there is no such entity."""
+        return find_all(ids, one_chunk(self.rows["id"]))
+
+    def every(self) -> Ordinals:
+        """All ordinals."""
+        return np.arange(self.size, dtype=np.int64)
+
+
+Space = TableEntities | FetchedEntities
+
+
+def join_fetched(parts: Sequence[FetchedEntities]) -> FetchedEntities:
+    """The results of several lookups in one table, in order; they must be disjoint."""
+    if len(parts) == 1:
+        return parts[0]
+    return FetchedEntities(pa.concat_tables(each.rows for each in parts), whole=parts[0].whole)
+
+
+def move(codes: Ordinals, *, source: Space, target: Space) -> Ordinals:
+    """Ordinals of one entity index translated to another; `UNBOUND` where that lacks the entity."""
+    if source is target or not len(codes):
+        return codes
+    # `UNBOUND` is -1 and so indexes the last element, which makes unbound stay unbound.
+    return np.append(target.find(source.ids(source.every())), UNBOUND)[codes]
+
+
+def distinct_codes(codes: Ordinals, *, size: int) -> Ordinals:
+    """The distinct ordinals in ascending order, without `UNBOUND`."""
+    # `np.unique` takes a hundred times as long, because numpy 2.4 hashes integers.
+    is_there = np.zeros(size + 1, np.bool_)
+    # `UNBOUND` is -1 and so marks the last element, which is cut off below.
+    is_there[codes] = True
+    return np.flatnonzero(is_there[:-1])
+
+
+def find_all(wanted: pa.Array, among: pa.Array) -> Ordinals:
+    """The positions of values in an array of distinct values; `UNBOUND` where it lacks them."""
+    return to_codes(pc.index_in(wanted, value_set=among))
+
+
+def to_codes(places: pa.Array) -> Ordinals:
+    """Positions as ordinals, with null as `UNBOUND`."""
+    codes: Ordinals = pc.fill_null(places, UNBOUND).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64, copy=False)
+
+
+def take(values: pa.Array, codes: Ordinals) -> pa.Array:
+    """Values by ordinal; null where unbound."""
+    if not len(codes) or codes.min() != UNBOUND:
+        return values.take(pa.array(codes))
+    return values.take(pa.array(codes, mask=codes == UNBOUND))
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _rank(ids: pa.Array) -> Ordinals:
+    """Integers that sort as ids do, nulls first."""
+    if len(ids) > _COMPARED_WHOLE:
+        return order_keys(ids, is_descending=False)
+    ranks = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense")
+    numbers: Ordinals = ranks.to_numpy().astype(np.int64)
+    return numbers
+
+
+def _read_column(at: TableVersion, name: str, tables: RowReader) -> pa.Array:
+    return one_chunk(tables.scan(at, columns=[name], predicate=None)[name])
+
+
+def _places(codes: Ordinals, wanted: Ordinals) -> Ordinals:
+    places = np.searchsorted(wanted, codes)
+    return np.where(codes == UNBOUND, UNBOUND, places)
+
+
+def _size_of_codes_by_id(codes: Mapping[str, int]) -> int:
+    return 150 * len(codes)
+
+
+def _size_of_codes(codes: Ordinals) -> int:
+    return codes.nbytes
+
+
+def _bytes_of(column: pa.Array) -> int:
+    return int(column.nbytes)

@@ -1,0 +1,391 @@
+"""Retrieval from end to end: search or query, neighbourhood, packing, receipt.
+
+All reads of a retrieval use one commit, and the caller supplies the visible state. A query counts
+as one ranking, in the order of its rows. A request records parameter values, the time and the
+vectors that it used, so a replay computes no embedding. Branches and permissions are not known
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from datetime import date, datetime
+from math import isfinite
+
+import pyarrow as pa
+
+from omnigraph.compiler.compile import find_returned
+from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.compiler.ir import (
+    Bm25,
+    Column,
+    Direction,
+    EntityId,
+    Nearest,
+    Now,
+    PropertyValue,
+    ReadIR,
+    Rrf,
+    Value,
+)
+from omnigraph.compiler.parameters import NumberReading, convert_parameters
+from omnigraph.compiler.parser import syntax_error
+from omnigraph.engine.context import QueryCache
+from omnigraph.engine.ops.query import QueryCall, ReadPath
+from omnigraph.engine.read.plan import Plan, plan_read
+from omnigraph.engine.retrieval.rankers import (
+    Arm,
+    Fused,
+    RankedArm,
+    RecordingEmbedder,
+    ReplayEmbedder,
+    TextRanker,
+    find_rankers,
+    fuse,
+    make_vectors,
+    require_vectors,
+)
+from omnigraph.engine.retrieval.reads import Reached, Reads, reach
+from omnigraph.engine.retrieval.requests import RetrievalOptions, hash_query
+from omnigraph.engine.retrieval.results import (
+    NodeName,
+    Passage,
+    Place,
+    QueryRequest,
+    QueryVector,
+    Receipt,
+    Request,
+    Retrieval,
+    TokenCount,
+    hash_text,
+    pack,
+    write_passage,
+)
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.model.catalog import Catalog, EdgeType, TypeKind
+from omnigraph.model.errors import (
+    CompileError,
+    InvalidValueError,
+    LimitExceededError,
+    NotFoundError,
+)
+from omnigraph.model.limits import ARM_PLACES, FOUND_MAX
+from omnigraph.model.ports import Observer, Phase
+from omnigraph.model.source import Source
+from omnigraph.model.types import STRING, format_datetime, parse_datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The starting points of a result.
+
+    `seeds` are the nodes that come first, `fused` every ranked node, `arms` the names of the
+    rankings, and `edges` the edge types to follow.
+    """
+
+    seeds: tuple[NodeName, ...]
+    fused: Mapping[NodeName, Fused]
+    arms: tuple[str, ...]
+    edges: Sequence[EdgeType]
+
+
+def start_reads(basis: Basis, *, path: ReadPath, observer: Observer, now: datetime) -> Reads:
+    """The reads of one retrieval; its time limit starts now."""
+    allowance = path.allowance
+    return Reads(basis, path, observer, now, end=allowance.clock() + allowance.seconds_max)
+
+
+def find_vectors(
+    request: Request, reads: Reads, *, given: tuple[float, ...] | None
+) -> tuple[QueryVector, ...]:
+    """The query vectors of a request: the given one, or those computed from its text."""
+    if given is not None:
+        return (QueryVector(None, None, given),)
+    embedder, catalog = reads.path.embedder, reads.basis.catalog
+    arms = find_rankers(request, catalog, given=None)
+    return make_vectors(arms, request.text, embedder=embedder, catalog=catalog, now=reads.now)
+
+
+def retrieve(
+    request: Request, vectors: Sequence[QueryVector], *, reads: Reads, count_tokens: TokenCount
+) -> Retrieval:
+    """The result of a request, with its receipt."""
+    catalog = reads.basis.catalog
+    edges = find_edges(request.edges, catalog)
+    given = next((each for each in vectors if each.model is None), None)
+    arms = find_rankers(request, catalog, given=given)
+    require_vectors(arms, vectors)
+    fused = fuse(list(_rank(arms, request, vectors, reads)))
+    names = tuple(each.name for each in arms)
+    found = Candidates(tuple(fused)[: request.k], fused, names, edges)
+    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+
+
+def answer(
+    request: Request | QueryRequest,
+    vectors: Sequence[QueryVector],
+    found: Candidates,
+    *,
+    reads: Reads,
+    count_tokens: TokenCount,
+) -> Retrieval:
+    """The candidates and their neighbours, as far as the token budget allows, with a receipt."""
+
+    def look_up(
+        edge: EdgeType, direction: Direction, ids: Sequence[str], favoured: Sequence[str]
+    ) -> list[tuple[str, str]]:
+        return reads.neighbours(edge, direction, ids=ids, favoured=favoured)
+
+    near = reach(
+        found.seeds, hops=request.hops, edges=found.edges, fused=found.fused, look_up=look_up
+    )
+    places = _place([*(Reached(node, node, ()) for node in found.seeds), *near], found.fused)
+    written = _write(places, reads)
+    packed = pack(written, budget=request.budget_tokens, count=count_tokens)
+    receipt = Receipt(
+        commit_id=reads.basis.head.id,
+        query_hash=hash_query(request, vectors),
+        request=request,
+        vectors=tuple(vectors),
+        arms=found.arms,
+        places=tuple(each.place for each in packed.passages),
+        left_out=len(written) - len(packed.passages),
+        tokens=packed.tokens,
+        text_hash=hash_text(packed.text),
+    )
+    return Retrieval(packed.passages, packed.text, packed.tokens, receipt.left_out, receipt)
+
+
+def find_edges(names: Sequence[str] | None, catalog: Catalog) -> list[EdgeType]:
+    """The edge types with some names, ordered by name; None means all of them.
+
+    Raises `NotFoundError` if there is no edge type with a name.
+    """
+    if names is None:
+        return [catalog.edges[name] for name in sorted(catalog.edges)]
+    found = {each.name: each for each in (_get_edge(name, catalog) for name in names)}
+    return [found[name] for name in sorted(found)]
+
+
+def _rank(
+    arms: Sequence[Arm], request: Request, vectors: Sequence[QueryVector], reads: Reads
+) -> Iterator[RankedArm]:
+    numbers_by_length = {len(each.numbers): each.numbers for each in vectors}
+    places = max(ARM_PLACES, request.k)
+    for arm in arms:
+        found = reads.rank(arm, text=request.text, vectors=numbers_by_length, places=places)
+        weight = request.word_weight if isinstance(arm, TextRanker) else request.vector_weight
+        nodes = [(NodeName(arm.type, id), score) for id, score in found]
+        yield RankedArm(arm.name, weight, nodes)
+
+
+def _get_edge(name: str, catalog: Catalog) -> EdgeType:
+    found = catalog.find_edge(name)
+    if found is None:
+        advice = advise_name(name, set(catalog.edges)) or ""
+        raise NotFoundError(kind="edge type", name=name, advice=advice)
+    return found
+
+
+def _place(reached: Sequence[Reached], fused: Mapping[NodeName, Fused]) -> list[Place]:
+    return [
+        Place(
+            rank=rank,
+            node=each.node,
+            score=fused[each.node].score if each.node in fused else 0.0,
+            arms=fused[each.node].arms if each.node in fused else (),
+            seed=each.seed,
+            path=each.path,
+            is_cut=False,
+        )
+        for rank, each in enumerate(reached, start=1)
+    ]
+
+
+def _write(places: Sequence[Place], reads: Reads) -> list[Passage]:
+    """The passages of all nodes, with one read per type."""
+    ids_by_type: dict[str, list[str]] = {}
+    for each in places:
+        ids_by_type.setdefault(each.node.type, []).append(each.node.id)
+    rows = {name: reads.rows(name, ids) for name, ids in ids_by_type.items()}
+    return [write_passage(each, rows[each.node.type][each.node.id]) for each in places]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery:
+    """A read whose last column is the id of the node that each row represents."""
+
+    plan: Plan
+    type: str
+    score_position: int | None
+
+    @property
+    def asks_for_time(self) -> bool:
+        """Whether the rows depend on the time at which the query runs."""
+        return _holds_now(self.plan.ir)
+
+
+def plan_nodes(plan: Plan, text: str) -> NodeQuery:
+    """The read, extended by the id of its nodes; `CompileError` if it does not return nodes."""
+    ir = plan.ir
+    variable = _find_variable(ir)
+    if ir.is_aggregate or variable is None or variable not in plan.type_by_variable:
+        raise _refuse(ir, variable, text)
+    type_name = plan.type_by_variable[variable]
+    id = EntityId(variable, TypeKind.NODE, type_name, is_nullable=True)
+    column = Column("$node", id, STRING.as_nullable(), is_aliased=True)
+    # Added last, because an order refers to columns by their position.
+    found = plan_read(replace(ir, columns=(*ir.columns, column)))
+    scores = (
+        position
+        for position, each in enumerate(ir.columns)
+        if isinstance(each.expression, Nearest | Bm25 | Rrf)
+    )
+    return NodeQuery(found, type_name, next(scores, None))
+
+
+def read_nodes(query: NodeQuery, rows: pa.Table) -> list[tuple[NodeName, float | None]]:
+    """The distinct nodes of some rows in the order of their first row, with scores if any.
+
+    `LimitExceededError` if there are more nodes than a retrieval may start from.
+    """
+    position = query.score_position
+    scores = [None] * len(rows) if position is None else rows[position].to_pylist()
+    score_by_id: dict[str, float | None] = {}
+    for id, score in zip(rows[len(rows.columns) - 1].to_pylist(), scores, strict=True):
+        # An optional block that finds nothing yields a null id.
+        if id is not None:
+            score_by_id.setdefault(id, _finite(score))
+    if len(score_by_id) > FOUND_MAX:
+        raise LimitExceededError(
+            resource="the number of nodes that the query finds (give it a `limit`)",
+            limit=FOUND_MAX,
+            found=len(score_by_id),
+        )
+    return [(NodeName(query.type, id), score) for id, score in score_by_id.items()]
+
+
+def _find_variable(ir: ReadIR) -> str | None:
+    shown = (each.expression for each in ir.columns)
+    return next((e.variable for e in shown if isinstance(e, PropertyValue | EntityId)), None)
+
+
+def _refuse(ir: ReadIR, variable: str | None, text: str) -> CompileError:
+    problem = f"`{ir.name}` returns no property of a node"
+    if ir.is_aggregate:
+        problem = f"`{ir.name}` returns groups, and a group is no node"
+    elif variable is not None:
+        problem = f"`{ir.name}` returns `${variable}` first, which is an edge"
+    source = Source("<query>", text)
+    span = find_returned(source, name=ir.name)
+    advice = "a retrieval starts from nodes; return a property of one first"
+    return syntax_error(source, "T38", problem, span, advice)
+
+
+def _holds_now(part: object) -> bool:
+    if isinstance(part, Now):
+        return True
+    parts: Iterable[object] = part if isinstance(part, tuple) else ()
+    if is_dataclass(part):
+        parts = (getattr(part, each.name) for each in fields(part))
+    return any(map(_holds_now, parts))
+
+
+def _finite(score: object) -> float | None:
+    return score if isinstance(score, float) and isfinite(score) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query that can be run, and the request that describes it."""
+
+    nodes: NodeQuery
+    values: Mapping[str, Value]
+    request: QueryRequest
+
+
+def retrieve_by(
+    text: str,
+    params: object,
+    *,
+    name: str | None,
+    terms: RetrievalOptions,
+    compiled: QueryCache,
+    reads: Reads,
+    count_tokens: TokenCount,
+) -> Retrieval:
+    """Retrieve the nodes that a query returns for the given parameters, and their neighbours."""
+    # A receipt records milliseconds, so a replay would not reproduce a finer timestamp.
+    moment = format_datetime(reads.now)
+    reads = replace(reads, now=parse_datetime(moment))
+    with reads.observer.phase(Phase.COMPILE):
+        nodes = plan_nodes(compiled.read(text, name=name, contract=reads.basis.contract), text)
+        ir = nodes.plan.ir
+        values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
+    request = QueryRequest(
+        query=text,
+        name=ir.name,
+        params={each: _encode(values[each], each) for each in sorted(values)},
+        now=moment if nodes.asks_for_time else None,
+        edges=terms.edges,
+        hops=terms.hops,
+        budget_tokens=terms.budget_tokens,
+        counted_by=terms.counted_by,
+    )
+    provider = reads.path.embedder
+    keeping = None if provider is None else RecordingEmbedder(provider)
+    reads = replace(reads, path=replace(reads.path, embedder=keeping))
+    found = _find(_Asked(nodes, values, request), reads)
+    vectors = () if keeping is None else keeping.vectors
+    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+
+
+def retrieve_again(
+    request: QueryRequest,
+    vectors: Sequence[QueryVector],
+    *,
+    compiled: QueryCache,
+    reads: Reads,
+    count_tokens: TokenCount,
+) -> Retrieval:
+    """Repeat the retrieval that a receipt describes; no embedding is computed."""
+    assert request.query is not None, "a receipt without a text is refused before"
+    with reads.observer.phase(Phase.COMPILE):
+        plan = compiled.read(request.query, name=request.name, contract=reads.basis.contract)
+        nodes = plan_nodes(plan, request.query)
+        declared = nodes.plan.ir.parameters
+        values = convert_parameters(declared, request.params, numbers=NumberReading.EXACT)
+    path = replace(reads.path, embedder=ReplayEmbedder(vectors))
+    now = reads.now if request.now is None else parse_datetime(request.now)
+    reads = replace(reads, path=path, now=now)
+    found = _find(_Asked(nodes, values, request), reads)
+    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+
+
+def _find(asked: _Asked, reads: Reads) -> Candidates:
+    edges = find_edges(asked.request.edges, reads.basis.catalog)
+    rows = reads.run(QueryCall(asked.nodes.plan, asked.values, reads.now)).to_arrow()
+    ranked = RankedArm(asked.request.name, 1.0, read_nodes(asked.nodes, rows))
+    fused = fuse([ranked])
+    return Candidates(tuple(fused), fused, (ranked.name,), edges)
+
+
+def _encode(value: Value, name: str) -> object:
+    """A value as JSON; `InvalidValueError` if it is not finite."""
+    match value:
+        case datetime():
+            return format_datetime(value)
+        case date():
+            return value.isoformat()
+        case float() if not isfinite(value):
+            raise InvalidValueError(
+                subject=f"param '{name}'",
+                expected="a value that JSON has",
+                value=value,
+                problem=f"{value} has no place in JSON, which receipts are kept as",
+            )
+        case tuple():
+            return tuple(_encode(each, name) for each in value)
+        case _:
+            return value

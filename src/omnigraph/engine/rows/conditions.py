@@ -1,0 +1,655 @@
+"""Conditions on the rows of one type: compiled, bound to values, and evaluated.
+
+Binding converts every value to the type of its column, and comparisons are exact. A comparison
+with null matches nothing, and NaN is unequal to every value. The Arrow mask and the storage
+predicate of one condition select the same rows. Columns that a table lacks count as null.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.compiler.compile import compile_mutation
+from omnigraph.compiler.ir import (
+    AllOf,
+    AnyOf,
+    Comparator,
+    Comparison,
+    Condition,
+    Constant,
+    Delete,
+    EntityId,
+    Given,
+    MutationIR,
+    Now,
+    NullTest,
+    Operand,
+    ParameterValue,
+    PropertyValue,
+    SameEntity,
+    TextMatch,
+    Value,
+)
+from omnigraph.engine.rows.values import column_of, to_stored
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
+from omnigraph.model.errors import InvalidValueError, LimitExceededError
+from omnigraph.model.limits import CONDITION_NESTING_MAX
+from omnigraph.model.source import Source
+from omnigraph.model.types import FLOATS, INTEGER_RANGE, NUMBERS, PropertyType, Scalar, fits_f32
+from omnigraph.storage.lance.predicates import StoredScalar, in_predicate, write_literal
+from omnigraph.storage.row_files import arrow_type
+
+F32_MAX = float(np.finfo(np.float32).max)
+F64_MAX = sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The values of a type that are nearest to a constant.
+
+    `below` is the greatest value that is not greater than the constant, `above` the least value
+    that is not smaller; None if the type has none. They are equal if the type has the constant
+    itself.
+    """
+
+    below: int | float | None
+    above: int | float | None
+
+
+def find_bounds(constant: int | float, scalar: Scalar) -> Bounds:
+    """The values of a numeric type around a constant, which must not be NaN."""
+    match scalar:
+        case Scalar.F32:
+            return _around_f32(constant)
+        case Scalar.F64:
+            return _around_f64(constant)
+        case _:
+            low, high = INTEGER_RANGE[scalar]
+            return _around_integer(constant, low, high)
+
+
+def _around_integer(constant: int | float, low: int, high: int) -> Bounds:
+    # Python compares an integer with a float exactly, the infinities included.
+    if constant < low:
+        return Bounds(None, low)
+    if constant > high:
+        return Bounds(high, None)
+    return Bounds(math.floor(constant), math.ceil(constant))
+
+
+def _around_f64(constant: int | float) -> Bounds:
+    if isinstance(constant, float):
+        return Bounds(constant, constant)
+    try:
+        nearest = float(constant)
+    except OverflowError:
+        return _beyond(constant, F64_MAX)
+    if nearest == constant:
+        return Bounds(nearest, nearest)
+    if nearest < constant:
+        return Bounds(nearest, math.nextafter(nearest, math.inf))
+    return Bounds(math.nextafter(nearest, -math.inf), nearest)
+
+
+def _around_f32(constant: int | float) -> Bounds:
+    if isinstance(constant, float):
+        if math.isfinite(constant) and not fits_f32(constant):
+            return _beyond(constant, F32_MAX)
+        # A stored 0.1 equals the constant 0.1, although no F32 has exactly that value.
+        rounded = _round_to_f32(constant)
+        return Bounds(rounded, rounded)
+    if abs(constant) > F32_MAX:
+        return _beyond(constant, F32_MAX)
+    nearest = _round_to_f32(constant)
+    if nearest == constant:
+        return Bounds(nearest, nearest)
+    if nearest < constant:
+        return Bounds(nearest, _next_f32(nearest, towards=math.inf))
+    return Bounds(_next_f32(nearest, towards=-math.inf), nearest)
+
+
+def _beyond(constant: int | float, largest: float) -> Bounds:
+    """The bounds of a finite constant beyond a float type: its largest value and infinity."""
+    return Bounds(largest, math.inf) if constant > 0 else Bounds(-math.inf, -largest)
+
+
+def _round_to_f32(number: int | float) -> float:
+    (rounded,) = struct.unpack("<f", struct.pack("<f", number))
+    assert isinstance(rounded, float)
+    return rounded
+
+
+def _next_f32(number: float, *, towards: float) -> float:
+    return float(np.nextafter(np.float32(number), np.float32(towards)))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column and the type of its values; for a list, of its elements."""
+
+    name: str
+    scalar: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison of a scalar column with one value: `=`, `!=`, `<`, `<=`, `>` or `>=`."""
+
+    column: Column
+    comparator: Comparator
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A scalar column that holds one of some values; there is at least one."""
+
+    column: Column
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HasElement:
+    """A list column that holds a value."""
+
+    column: Column
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class HasText:
+    """A text column that starts with a text, or that holds it anywhere."""
+
+    column: Column
+    text: str
+    is_prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WithinText:
+    """A text column that a given text starts with, or that the text contains anywhere."""
+
+    column: Column
+    text: str
+    is_prefix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """A column without a value."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsPresent:
+    """A column with a value."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All conditions hold; with no conditions, always."""
+
+    conditions: tuple[BoundCondition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one condition holds; with no conditions, never."""
+
+    conditions: tuple[BoundCondition, ...]
+
+
+BoundCondition = Compare | OneOf | HasElement | HasText | WithinText | IsNull | IsPresent | And | Or
+
+ALWAYS = And(())
+NEVER = Or(())
+"""The result of `bind` for a condition that no row can satisfy: nothing needs to be read."""
+
+
+# Binding
+
+
+def bind(
+    condition: Condition, *, kind: TypeKind, values: Mapping[str, Value], now: datetime
+) -> BoundCondition:
+    """The condition with its parameters and `now()` replaced by values of the columns' types.
+
+    Each comparison must have a column of the row on one side and a given value on the other. `kind`
+    is the kind of the row's type: only for edges, `from` and `to` are other names for columns.
+    Raises `LimitExceededError` if the condition is nested too deeply.
+    """
+    bound = _Binder(kind, values, now).bind(condition)
+    nesting = _nesting_of(bound)
+    if nesting > CONDITION_NESTING_MAX:
+        raise LimitExceededError(
+            resource="the nesting of a condition", limit=CONDITION_NESTING_MAX, found=nesting
+        )
+    return bound
+
+
+_MIRRORED = {
+    Comparator.EQ: Comparator.EQ,
+    Comparator.NE: Comparator.NE,
+    Comparator.LT: Comparator.GT,
+    Comparator.LE: Comparator.GE,
+    Comparator.GT: Comparator.LT,
+    Comparator.GE: Comparator.LE,
+    Comparator.IN: Comparator.LIST_CONTAINS,
+    Comparator.LIST_CONTAINS: Comparator.IN,
+}
+"""The comparator that applies when the two sides are exchanged; text searches have none."""
+
+
+_COLUMN_BY_END = {"from": "src", "to": "dst"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Binder:
+    kind: TypeKind
+    values: Mapping[str, Value]
+    now: datetime
+
+    def bind(self, condition: Condition) -> BoundCondition:
+        match condition:
+            case AllOf(conditions):
+                return _all_of(self.bind(each) for each in conditions)
+            case AnyOf(conditions):
+                return _any_of(self.bind(each) for each in conditions)
+            case NullTest(operand, is_negated):
+                return self._bind_null_test(operand, is_negated=is_negated)
+            case Comparison(PropertyValue() as left, comparator, right):
+                assert isinstance(right, Given), "both sides of a comparison are columns"
+                return _bind_comparison(self._column(left), comparator, self._value(right))
+            case Comparison(left, comparator, right):
+                assert isinstance(left, Given), "entities cannot be compared"
+                assert isinstance(right, PropertyValue), "no side of a comparison is a column"
+                return _bind_mirrored(self._value(left), comparator, self._column(right))
+            case SameEntity() | TextMatch():
+                raise AssertionError(f"{condition} is not about the columns of one row")
+
+    def _bind_null_test(self, operand: Operand, *, is_negated: bool) -> BoundCondition:
+        match operand:
+            case PropertyValue(property=written):
+                name = self._column_name(written)
+                return IsPresent(name) if is_negated else IsNull(name)
+            case EntityId():
+                return IsPresent("id") if is_negated else IsNull("id")
+            case ParameterValue() | Constant() | Now():
+                return ALWAYS if (self._value(operand) is None) != is_negated else NEVER
+
+    def _column(self, operand: PropertyValue) -> Column:
+        element = operand.type.element
+        assert isinstance(element, Scalar), "vectors are not compared"
+        return Column(self._column_name(operand.property), element)
+
+    def _column_name(self, property: str) -> str:
+        return _COLUMN_BY_END.get(property, property) if self.kind is TypeKind.EDGE else property
+
+    def _value(self, given: Given) -> Value:
+        match given:
+            case ParameterValue(name):
+                return self.values[name]
+            case Constant(value):
+                return value
+            case Now():
+                return self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
+
+
+def _all_of(conditions: Iterable[BoundCondition]) -> BoundCondition:
+    parts: list[BoundCondition] = []
+    for each in conditions:
+        parts += each.conditions if isinstance(each, And) else (each,)
+    if NEVER in parts:
+        return NEVER
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def _any_of(conditions: Iterable[BoundCondition]) -> BoundCondition:
+    parts: list[BoundCondition] = []
+    for each in conditions:
+        parts += each.conditions if isinstance(each, Or) else (each,)
+    if ALWAYS in parts:
+        return ALWAYS
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def _bind_mirrored(value: Value, comparator: Comparator, column: Column) -> BoundCondition:
+    match comparator:
+        case Comparator.STRING_CONTAINS | Comparator.STARTS_WITH:
+            if value is None:
+                return NEVER
+            assert isinstance(value, str)
+            return WithinText(column, value, is_prefix=comparator is Comparator.STARTS_WITH)
+        case _:
+            return _bind_comparison(column, _MIRRORED[comparator], value)
+
+
+def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> BoundCondition:
+    if value is None:
+        return NEVER
+    match comparator:
+        case Comparator.STRING_CONTAINS | Comparator.STARTS_WITH:
+            assert isinstance(value, str)
+            return HasText(column, value, is_prefix=comparator is Comparator.STARTS_WITH)
+        case Comparator.IN:
+            assert isinstance(value, tuple)
+            found = (_bind_comparison(column, Comparator.EQ, each) for each in value)
+            kept = dict.fromkeys(each.value for each in found if isinstance(each, Compare))
+            return OneOf(column, tuple(kept)) if kept else NEVER
+        case Comparator.LIST_CONTAINS:
+            element = _bind_comparison(column, Comparator.EQ, value)
+            return HasElement(column, element.value) if isinstance(element, Compare) else NEVER
+        case _ if column.scalar in NUMBERS:
+            assert isinstance(value, int | float)
+            return _compare_number(column, comparator, value)
+        case _ if column.scalar is Scalar.BOOL:
+            assert isinstance(value, bool)
+            return _compare_truth(column, comparator, is_true=value)
+        case _:
+            return Compare(column, comparator, value)
+
+
+def _compare_number(
+    column: Column, comparator: Comparator, constant: int | float
+) -> BoundCondition:
+    if isinstance(constant, float) and math.isnan(constant):
+        return IsPresent(column.name) if comparator is Comparator.NE else NEVER
+    bounds = find_bounds(constant, column.scalar)
+    if bounds.below == bounds.above:
+        return Compare(column, comparator, bounds.below)
+    # No value of the column equals the constant, so `<` and `<=` are equivalent.
+    match comparator:
+        case Comparator.LT | Comparator.LE if bounds.below is not None:
+            return Compare(column, Comparator.LE, bounds.below)
+        case Comparator.GT | Comparator.GE if bounds.above is not None:
+            return Compare(column, Comparator.GE, bounds.above)
+        case Comparator.NE:
+            return IsPresent(column.name)
+        case _:
+            return NEVER
+
+
+def _compare_truth(column: Column, comparator: Comparator, *, is_true: bool) -> BoundCondition:
+    matching = [each for each in (False, True) if compare_values(each, comparator, is_true)]
+    match matching:
+        case []:
+            return NEVER
+        case [value]:
+            return Compare(column, Comparator.EQ, value)
+        case _:
+            return IsPresent(column.name)
+
+
+def _nesting_of(bound: BoundCondition) -> int:
+    """How many times `or` is nested in `and`, which is where a predicate needs parentheses."""
+    match bound:
+        case And(conditions):
+            levels = (_nesting_of(each) + isinstance(each, Or) for each in conditions)
+            return max(levels, default=0)
+        case Or(conditions):
+            return max(map(_nesting_of, conditions), default=0)
+        case Compare() | OneOf() | HasElement() | HasText() | WithinText():
+            return 0
+        case IsNull() | IsPresent():
+            return 0
+
+
+# Values
+
+
+def compare_values(left: Value, comparator: Comparator, right: Value) -> bool:
+    """Whether a comparison of two values holds; neither comes from a row."""
+    if left is None or right is None:
+        return False
+    match comparator:
+        case Comparator.LIST_CONTAINS:
+            assert isinstance(left, tuple)
+            return any(compare_values(each, Comparator.EQ, right) for each in left)
+        case Comparator.IN:
+            assert isinstance(right, tuple)
+            return any(compare_values(left, Comparator.EQ, each) for each in right)
+        case Comparator.STRING_CONTAINS | Comparator.STARTS_WITH:
+            assert isinstance(left, str)
+            assert isinstance(right, str)
+            is_prefix = comparator is Comparator.STARTS_WITH
+            return left.startswith(right) if is_prefix else right in left
+        case _:
+            # Python compares numbers of any kind exactly, and texts in the order of their bytes.
+            holds: bool = _ORDER[comparator](left, right)
+            return holds
+
+
+_ORDER = {
+    Comparator.EQ: operator.eq,
+    Comparator.NE: operator.ne,
+    Comparator.LT: operator.lt,
+    Comparator.LE: operator.le,
+    Comparator.GT: operator.gt,
+    Comparator.GE: operator.ge,
+}
+
+
+def compile_row_condition(
+    text: str, declared: NodeType | EdgeType, *, catalog: Catalog, parameters: str
+) -> Condition:
+    """Compile a text to a condition on the rows of a type.
+
+    `parameters` declares the parameters that the text may use, as in a query. Raises `CompileError`
+    if the text is invalid, and `InvalidValueError` if it is more than one condition.
+    """
+    written = f"query rows({parameters}) {{ delete {declared.name} where\n{text}\n}}"
+    ir = compile_mutation(Source("<where>", written), _alone(declared, catalog), name=None).ir
+    assert isinstance(ir, MutationIR), "a read would not have been compiled"
+    match ir.operations:
+        case (Delete(condition=condition),):
+            return condition
+        case _:
+            raise InvalidValueError(
+                subject="where",
+                expected="a condition",
+                value=text,
+                problem="it is one condition and nothing else",
+            )
+
+
+def fold_missing_columns(condition: BoundCondition, *, stored: Collection[str]) -> BoundCondition:
+    """The condition for rows that have only the stored columns; the others count as null."""
+    match condition:
+        case And(parts):
+            settled = [fold_missing_columns(each, stored=stored) for each in parts]
+            kept = tuple(each for each in settled if each != ALWAYS)
+            return NEVER if NEVER in kept else And(kept)
+        case Or(parts):
+            settled = [fold_missing_columns(each, stored=stored) for each in parts]
+            kept = tuple(each for each in settled if each != NEVER)
+            return ALWAYS if ALWAYS in kept else Or(kept)
+        case IsNull(name):
+            return condition if name in stored else ALWAYS
+        case IsPresent(name):
+            return condition if name in stored else NEVER
+        case (
+            Compare(column)
+            | OneOf(column)
+            | HasElement(column)
+            | HasText(column)
+            | WithinText(column)
+        ):
+            return condition if column.name in stored else NEVER
+
+
+def columns_of(condition: BoundCondition) -> Iterator[str]:
+    """The columns that a condition references, some more than once."""
+    match condition:
+        case And(parts) | Or(parts):
+            for each in parts:
+                yield from columns_of(each)
+        case IsNull(name) | IsPresent(name):
+            yield name
+        case (
+            Compare(column)
+            | OneOf(column)
+            | HasElement(column)
+            | HasText(column)
+            | WithinText(column)
+        ):
+            yield column.name
+
+
+def _alone(declared: NodeType | EdgeType, catalog: Catalog) -> Catalog:
+    """A catalog of one type, so that its name is unambiguous."""
+    match declared:
+        case NodeType():
+            return replace(catalog, nodes={declared.name: declared}, edges={})
+        case EdgeType():
+            return replace(catalog, nodes={}, edges={declared.name: declared})
+
+
+Marks = npt.NDArray[np.bool_]
+
+_COMPARE = {
+    Comparator.EQ: pc.equal,
+    Comparator.NE: pc.not_equal,
+    Comparator.LT: pc.less,
+    Comparator.LE: pc.less_equal,
+    Comparator.GT: pc.greater,
+    Comparator.GE: pc.greater_equal,
+}
+
+
+def evaluate_mask(bound: BoundCondition, rows: pa.Table) -> pa.BooleanArray:
+    """Mark the rows that satisfy a condition."""
+    return pa.array(_mark(bound, rows))
+
+
+def _mark(bound: BoundCondition, rows: pa.Table) -> Marks:
+    match bound:
+        case And(conditions):
+            marked = [_mark(each, rows) for each in conditions]
+            return reduce(np.logical_and, marked, np.ones(len(rows), np.bool_))
+        case Or(conditions):
+            marked = [_mark(each, rows) for each in conditions]
+            return reduce(np.logical_or, marked, np.zeros(len(rows), np.bool_))
+        case Compare(column, comparator, value):
+            (scalar,) = _values_of(column, (value,))
+            return _known(_COMPARE[comparator](rows[column.name], scalar))
+        case OneOf(column, values):
+            return _known(pc.is_in(rows[column.name], value_set=_value_set(column, values)))
+        case HasElement(column, value):
+            (scalar,) = _values_of(column, (value,))
+            marked = [_mark_lists(each, scalar) for each in rows[column.name].chunks]
+            return np.concatenate([np.zeros(0, np.bool_), *marked])
+        case HasText(column, text, is_prefix):
+            search = pc.starts_with if is_prefix else pc.match_substring
+            return _known(search(rows[column.name], pattern=text))
+        case WithinText(column, text, is_prefix):
+            holds = text.startswith if is_prefix else text.__contains__
+            # Arrow takes one pattern for a whole column, but here each row has a different one.
+            found = (each is not None and holds(each) for each in rows[column.name].to_pylist())
+            return np.fromiter(found, np.bool_, len(rows))
+        case IsNull(name):
+            return _known(pc.is_null(rows[name]))
+        case IsPresent(name):
+            return _known(pc.is_valid(rows[name]))
+
+
+def _mark_lists(lists: pa.ListArray, element: pa.Scalar) -> Marks:
+    hits = _known(pc.equal(lists.flatten(), element))
+    marks = np.zeros(len(lists), np.bool_)
+    marks[pc.list_parent_indices(lists).to_numpy()[hits]] = True
+    return marks
+
+
+def _value_set(column: Column, values: tuple[Value, ...]) -> pa.Array:
+    # `is_in` distinguishes the two zeros; `=` does not.
+    zeros = tuple(-each for each in values if isinstance(each, float) and each == 0)
+    return _values_of(column, values + zeros)
+
+
+def _values_of(column: Column, values: tuple[Value, ...]) -> pa.Array:
+    return column_of(values, PropertyType(column.scalar), subject=column.name)
+
+
+def _known(marks: pa.Array | pa.ChunkedArray) -> Marks:
+    known: Marks = pc.fill_null(marks, fill_value=False).to_numpy(zero_copy_only=False)
+    return known
+
+
+def render_predicate(bound: BoundCondition) -> str | None:
+    """The storage predicate of a condition, or None if the condition holds for every row."""
+    return None if bound == ALWAYS else _render(bound)
+
+
+def _render(bound: BoundCondition) -> str:
+    match bound:
+        case Compare():
+            return _render_comparison(bound)
+        case OneOf(column, values):
+            type = PropertyType(column.scalar)
+            return in_predicate(column.name, column_of(values, type, subject=column.name))
+        case HasElement():
+            return _render_element(bound)
+        case HasText(column, text, is_prefix):
+            function = "starts_with" if is_prefix else "contains"
+            return f"{function}(`{column.name}`, {_literal(column, text)})"
+        case WithinText(column, text, is_prefix):
+            function = "starts_with" if is_prefix else "contains"
+            return f"{function}({_literal(column, text)}, `{column.name}`)"
+        case IsNull(name):
+            return f"`{name}` IS NULL"
+        case IsPresent(name):
+            return f"`{name}` IS NOT NULL"
+        case And(conditions):
+            parts = [f"({_render(e)})" if isinstance(e, Or) else _render(e) for e in conditions]
+            return " AND ".join(parts) or "true"
+        case Or(conditions):
+            return " OR ".join(_render(each) for each in conditions) or "false"
+
+
+def _render_comparison(bound: Compare) -> str:
+    column = bound.column
+    written = f"`{column.name}` {bound.comparator} {_literal(column, bound.value)}"
+    if column.scalar not in FLOATS:
+        return written
+    # Lance orders a NaN beyond the infinity of its sign. A second bound can still use an index;
+    # `isnan` could not.
+    match bound.comparator:
+        case Comparator.LT | Comparator.LE:
+            return f"{written} AND `{column.name}` >= {_literal(column, -math.inf)}"
+        case Comparator.GT | Comparator.GE:
+            return f"{written} AND `{column.name}` <= {_literal(column, math.inf)}"
+        case _:
+            return written
+
+
+def _render_element(bound: HasElement) -> str:
+    column = bound.column
+    if column.scalar in FLOATS and bound.value == 0:
+        # `=` treats the two zeros as equal; `array_has` does not.
+        zeros = [f"array_has(`{column.name}`, {_literal(column, zero)})" for zero in (0.0, -0.0)]
+        return f"({' OR '.join(zeros)})"
+    element = _literal(column, bound.value)
+    if column.scalar is Scalar.U64:
+        # `array_has` treats a bare number as signed and refuses to compare it with an unsigned one.
+        element = f"arrow_cast({element}, 'UInt64')"
+    return f"array_has(`{column.name}`, {element})"
+
+
+def _literal(column: Column, value: Value) -> str:
+    stored = to_stored(value)
+    assert isinstance(stored, StoredScalar), "a column is compared with scalars"
+    return write_literal(stored, arrow_type(PropertyType(column.scalar)))

@@ -1,0 +1,411 @@
+"""Errors as response bodies: encoding of their fields, and decoding into the same class.
+
+A decoded error has the class, the message and the fields of the original. Paths, storage details
+and the identity of other writers are withheld. A body with fewer fields, from an older server or
+from a proxy, still becomes an error whose class says what happened to the graph.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import orjson
+
+from omnigraph.http.encode import table_key_of
+from omnigraph.model import errors
+from omnigraph.model.errors import (
+    AUTHENTICATE,
+    BusyError,
+    CompileError,
+    Conflict,
+    CorruptError,
+    ExpectedVersionMismatchError,
+    FeedGapError,
+    ForbiddenError,
+    GraphError,
+    IntegrityError,
+    KeyConflictError,
+    LimitExceededError,
+    LoadReport,
+    LocatedMessage,
+    MergeConflictError,
+    MovedError,
+    NotFoundError,
+    PreconditionFailedError,
+    RequestError,
+    RuleReport,
+    UnavailableError,
+    UncertainError,
+    UnexpectedBaseError,
+    Violation,
+)
+from omnigraph.model.limits import TOLD_VALUE_BYTES_MAX
+from omnigraph.model.source import Diagnostic, Severity, Source, Span
+
+WITHHELD: frozenset[type[GraphError]] = frozenset(
+    {UncertainError, UnexpectedBaseError, UnavailableError, BusyError, CorruptError}
+)
+"""Errors about internals of the server; a response reports only their class."""
+
+# The fields that are sent for each class. Classes that are missing here have a special encoding or
+# no fields.
+FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "InvalidNameError": ("kind", "name"),
+        "InvalidValueError": ("subject", "type", "value"),
+        "LimitExceededError": ("resource", "limit", "found"),
+        "ForbiddenError": ("actor", "action"),
+        "PolicyDeniedError": ("actor", "action", "branch", "target"),
+        "NotFoundError": ("kind", "name"),
+        "AlreadyExistsError": ("kind", "name"),
+        "StillNeededError": ("kind", "name", "needed_by"),
+        "FeedGapError": ("commit_id", "resume"),
+        "UnreadableError": ("path", "reason"),
+        "KeyConflictError": ("type", "id"),
+        "UnsupportedChangeError": ("steps",),
+        "ExpectedVersionMismatchError": ("table_key", "expected", "actual"),
+        "ReadSetChangedError": ("member", "expected", "actual"),
+        "SchemaChangedError": ("reason",),
+        "DriftError": ("type", "expected", "actual"),
+        "PreconditionFailedError": ("expected", "actual"),
+        "RecoveryRequiredError": ("operation_id",),
+        "EmbeddingError": ("action", "reason"),
+        # These fields are withheld from responses, but a decoded error still has them, empty.
+        "UnexpectedBaseError": ("table", "expected", "found"),
+        "UnavailableError": ("action", "reason"),
+        "BusyError": ("action", "reason", "holder"),
+        "CorruptError": ("subject", "problem"),
+    }
+)
+_BYTES = "base64"
+_NUMBERS = frozenset({"limit", "found"})
+_NULLABLE = frozenset({"actor", "branch", "target", "value"})
+
+_BY_CODE: Mapping[str, type[GraphError]] = MappingProxyType(
+    {
+        "bad_request": RequestError,
+        "method_not_allowed": RequestError,
+        "unauthorized": ForbiddenError,
+        "forbidden": ForbiddenError,
+        "not_found": NotFoundError,
+        "conflict": MovedError,
+        "key_conflict": KeyConflictError,
+        "change_feed_gap": FeedGapError,
+        "precondition_failed": PreconditionFailedError,
+        "resource_limit": LimitExceededError,
+        "too_many_requests": BusyError,
+        "recovery_required": UncertainError,
+        "unavailable": UnavailableError,
+    }
+)
+_CODE_BY_STATUS: Mapping[int, str] = MappingProxyType(
+    {
+        401: "unauthorized",
+        403: "forbidden",
+        404: "not_found",
+        405: "method_not_allowed",
+        409: "conflict",
+        412: "precondition_failed",
+        413: "resource_limit",
+        429: "too_many_requests",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRequest:
+    """What the client knows about a rejected request.
+
+    `text` is the source text that it sent, if the server compiles it. `is_write` is whether the
+    request could have changed the graph.
+    """
+
+    text: str | None
+    is_write: bool
+
+
+def code_of(error: GraphError) -> str:
+    """The code of an error in response bodies and in command output."""
+    match error:
+        case BusyError():
+            return "too_many_requests"
+        case ForbiddenError(action=action) if action == AUTHENTICATE:
+            return "unauthorized"
+        case _:
+            return error.code
+
+
+def error_body(error: GraphError, *, message: str) -> dict[str, object]:
+    """The response body for an error: its message, its code and its fields."""
+    body: dict[str, object] = {"error": message, "code": code_of(error), **describe_error(error)}
+    match error:
+        case MergeConflictError(conflicts=conflicts):
+            body["merge_conflicts"] = [_describe_conflict(each) for each in conflicts]
+        case ExpectedVersionMismatchError(table_key=key, expected=expected, actual=actual):
+            body["manifest_conflict"] = {"table_key": key, "expected": expected, "actual": actual}
+        case _:
+            pass
+    return body
+
+
+def _describe_conflict(each: Conflict) -> dict[str, object]:
+    return {
+        "table_key": table_key_of(each),
+        "row_id": each.id,
+        "kind": each.kind,
+        "message": each.message,
+    }
+
+
+def describe_error(error: GraphError) -> dict[str, object]:
+    """The fields of an error body beside the message and the code."""
+    name = type(error).__name__
+    if type(error) in WITHHELD:
+        return {"error_type": name}
+    details: dict[str, object]
+    match error:
+        case CompileError(diagnostics=diagnostics, source=source):
+            details = {
+                "source_name": source.name,
+                "diagnostics": [_describe_diagnostic(each) for each in diagnostics],
+            }
+        case IntegrityError(violations=violations, count=count, report=report):
+            details = {
+                "count": count,
+                "violations": [_describe_violation(each) for each in violations],
+                "report": None if report is None else _describe_report(report),
+            }
+        case MergeConflictError(conflicts=conflicts):
+            # The other fields of the conflicts are in `merge_conflicts` of the body.
+            details = {
+                "images": [
+                    {"base": each.base, "source": each.source, "target": each.target}
+                    for each in conflicts
+                ]
+            }
+        case _:
+            details = {each: _tell_field(error, each) for each in FIELDS.get(name, ())}
+    return {"error_type": name, "details": details} if details else {"error_type": name}
+
+
+def rebuild_error(body: Mapping[str, object], *, status: int, asked: RefusedRequest) -> GraphError:
+    """Decode an error from a response body."""
+    message = str(body.get("error") or f"the server answered {status}")
+    kind = getattr(errors, str(body.get("error_type")), None)
+    if isinstance(kind, type) and issubclass(kind, GraphError):
+        details = body.get("details")
+        fields = details if isinstance(details, Mapping) else {}
+        message = str(fields.get("message", message))
+        try:
+            return _rebuild(kind, message, fields, body, asked)
+        except (KeyError, TypeError, ValueError):
+            # This version cannot decode the details, but the code still identifies the kind of
+            # error.
+            return _fall_back(message, status=status, body=body, asked=asked)
+    return _fall_back(message, status=status, body=body, asked=asked)
+
+
+def conflict_of(told: Mapping[str, object]) -> Conflict:
+    """Decode one merge conflict from a body."""
+    return Conflict(
+        type=str(told["table_key"]).partition(":")[2],
+        id=str(told["row_id"]),
+        kind=str(told["kind"]),
+        message=str(told["message"]),
+        base=_image(told.get("base")),
+        source=_image(told.get("source")),
+        target=_image(told.get("target")),
+    )
+
+
+def _rebuild(
+    kind: type[GraphError],
+    message: str,
+    fields: Mapping[str, object],
+    body: Mapping[str, object],
+    asked: RefusedRequest,
+) -> GraphError:
+    if kind is CompileError:
+        source = Source(str(fields["source_name"]), asked.text or "")
+        diagnostics = tuple(_diagnostic_of(each) for each in _list(fields["diagnostics"]))
+        return _make(kind, message, {"diagnostics": diagnostics, "source": source})
+    if kind is IntegrityError:
+        report = fields.get("report")
+        violations = tuple(_violation_of(each) for each in _list(fields["violations"]))
+        made = {"violations": violations, "count": fields["count"]}
+        return _make(
+            kind,
+            message,
+            {**made, "report": _report_of(report) if isinstance(report, Mapping) else None},
+        )
+    if kind is MergeConflictError:
+        conflicts = zip(_list(body["merge_conflicts"]), _list(fields["images"]), strict=True)
+        return MergeConflictError(conflicts=[conflict_of(each | seen) for each, seen in conflicts])
+    return _make(kind, message, fields)
+
+
+def _make(kind: type[GraphError], message: str, fields: Mapping[str, object]) -> GraphError:
+    # The constructor is bypassed: it builds the message from its arguments, and a message cannot be
+    # split back into them.
+    made = kind.__new__(kind, message)
+    for name in FIELDS.get(kind.__name__, tuple(fields)):
+        missing: object = None if name in _NULLABLE else 0 if name in _NUMBERS else ""
+        setattr(made, name, _field_of(name, fields.get(name, missing)))
+    return made
+
+
+def _field_of(name: str, told: object) -> object:
+    match name, told:
+        case "steps", list():
+            return tuple(told)
+        case "value", {**only} if only.keys() == {_BYTES}:
+            return b64decode(str(only[_BYTES]))
+        case _:
+            return told
+
+
+def _fall_back(
+    message: str, *, status: int, body: Mapping[str, object], asked: RefusedRequest
+) -> GraphError:
+    conflicts, versions = body.get("merge_conflicts"), body.get("manifest_conflict")
+    with suppress(KeyError, TypeError):
+        return MergeConflictError(conflicts=[conflict_of(each) for each in _list(conflicts)])
+    if isinstance(versions, Mapping):
+        return _make(ExpectedVersionMismatchError, message, versions)
+    code = str(body.get("code") or _CODE_BY_STATUS.get(status, ""))
+    kind = _BY_CODE.get(code, RequestError if 400 <= status < 500 else None)
+    if kind is None and asked.is_write:
+        return UncertainError(f"{message}; it may have been done; look before you ask again")
+    if kind is None:
+        return _make(UnavailableError, message, {"reason": message})
+    return _make(kind, message, {"action": AUTHENTICATE} if code == "unauthorized" else {})
+
+
+def _describe_diagnostic(each: Diagnostic) -> dict[str, object]:
+    return {
+        "code": each.code,
+        "message": each.message,
+        "severity": each.severity.value,
+        "span": None if each.span is None else [each.span.start, each.span.end],
+        "suggestion": each.suggestion,
+    }
+
+
+def _diagnostic_of(told: Mapping[str, object]) -> Diagnostic:
+    return Diagnostic(
+        code=str(told["code"]),
+        message=str(told["message"]),
+        severity=Severity(str(told["severity"])),
+        span=_span_of(told["span"]),
+        suggestion=_text_or_none(told["suggestion"]),
+    )
+
+
+def _span_of(told: object) -> Span | None:
+    match told:
+        case None:
+            return None
+        case [int(start), int(end)]:
+            return Span(start, end)
+        case _:
+            raise ValueError("a span has a start and an end")
+
+
+def _describe_violation(each: Violation) -> dict[str, object]:
+    return {
+        "type": each.type,
+        "id": each.id,
+        "rule": each.rule,
+        "property": each.property,
+        "value": _plain(each.value),
+        "message": each.message,
+    }
+
+
+def _violation_of(told: Mapping[str, object]) -> Violation:
+    return Violation(
+        type=str(told["type"]),
+        id=str(told["id"]),
+        rule=str(told["rule"]),
+        property=_text_or_none(told["property"]),
+        value=told["value"],
+        message=str(told["message"]),
+    )
+
+
+def _describe_report(report: LoadReport) -> dict[str, object]:
+    # The path of the quarantined rows is left out because it is a path on the server.
+    return {
+        "rules": [
+            {
+                "type": each.type,
+                "rule": each.rule,
+                "property": each.property,
+                "count": each.count,
+                "shown": [{"place": shown.place, "message": shown.message} for shown in each.shown],
+            }
+            for each in report.rules
+        ]
+    }
+
+
+def _report_of(told: Mapping[str, object]) -> LoadReport:
+    rules = [
+        RuleReport(
+            type=_text_or_none(each["type"]),
+            rule=str(each["rule"]),
+            property=_text_or_none(each["property"]),
+            count=int(str(each["count"])),
+            shown=tuple(
+                LocatedMessage(str(shown["place"]), str(shown["message"]))
+                for shown in _list(each["shown"])
+            ),
+        )
+        for each in _list(told["rules"])
+    ]
+    return LoadReport(tuple(rules), None)
+
+
+def _image(told: object) -> Mapping[str, object] | None:
+    return told if isinstance(told, Mapping) else None
+
+
+def _list(told: object) -> list[dict[str, object]]:
+    if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+        raise TypeError("a list of objects is needed")
+    return told
+
+
+def _text_or_none(told: object) -> str | None:
+    return None if told is None else str(told)
+
+
+def _tell_field(error: GraphError, name: str) -> object:
+    value = getattr(error, name)
+    match name:
+        case "value":
+            return _plain(value)
+        case "steps":
+            return [dict(step) for step in value]
+        case _:
+            return value
+
+
+def _plain(value: object) -> object:
+    """A value as JSON: values without a JSON type become text, and long ones null."""
+    if isinstance(value, bytes):
+        value = {_BYTES: b64encode(value).decode()}
+    try:
+        written = orjson.dumps(value)
+    except TypeError:
+        try:
+            value = repr(value)
+        except (RecursionError, ValueError):
+            # The value is nested too deeply, or the number is too long, to be converted to text.
+            return None
+        written = value.encode(errors="replace")
+    return value if len(written) <= TOLD_VALUE_BYTES_MAX else None

@@ -1,0 +1,260 @@
+"""An opened graph behind the `ToolGraph` port, and the server for it over stdio.
+
+Results are bounded, and the number of omitted rows is reported. Blocking calls run on worker
+threads; a call that has started runs to its end. Permissions are those of the graph as it was
+opened. The module imports the engine and the MCP SDK, so the command line imports it when `mcp`
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+from anyio.to_thread import run_sync
+
+from omnigraph.client.remote import AnyGraph, RemoteGraph
+from omnigraph.compiler.compile import compile_schema
+from omnigraph.engine.results import MutationResult, Result
+from omnigraph.engine.rows.text_rows import encode_objects
+from omnigraph.http.encode import commit_output
+from omnigraph.http.responses import StoredQueryOutput
+from omnigraph.http.stored_queries import StoredQuery, read_stored_queries, stored_query_output
+from omnigraph.mcp.ports import (
+    Answer,
+    Params,
+    Place,
+    Question,
+    TextTool,
+    ToolGraph,
+    WritePlacement,
+    agent_branch,
+)
+from omnigraph.mcp.server import serve_stdio
+from omnigraph.mcp.tools import Toolbox
+from omnigraph.model.limits import COMMITS_MAX, ROWS_BYTES_MAX, ROWS_MAX
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.source import Source
+
+if TYPE_CHECKING:
+    from omnigraph.engine.graph import Graph
+    from omnigraph.engine.retrieval.results import Retrieval
+    from omnigraph.engine.state.history import Commit
+
+
+def answer_rows(result: Result) -> Answer:
+    """The first rows of a result with the total row count, and a note if rows were omitted."""
+    rows = _cut(orjson.loads(b"[" + encode_objects(result.to_arrow().slice(0, ROWS_MAX)) + b"]"))
+    answer: Answer = {
+        "columns": result.columns,
+        "rows": rows,
+        "row_count": len(result),
+        "commit_id": result.commit_id,
+    }
+    if len(rows) < len(result):
+        answer["note"] = (
+            f"Only the first {len(rows):,} of {len(result):,} rows are shown; ask for fewer, or "
+            f"for fewer columns."
+        )
+    return answer
+
+
+def answer_change(done: MutationResult, *, branch: str) -> Answer:
+    """The counts of rows that a mutation affected, with its branch and commit."""
+    return {
+        "affected_nodes": done.affected_nodes,
+        "affected_edges": done.affected_edges,
+        "branch": branch,
+        "commit_id": done.commit_id,
+    }
+
+
+def answer_retrieval(found: Retrieval) -> Answer:
+    """The text for a prompt, and the nodes that it contains, best first."""
+    return {
+        "text": found.text,
+        "tokens": found.tokens,
+        "passages": [
+            {"rank": each.rank, "type": each.type, "id": each.id} for each in found.passages
+        ],
+        "left_out": found.left_out,
+        "commit_id": found.receipt.commit_id,
+    }
+
+
+def answer_branches(names: Sequence[str]) -> Answer:
+    """The branches, ordered by name."""
+    return {"branches": sorted(names)}
+
+
+def answer_commits(commits: Sequence[Commit], *, branch: str) -> Answer:
+    """The newest commits of a branch, newest first, and the total number of commits."""
+    newest = commits[: -COMMITS_MAX - 1 : -1]
+    return {
+        "branch": branch,
+        "commit_count": len(commits),
+        "commits": [commit_output(each) for each in newest],
+    }
+
+
+def _cut(rows: list[object]) -> list[object]:
+    size = 0
+    for number, row in enumerate(rows):
+        size += len(orjson.dumps(row))
+        if size > ROWS_BYTES_MAX:
+            return rows[:number]
+    return rows
+
+
+class StoredCalls(Protocol):
+    """Stored queries that run by name."""
+
+    def catalog(self) -> Sequence[StoredQueryOutput]:
+        """All stored queries."""
+
+    def read(self, name: str, params: Params, place: Place) -> Result:
+        """Run a stored read and return its rows."""
+
+    def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
+        """Run a stored mutation and return the counts of affected rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileQueries:
+    """Stored queries that were read from files, run on a graph."""
+
+    graph: AnyGraph
+    by_name: Mapping[str, StoredQuery]
+
+    def catalog(self) -> Sequence[StoredQueryOutput]:
+        """All stored queries, in the order of `by_name`."""
+        return [stored_query_output(each) for each in self.by_name.values()]
+
+    def read(self, name: str, params: Params, place: Place) -> Result:
+        """Run the text of a stored query as a read."""
+        text = self.by_name[name].source.text
+        return self.graph.query(text, params, name=name, branch=place.branch, commit=place.commit)
+
+    def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
+        """Run the text of a stored query as a mutation."""
+        return self.graph.mutate(self.by_name[name].source.text, params, name=name, branch=branch)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQueries:
+    """The stored queries of a server."""
+
+    remote: RemoteGraph
+
+    def catalog(self) -> Sequence[StoredQueryOutput]:
+        """The current catalog of the server."""
+        return self.remote.stored_queries()
+
+    def read(self, name: str, params: Params, place: Place) -> Result:
+        """Run a stored read on the server."""
+        found = self.remote.invoke(
+            name, params, branch=place.branch, commit=place.commit, expect_mutation=False
+        )
+        assert isinstance(found, Result), "the server answers a read with rows"
+        return found
+
+    def change(self, name: str, params: Params, branch: BranchName) -> MutationResult:
+        """Run a stored mutation on the server."""
+        done = self.remote.invoke(name, params, branch=branch, expect_mutation=True)
+        assert isinstance(done, MutationResult), "the server answers a mutation with counts"
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class LocalToolGraph:
+    """An opened graph with its stored queries; `is_ad_hoc` also enables the text tools."""
+
+    graph: AnyGraph
+    stored: StoredCalls
+    is_ad_hoc: bool
+
+    async def queries(self) -> Sequence[StoredQueryOutput]:
+        """All stored queries: the process that opened the graph chose them."""
+        return await run_sync(self.stored.catalog)
+
+    async def text_tools(self) -> frozenset[TextTool]:
+        """All text tools or none, as chosen when the graph was opened."""
+        return frozenset(TextTool) if self.is_ad_hoc else frozenset()
+
+    async def run_stored(self, name: str, params: Params, place: Place) -> Answer:
+        """Run a stored read and return its rows."""
+        return await run_sync(lambda: answer_rows(self.stored.read(name, params, place)))
+
+    async def change(self, name: str, params: Params, branch: BranchName) -> Answer:
+        """Run a stored mutation and return the counts of affected rows."""
+
+        def work() -> Answer:
+            return answer_change(self.stored.change(name, params, branch), branch=branch)
+
+        return await run_sync(work)
+
+    async def run_text(self, source: str, params: Params, place: Place) -> Answer:
+        """Run a read from its query text and return its rows."""
+
+        def work() -> Answer:
+            found = self.graph.query(source, params, branch=place.branch, commit=place.commit)
+            return answer_rows(found)
+
+        return await run_sync(work)
+
+    async def retrieve(self, question: Question, place: Place) -> Answer:
+        """Retrieve passages about a text."""
+
+        def work() -> Answer:
+            found = self.graph.retrieve(
+                question.text,
+                types=question.types,
+                hops=question.hops,
+                k=question.k,
+                budget_tokens=question.budget_tokens,
+                branch=place.branch,
+                commit=place.commit,
+            )
+            return answer_retrieval(found)
+
+        return await run_sync(work)
+
+    async def create_branch(self, name: BranchName) -> None:
+        """Create a branch at the head of `main`."""
+        await run_sync(lambda: self.graph.create_branch(name, base=MAIN))
+
+    async def schema_source(self) -> str:
+        """The source text of the schema."""
+        return await run_sync(lambda: self.graph.schema_source)
+
+    async def branches(self) -> Answer:
+        """The names of the branches."""
+        return await run_sync(lambda: answer_branches(self.graph.branches()))
+
+    async def commits(self, branch: BranchName) -> Answer:
+        """The newest commits of a branch."""
+        return await run_sync(lambda: answer_commits(self.graph.commits(branch), branch=branch))
+
+
+def serve_graph(graph: Graph, queries: str | None, *, is_ad_hoc: bool, allows_main: bool) -> None:
+    """Serve a graph that is opened in its storage, with stored queries from files."""
+    stored = FileQueries(graph, {})
+    if queries is not None:
+        catalog = compile_schema(Source("<schema>", graph.schema_source))
+        stored = FileQueries(graph, read_stored_queries(Path(queries), catalog=catalog))
+    opened = LocalToolGraph(graph, stored, is_ad_hoc=is_ad_hoc)
+    _serve(opened, actor=graph.actor, allows_main=allows_main)
+
+
+def serve_remote(remote: RemoteGraph, *, is_ad_hoc: bool, allows_main: bool) -> None:
+    """Serve a graph of a server, with the stored queries of that server."""
+    opened = LocalToolGraph(remote, ServerQueries(remote), is_ad_hoc=is_ad_hoc)
+    _serve(opened, actor=remote.actor, allows_main=allows_main)
+
+
+def _serve(graph: ToolGraph, *, actor: str | None, allows_main: bool) -> None:
+    protected = frozenset[str]() if allows_main else frozenset({MAIN})
+    serve_stdio(Toolbox(graph, WritePlacement(agent_branch(actor), protected)))

@@ -1,0 +1,219 @@
+"""MCP over HTTP: a served graph as the tools of one request use it.
+
+A tool may do what its caller may do through the other routes and no more: the same permissions,
+admission and threads apply. The module is imported by the first MCP request, because the SDK is
+slow to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from omnigraph.engine.graph import Graph
+from omnigraph.http.responses import StoredQueryOutput
+from omnigraph.http.stored_queries import stored_query_output
+from omnigraph.mcp.graph import (
+    answer_branches,
+    answer_change,
+    answer_commits,
+    answer_retrieval,
+    answer_rows,
+)
+from omnigraph.mcp.ports import Answer as ToolAnswer
+from omnigraph.mcp.ports import (
+    Params,
+    Place,
+    Question,
+    TextTool,
+    ToolFailure,
+    WritePlacement,
+    agent_branch,
+    tell,
+)
+from omnigraph.mcp.server import handle_http, make_server
+from omnigraph.mcp.tools import Toolbox
+from omnigraph.model.errors import ForbiddenError, GraphError, Outcome
+from omnigraph.model.limits import BODY_BYTES_MAX
+from omnigraph.model.names import MAIN, BranchName
+from omnigraph.model.ports import Action
+from omnigraph.server.context import RequestContext
+from omnigraph.server.responses import (
+    JSON,
+    HttpError,
+    Response,
+    answer_graph_error,
+    answer_http_error,
+    internal_error,
+)
+from omnigraph.server.routes.parameters import translate_compile_errors
+from omnigraph.server.routes.queries import get_query, hide_stored_text
+
+
+async def answer_agent(call: RequestContext, *, protected: frozenset[str]) -> Response:
+    """The response to one message of an agent; its tools do not write to protected branches."""
+    rule = WritePlacement(agent_branch(call.actor), protected)
+    toolbox = Toolbox(RequestGraph(call, rule.own), rule)
+    reply = await handle_http(
+        make_server(toolbox, _Telling(call)),
+        path=f"/graphs/{call.graph_id}/mcp",
+        headers=call.headers.items(),
+        body=call.body,
+        bytes_max=BODY_BYTES_MAX,
+    )
+    return Response(reply.status, reply.content_type or JSON, reply.body, ())
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGraph:
+    """The graph of a request, with the permissions of its caller."""
+
+    call: RequestContext
+    own: BranchName
+
+    async def queries(self) -> Sequence[StoredQueryOutput]:
+        """All stored queries; none if the caller may not run them."""
+        if not self._may(Action.INVOKE_QUERY, None):
+            return []
+        return [stored_query_output(each) for _, each in sorted(self.call.queries.items())]
+
+    async def text_tools(self) -> frozenset[TextTool]:
+        """All text tools if the caller may read `main` or its agent branch, otherwise none."""
+        may_read = self._may(Action.READ, MAIN) or self._may(Action.READ, self.own)
+        return frozenset(TextTool) if may_read else frozenset()
+
+    async def run_stored(self, name: str, params: Params, place: Place) -> ToolAnswer:
+        """The rows of a stored read."""
+        stored = get_query(self.call, name)
+        self._log_invoked(name)
+        self._require_read(place)
+
+        def work(graph: Graph) -> ToolAnswer:
+            found = graph.query(
+                stored.source.text,
+                params,
+                name=name,
+                branch=place.branch,
+                commit=place.commit,
+                limits=self.call.limits,
+            )
+            return answer_rows(found)
+
+        with hide_stored_text(stored):
+            return await self.call.read(work)
+
+    async def change(self, name: str, params: Params, branch: BranchName) -> ToolAnswer:
+        """Run a stored mutation and summarize what it changed."""
+        stored = get_query(self.call, name)
+        self._log_invoked(name)
+        self.call.require(Action.CHANGE, branch=branch, target=None)
+
+        def work(graph: Graph) -> ToolAnswer:
+            done = graph.mutate(stored.source.text, params, name=name, branch=branch)
+            return answer_change(done, branch=branch)
+
+        with hide_stored_text(stored), self.call.admit(len(self.call.body)):
+            return await self.call.write(work)
+
+    async def run_text(self, source: str, params: Params, place: Place) -> ToolAnswer:
+        """The rows of a read given as text."""
+        self._require_read(place)
+
+        def work(graph: Graph) -> ToolAnswer:
+            with translate_compile_errors(
+                advice="this tool only reads; what changes the graph is a stored query"
+            ):
+                found = graph.query(
+                    source,
+                    params,
+                    branch=place.branch,
+                    commit=place.commit,
+                    limits=self.call.limits,
+                )
+            return answer_rows(found)
+
+        return await self.call.read(work)
+
+    async def retrieve(self, question: Question, place: Place) -> ToolAnswer:
+        """What the graph contains about a text."""
+        self._require_read(place)
+
+        def work(graph: Graph) -> ToolAnswer:
+            found = graph.retrieve(
+                question.text,
+                types=question.types,
+                hops=question.hops,
+                k=question.k,
+                budget_tokens=question.budget_tokens,
+                branch=place.branch,
+                commit=place.commit,
+                limits=self.call.limits,
+            )
+            return answer_retrieval(found)
+
+        return await self.call.read(work)
+
+    async def create_branch(self, name: BranchName) -> None:
+        """Create a branch at the head of `main`."""
+        self.call.require(Action.BRANCH_CREATE, branch=MAIN, target=name)
+        with self.call.admit(len(self.call.body)):
+            await self.call.write(lambda graph: graph.create_branch(name, base=MAIN))
+
+    async def schema_source(self) -> str:
+        """The schema source that the caller may see."""
+        self.call.require(Action.READ, branch=None, target=None)
+        return await self.call.read(lambda graph: graph.schema_source)
+
+    async def branches(self) -> ToolAnswer:
+        """The names of the branches."""
+        self.call.require(Action.READ, branch=None, target=None)
+        return await self.call.read(lambda graph: answer_branches(graph.branches()))
+
+    async def commits(self, branch: BranchName) -> ToolAnswer:
+        """The newest commits of a branch."""
+        self.call.require(Action.READ, branch=branch, target=None)
+        return await self.call.read(
+            lambda graph: answer_commits(graph.commits(branch), branch=branch)
+        )
+
+    def _require_read(self, place: Place) -> None:
+        # The engine checks access to a commit, on the branch that the commit belongs to.
+        if place.branch is not None:
+            self.call.require(Action.READ, branch=place.branch, target=None)
+
+    def _may(self, action: Action, branch: str | None) -> bool:
+        try:
+            self.call.require(action, branch=branch, target=None)
+        except ForbiddenError:
+            return False
+        return True
+
+    def _log_invoked(self, name: str) -> None:
+        self.call.means.log.event(
+            "stored query invoked", graph=self.call.graph_id, query=name, actor=self.call.actor
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """Reports errors to an agent as other routes do, and logs those of the server."""
+
+    call: RequestContext
+
+    def __call__(self, error: Exception) -> ToolFailure:
+        log = self.call.means.log
+        match error:
+            case HttpError(told=told):
+                answer = answer_http_error(error)
+                outcome = Outcome.UNCHANGED if told is None else told.outcome
+            case GraphError():
+                answer, outcome = answer_graph_error(error), error.outcome
+                if answer.status >= 500:
+                    log.error("request failed", error=error)
+            case _:
+                answer, outcome = internal_error(self.call.request_id), Outcome.UNCERTAIN
+                log.error("unexpected failure", error=error)
+        body = orjson.loads(answer.body)
+        return tell(body["code"], body["error"], outcome)

@@ -1,0 +1,286 @@
+"""Responses of routes, and errors as HTTP status, code and problem body.
+
+Every error class of the model has a status, which a test checks. A body never contains a local
+path, a stack trace or a token. Header values are bytes. The module knows no routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import orjson
+
+from omnigraph.http.encode import table_key_of
+from omnigraph.http.problems import WITHHELD, describe_error, error_body
+from omnigraph.model.errors import (
+    AlreadyExistsError,
+    BusyError,
+    CompileError,
+    Conflict,
+    CorruptError,
+    DriftError,
+    EmbeddingError,
+    ExpectedVersionMismatchError,
+    FeedGapError,
+    ForbiddenError,
+    GraphError,
+    IntegrityError,
+    InvalidNameError,
+    InvalidValueError,
+    KeyConflictError,
+    LimitExceededError,
+    MergeConflictError,
+    MovedError,
+    NotFoundError,
+    PolicyDeniedError,
+    PreconditionFailedError,
+    ReadSetChangedError,
+    RecoveryRequiredError,
+    RequestError,
+    SchemaChangedError,
+    StillNeededError,
+    UnavailableError,
+    UncertainError,
+    UnexpectedBaseError,
+    UnreadableError,
+    UnsupportedChangeError,
+)
+
+Header = tuple[bytes, bytes]
+
+JSON = b"application/json"
+NDJSON = b"application/x-ndjson; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response that is sent whole."""
+
+    status: int
+    content_type: bytes
+    body: bytes
+    headers: tuple[Header, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingResponse:
+    """A response that is sent in pieces; the first piece is read before the status is sent."""
+
+    status: int
+    content_type: bytes
+    pieces: AsyncGenerator[bytes, None]
+    headers: tuple[Header, ...]
+
+
+T = TypeVar("T", Response, StreamingResponse)
+
+
+def answer_json(body: object, *, status: int = 200) -> Response:
+    """A JSON response of plain values, encoded by orjson."""
+    return Response(status, JSON, orjson.dumps(body), ())
+
+
+def answer_bytes(body: bytes, *, content_type: bytes) -> Response:
+    """A 200 response with an encoded body."""
+    return Response(200, content_type, body, ())
+
+
+def with_headers(answer: T, headers: Mapping[str, str]) -> T:
+    """The same response with more headers."""
+    return replace(answer, headers=answer.headers + encode_headers(headers))
+
+
+def encode_headers(headers: Mapping[str, str]) -> tuple[Header, ...]:
+    """Headers in wire format."""
+    return tuple(
+        (name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()
+    )
+
+
+RETRY_AFTER_S = 60
+"""The `Retry-After` of a rejected caller, in seconds; writes are finished long before."""
+
+CONFLICTS_SHOWN_MAX = 3
+"""The number of merge conflicts that the message describes; the body lists all of them."""
+
+# Each class of the tree is listed, so that a new one requires a decision.
+STATUS: Mapping[type[GraphError], int] = {
+    RequestError: 400,
+    CompileError: 400,
+    InvalidNameError: 400,
+    InvalidValueError: 400,
+    LimitExceededError: 413,
+    ForbiddenError: 403,
+    PolicyDeniedError: 403,
+    NotFoundError: 404,
+    AlreadyExistsError: 409,
+    StillNeededError: 409,
+    FeedGapError: 410,
+    UnreadableError: 400,
+    IntegrityError: 400,
+    KeyConflictError: 409,
+    MergeConflictError: 409,
+    UnsupportedChangeError: 400,
+    MovedError: 409,
+    ExpectedVersionMismatchError: 409,
+    ReadSetChangedError: 409,
+    SchemaChangedError: 409,
+    DriftError: 409,
+    PreconditionFailedError: 412,
+    UncertainError: 503,
+    RecoveryRequiredError: 503,
+    UnexpectedBaseError: 503,
+    UnavailableError: 500,
+    BusyError: 429,
+    EmbeddingError: 500,
+    CorruptError: 500,
+}
+
+
+class HttpError(Exception):
+    """A request that is rejected before it reaches a graph."""
+
+    def __init__(
+        self,
+        *,
+        status: int,
+        code: str,
+        message: str,
+        headers: Mapping[str, str],
+        told: GraphError | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.headers = status, code, headers
+        self.told = told
+        """The engine's equivalent error, which is also reported to clients."""
+
+
+def bad_request(message: str, *, told: GraphError | None = None) -> HttpError:
+    """The request is invalid (400)."""
+    return HttpError(status=400, code="bad_request", message=message, headers={}, told=told)
+
+
+def unauthorized(message: str) -> HttpError:
+    """Missing or invalid token (401)."""
+    return HttpError(
+        status=401, code="unauthorized", message=message, headers={"WWW-Authenticate": "Bearer"}
+    )
+
+
+def forbidden(message: str) -> HttpError:
+    """The caller is not permitted to do this (403)."""
+    return HttpError(status=403, code="forbidden", message=message, headers={})
+
+
+def not_found(message: str, *, told: GraphError | None = None) -> HttpError:
+    """The resource does not exist (404)."""
+    return HttpError(status=404, code="not_found", message=message, headers={}, told=told)
+
+
+def conflict(message: str) -> HttpError:
+    """The current state does not permit this (409)."""
+    return HttpError(status=409, code="conflict", message=message, headers={})
+
+
+def too_large(message: str) -> HttpError:
+    """The request exceeds a size limit (413)."""
+    return HttpError(status=413, code="resource_limit", message=message, headers={})
+
+
+def timed_out(message: str) -> HttpError:
+    """The request did not arrive in time (408); the connection is closed."""
+    return HttpError(
+        status=408, code="bad_request", message=message, headers={"Connection": "close"}
+    )
+
+
+def unsupported_type(message: str) -> HttpError:
+    """The route does not accept this content type (415)."""
+    return HttpError(status=415, code="bad_request", message=message, headers={})
+
+
+def unprocessable(message: str) -> HttpError:
+    """The body lacks a field, or a field has the wrong type (422)."""
+    return HttpError(status=422, code="bad_request", message=message, headers={})
+
+
+def too_many(message: str) -> HttpError:
+    """The caller, or all callers together, have too many requests in progress (429)."""
+    return HttpError(
+        status=429,
+        code="too_many_requests",
+        message=message,
+        headers={"Retry-After": str(RETRY_AFTER_S)},
+    )
+
+
+def answer_http_error(error: HttpError) -> Response:
+    """The response for a request that was rejected before it reached a graph."""
+    body: dict[str, object] = {"error": str(error), "code": error.code}
+    if error.told is not None:
+        body |= _describe(error.told, message=str(error))
+    return _answer(error.status, body, error.headers)
+
+
+def answer_graph_error(error: GraphError) -> Response:
+    """The response for an engine error."""
+    status, headers = STATUS[type(error)], {}
+    message = str(error)
+    match error:
+        case MergeConflictError(conflicts=conflicts):
+            message = _tell_conflicts(conflicts)
+        case BusyError():
+            headers = {"Retry-After": str(RETRY_AFTER_S)}
+            message = "others are writing here for too long; nothing was written; try again later"
+        case EmbeddingError():
+            # Its text names the variables to set and quotes the provider, but never contains a key.
+            pass
+        case UnavailableError(is_disk_full=True):
+            message = (
+                "the disk that holds this graph is full; nothing was written; free space or raise "
+                "the quota, then try again"
+            )
+        case UnavailableError():
+            message = "the storage did not answer; nothing was written; try again later"
+        case CorruptError():
+            message = "what is stored of this graph breaks a rule; its operator has to look"
+        case UncertainError():
+            headers = {"Retry-After": "1"}
+            message = "a write stopped on its way; the next write finishes or undoes it; look first"
+        case _:
+            pass
+    body = {**error_body(error, message=message), **_describe(error, message=message)}
+    return _answer(status, body, headers)
+
+
+def internal_error(request_id: str) -> Response:
+    """The response for an unexpected exception; the log has its trace under the same id."""
+    message = f"something went wrong in the server; its log tells what, by request id {request_id}"
+    return _answer(500, {"error": message, "code": "internal"}, {})
+
+
+def _answer(status: int, body: Mapping[str, object], headers: Mapping[str, str]) -> Response:
+    return Response(status, JSON, orjson.dumps(body), encode_headers(headers))
+
+
+def _tell_conflicts(conflicts: Sequence[Conflict]) -> str:
+    shown = [
+        f"{table_key_of(each)}:{each.id} ({each.kind})" for each in conflicts[:CONFLICTS_SHOWN_MAX]
+    ]
+    if len(conflicts) > len(shown):
+        shown.append(f"and {len(conflicts) - len(shown)} more")
+    return "merge conflicts: " + "; ".join(shown)
+
+
+def _describe(error: GraphError, *, message: str) -> dict[str, object]:
+    """What a client needs to raise the same error, without anything withheld from the message."""
+    described = describe_error(error)
+    if type(error) in WITHHELD or str(error) == message or isinstance(error, MergeConflictError):
+        return described
+    details = described.get("details")
+    return {
+        **described,
+        "details": {**(details if isinstance(details, dict) else {}), "message": str(error)},
+    }

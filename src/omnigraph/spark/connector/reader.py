@@ -1,0 +1,349 @@
+"""Reads of the data source: pinned to a commit, planned as partitions, scanned by tasks.
+
+A pin can be pickled and names one commit, so every task of every action on a DataFrame reads the
+same rows. A task protects its versions from cleanup while it reads. Conditions and columns are
+pushed down by options, because the filter pushdown of Spark 4.3 leaks into later queries of the
+same DataFrame. No Spark session is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from omnigraph.compiler.diagnostics import advise_name
+from omnigraph.compiler.parameters import NumberReading, convert_parameters
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.ops.query import QueryCall, run_query
+from omnigraph.engine.rows.conditions import (
+    ALWAYS,
+    NEVER,
+    BoundCondition,
+    bind,
+    compile_row_condition,
+    fold_missing_columns,
+    render_predicate,
+)
+from omnigraph.engine.settings import Settings, make_settings, open_stores
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import Entry, Snapshot, get_stored_type, table_key_of
+from omnigraph.engine.state.readers import Readers
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
+from omnigraph.model.errors import InvalidValueError, NotFoundError
+from omnigraph.model.limits import (
+    READER_GRACE_S,
+    SPARK_BATCH_BYTES_MAX,
+    SPARK_PART_BYTES_MAX,
+    SPARK_PART_ROWS_MAX,
+)
+from omnigraph.model.ports import Action
+from omnigraph.spark.connector.options import (
+    GraphLocation,
+    QueryOptions,
+    ReadOptions,
+    TypeOptions,
+    refuse_option,
+)
+from omnigraph.spark.types import result_schema, spark_schema, to_spark
+from omnigraph.storage.lance.fragments import scan_part
+from omnigraph.storage.ports import TablePart, TableStore, TransactionRecord
+
+
+def compile_condition(
+    text: str, declared: NodeType | EdgeType, *, catalog: Catalog, now: datetime
+) -> BoundCondition:
+    """Compile the text of a condition on the rows of a type; raises `CompileError`."""
+    condition = compile_row_condition(text, declared, catalog=catalog, parameters="")
+    return bind(condition, kind=declared.kind, values={}, now=now)
+
+
+def select_columns(schema: StructType, names: Iterable[str]) -> StructType:
+    """Some columns of a type's rows, in the given order."""
+    field_by_name = {each.name: each for each in schema}
+    chosen: list[StructField] = []
+    for name in names:
+        if name not in field_by_name:
+            advice = advise_name(name, list(field_by_name)) or ""
+            raise NotFoundError(kind="column", name=name, advice=advice)
+        chosen.append(field_by_name[name])
+    return StructType(chosen)
+
+
+def require_readable(wanted: StructType, schema: StructType) -> None:
+    """Raise unless a schema given by the caller matches the types of the columns."""
+    for given, there in zip(wanted, select_columns(schema, wanted.fieldNames()), strict=True):
+        told, kept = _describe(given), _describe(there)
+        if given.dataType != there.dataType or (there.nullable and not given.nullable):
+            raise InvalidValueError(
+                subject=f"column '{given.name}'",
+                expected=kept,
+                value=told,
+                problem=f"it is {kept}, not {told}; cast it after it is read",
+            )
+
+
+def _describe(field: StructField) -> str:
+    return f"{field.dataType.simpleString()}{'' if field.nullable else ' not null'}"
+
+
+_TEXT_BYTES = 32
+"""The assumed size of a text or a list in a row; it affects only how work is divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedType:
+    """The rows of a type in one state.
+
+    `stored` are the columns of its version. `entry` is None if the state has no matching rows.
+    `made_by` distinguishes the version from another one with the same name; it is None on main,
+    which cannot be deleted.
+    """
+
+    place: GraphLocation
+    schema: StructType
+    snapshot: Snapshot
+    entry: Entry | None
+    stored: frozenset[str]
+    predicate: str | None
+    made_by: TransactionRecord | None
+    pinned_at: datetime | None
+    is_read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedQuery:
+    """A query and the commit that it reads."""
+
+    place: GraphLocation
+    schema: StructType
+    wanted: QueryOptions
+    commit_id: str
+
+
+PinnedRead = PinnedType | PinnedQuery
+
+
+# In the planning process
+
+
+def pin_read(options: ReadOptions) -> PinnedRead:
+    """Pin the current state and determine the columns of the result."""
+    settings = _settings_of(options.place)
+    graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
+    basis = graph.at(options.branch, options.commit, action=Action.READ)
+    match options.wanted:
+        case TypeOptions() as wanted:
+            return _pin_type(wanted, options, graph, basis)
+        case QueryOptions() as wanted:
+            return _pin_query(wanted, options, graph, basis)
+
+
+def pin_rows(
+    declared: NodeType | EdgeType, condition: BoundCondition, *, graph: GraphContext, basis: Basis
+) -> PinnedType:
+    """The rows of a type that match a condition, in the state of the basis."""
+    entry = basis.snapshot.entries.get(table_key_of(declared))
+    tables, location = graph.stores.tables, graph.settings.location
+    stored = frozenset() if entry is None else frozenset(tables.schema(entry.at).names)
+    settled = fold_missing_columns(condition, stored=stored)
+    is_empty = settled == NEVER or entry is None or not entry.row_count
+    is_main = entry is None or entry.branch is None
+    return PinnedType(
+        place=GraphLocation(location.uri, location.storage_options),
+        schema=spark_schema(declared),
+        snapshot=_only(entry, declared, basis.snapshot),
+        entry=None if is_empty else entry,
+        stored=stored,
+        predicate=render_predicate(settled),
+        made_by=None if is_main or entry is None else tables.find_transaction(entry.at),
+        # A caller that knows the state to be current may set this time.
+        pinned_at=None,
+        is_read_only=graph.is_read_only,
+    )
+
+
+def split_type(pinned: PinnedType, schema: StructType) -> tuple[TablePart, ...]:
+    """The rows in parts, one per task; empty if there are no rows."""
+    tables = open_stores(_settings_of(pinned.place)).tables
+    return split_rows(pinned, schema.fieldNames(), tables=tables)
+
+
+def split_rows(
+    pinned: PinnedType, columns: Iterable[str], *, tables: TableStore
+) -> tuple[TablePart, ...]:
+    """The rows in parts, sized by the given columns; names that are not columns are ignored."""
+    if pinned.entry is None:
+        return ()
+    rows = min(
+        SPARK_PART_ROWS_MAX,
+        SPARK_PART_BYTES_MAX // row_bytes(pinned.entry, columns, tables=tables),
+        # Use all cores of this machine; the core counts of other machines are not known here.
+        -(-pinned.entry.row_count // (os.cpu_count() or 1)),
+    )
+    return tables.parts(pinned.entry.at, rows_max=max(rows, 1))
+
+
+def row_bytes(entry: Entry, columns: Iterable[str], *, tables: TableStore) -> int:
+    """The approximate size in bytes of some columns of a row, at least one."""
+    stored = tables.schema(entry.at)
+    fields = [stored.field(name) for name in columns if name in stored.names]
+    return 1 + sum(_value_bytes(field, entry, tables) for field in fields)
+
+
+def collect_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
+    """The result in parts, each a stream of Arrow batches in Spark's form."""
+    settings = _settings_of(pinned.place)
+    graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
+    basis = graph.at(None, pinned.commit_id, action=Action.READ)
+    wanted = pinned.wanted
+    plan = graph.compiled.read(wanted.text, name=wanted.name, contract=basis.contract)
+    values = convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)
+    call = QueryCall(plan, values, settings.runtime.now())
+    rows = run_query(call, basis=basis, path=graph.reads).to_arrow().combine_chunks()
+    return tuple(
+        _encode_rows(to_spark(each, schema)) for batch in rows.to_batches() for each in _cut(batch)
+    )
+
+
+# In tasks
+
+
+def read_part(pinned: PinnedType, part: TablePart, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """The rows of a part in Spark's form, batch by batch; raises as `scan_pinned` does."""
+    for batch in scan_pinned(pinned, part, schema.fieldNames()):
+        yield to_spark(batch, schema)
+
+
+def scan_pinned(
+    pinned: PinnedType, part: TablePart, columns: Iterable[str]
+) -> Iterator[pa.RecordBatch]:
+    """The stored rows of a part, with those of the given columns that exist.
+
+    Raises `NotFoundError` if the rows were cleaned up or their branch was deleted.
+    """
+    assert pinned.entry is not None, "a type without rows has no parts"
+    # At least one column is needed to convey the number of rows.
+    stored = [name for name in dict.fromkeys(columns) if name in pinned.stored] or ["id"]
+    settings = _settings_of(pinned.place)
+    with _claimed(pinned, settings):
+        found = scan_part(part, columns=stored, predicate=pinned.predicate, with_address=False)
+        for batch in found:
+            yield from _cut(batch)
+    _require_same(pinned, settings)
+
+
+def decode_rows(part: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a query's result."""
+    with pa.ipc.open_stream(part) as stream:
+        yield from stream
+
+
+def _settings_of(place: GraphLocation) -> Settings:
+    return make_settings(place.uri, storage_options=place.storage_options, durability="full")
+
+
+def _pin_type(
+    wanted: TypeOptions, options: ReadOptions, graph: GraphContext, basis: Basis
+) -> PinnedType:
+    declared = get_stored_type(wanted.name, basis.catalog)
+    schema = spark_schema(declared)
+    now = graph.settings.runtime.now()
+    condition: BoundCondition = ALWAYS
+    if wanted.where is not None:
+        condition = compile_condition(wanted.where, declared, catalog=basis.catalog, now=now)
+    pinned = pin_rows(declared, condition, graph=graph, basis=basis)
+    return replace(
+        pinned,
+        place=GraphLocation(pinned.place.uri, options.place.storage_options),
+        schema=schema if wanted.columns is None else select_columns(schema, wanted.columns),
+        pinned_at=now if options.commit is None else None,
+        is_read_only=options.is_read_only,
+    )
+
+
+def _pin_query(
+    wanted: QueryOptions, options: ReadOptions, graph: GraphContext, basis: Basis
+) -> PinnedQuery:
+    plan = graph.compiled.read(wanted.text, name=wanted.name, contract=basis.contract)
+    convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)
+    schema = result_schema(plan.ir.columns)
+    names = schema.fieldNames()
+    for name in names:
+        if names.count(name) > 1:
+            problem = f"it returns '{name}' twice; name one of them with `as`"
+            raise refuse_option("query", problem)
+    place = GraphLocation(graph.settings.location.uri, options.place.storage_options)
+    return PinnedQuery(place, schema, wanted, basis.head.id)
+
+
+def _only(entry: Entry | None, declared: NodeType | EdgeType, snapshot: Snapshot) -> Snapshot:
+    """The snapshot restricted to one type, because a task protects only what it reads."""
+    entries = {} if entry is None else {table_key_of(declared): entry}
+    return Snapshot(snapshot.branch, snapshot.manifest_version, entries)
+
+
+def _value_bytes(field: pa.Field, entry: Entry, tables: TableStore) -> int:
+    if pa.types.is_fixed_size_list(field.type):
+        return int(field.type.list_size) * 4
+    if pa.types.is_primitive(field.type):
+        return int(field.type.bit_width) // 8
+    if pa.types.is_struct(field.type) or pa.types.is_large_binary(field.type):
+        return tables.stored_bytes(entry.at, field.name) // max(entry.row_count, 1)
+    return _TEXT_BYTES
+
+
+@contextmanager
+def _claimed(pinned: PinnedType, settings: Settings) -> Iterator[None]:
+    """Protect the versions that are read from cleanup, for the block."""
+    if pinned.is_read_only:
+        # A read-only reader writes no claim; recently replaced versions are retained for a while
+        # anyway.
+        yield
+        return
+    clock = settings.locking.clock
+    # For a current snapshot the claim is written only after half of the grace period of replaced
+    # versions.
+    lately = timedelta(seconds=READER_GRACE_S / 4)
+    is_past = pinned.pinned_at is None or clock.now() - pinned.pinned_at > lately
+    readers = Readers(open_stores(settings).objects, clock)
+    with readers.reading(pinned.snapshot, id=settings.runtime.new_id(), is_past=is_past):
+        yield
+
+
+def _require_same(pinned: PinnedType, settings: Settings) -> None:
+    """Raise if the branch was deleted or recreated, because versions may have the same names."""
+    if pinned.made_by is None or pinned.entry is None:
+        return
+    found = open_stores(settings).tables.find_transaction(pinned.entry.at)
+    if found != pinned.made_by:
+        raise NotFoundError(
+            kind="branch",
+            name=pinned.snapshot.branch,
+            advice="it was deleted or made anew meanwhile; load the DataFrame again",
+        )
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces of about the number of bytes that Spark gets at a time."""
+    if batch.nbytes <= SPARK_BATCH_BYTES_MAX:
+        yield batch
+        return
+    rows = max(1, batch.num_rows * SPARK_BATCH_BYTES_MAX // batch.nbytes)
+    for start in range(0, batch.num_rows, rows):
+        places = np.arange(start, min(start + rows, batch.num_rows))
+        # A slice would retain offsets that exceed the 31 bits that Spark supports.
+        yield batch.take(pa.array(places))
+
+
+def _encode_rows(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return bytes(sink.getvalue())

@@ -1,0 +1,383 @@
+"""Batch and stream writes of the data source: tasks stage rows, the driver makes one commit.
+
+A write is one commit or changes nothing. A stream batch is recorded in its commit, so a batch that
+is delivered again is not written twice. The committing process has no Spark session and checks
+rules across rows over the keys of the staged rows, which must fit in memory. Staged files of a
+failed write are deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from ulid import ULID
+
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.commit.sidecar import WriterKind
+from omnigraph.engine.commit.staging import needs_fork
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.input.arrow import ColumnSource, keep_column, read_batches
+from omnigraph.engine.input.batches import NOTHING_YET, ReadContext, RowCounter
+from omnigraph.engine.ops.embeddings import KEEP_VECTORS
+from omnigraph.engine.ops.load import LoadMode
+from omnigraph.engine.ops.refs import create_table_branches
+from omnigraph.engine.ops.retry import is_refused, run_write
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.settings import make_settings, open_stores
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.history import CommitNotes, StreamBatch
+from omnigraph.engine.state.manifest import (
+    Entry,
+    get_type,
+    table_branch_of,
+    table_key_of,
+    type_name_of,
+)
+from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.errors import (
+    GraphError,
+    KeyConflictError,
+    LimitExceededError,
+    SchemaChangedError,
+)
+from omnigraph.model.limits import CLAIMED_ROWS_MAX, PORTIONS_MAX
+from omnigraph.model.names import BranchName, parse_branch_name
+from omnigraph.spark.connector.options import WriteOptions, refuse_option
+from omnigraph.spark.load.checks import read_keys, require_rules
+from omnigraph.spark.load.inputs import LocalInput
+from omnigraph.spark.load.rejections import require_read
+from omnigraph.spark.load.staged import POSITION_BITS, SplitKey, StagedSplit
+from omnigraph.spark.load.staging import StagingPlan, stage_batches
+from omnigraph.storage.lance.fragments import scan_part, write_deletions
+from omnigraph.storage.ports import (
+    FragmentDeletions,
+    NewFile,
+    TableBranchFolder,
+    TablePart,
+    TableRef,
+)
+from omnigraph.storage.row_files import table_schema
+
+# The factor by which the searched history grows if a batch was not found.
+_FURTHER = 64
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """A write as every process sees it; `line` is the table branch, which may not exist yet."""
+
+    options: WriteOptions
+    table_key: str
+    line: TableRef
+    schema_hash: str
+    plan: StagingPlan
+
+    @property
+    def branch(self) -> BranchName:
+        """The branch that receives the rows."""
+        return parse_branch_name(self.options.branch)
+
+    @property
+    def folder(self) -> TableBranchFolder:
+        """The folder in which the rows are staged."""
+        return self.plan.folders[self.table_key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    write: PreparedWrite
+
+
+def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
+    """Plan a write of rows with the given columns against the current state."""
+    opened = _open(options)
+    branch = parse_branch_name(options.branch)
+    basis = opened.authority.capture(branch)
+    declared = get_type(options.type_name, basis.catalog)
+    _require_fitting(columns, declared, opened.means_of(basis))
+    table_key = table_key_of(declared)
+    line = TableRef(basis.snapshot.get(table_key).path, table_branch_of(branch))
+    plan = StagingPlan(
+        schema=basis.contract.source,
+        folders={table_key: opened.stores.tables.folder(line)},
+        external=opened.settings.external_blobs,
+        storage_options=opened.settings.location.storage_options,
+        folder="",
+        first_id=0,
+        is_tolerant=False,
+        left_out={},
+        # The processes of the write read no environment variables, so they have no provider.
+        vectors=KEEP_VECTORS,
+        before={},
+    )
+    place = replace(options.place, uri=opened.settings.location.uri)
+    schema_hash = basis.contract.schema_hash
+    return WriteJob(replace(options, place=place), table_key, line, schema_hash, plan)
+
+
+def stage_rows(job: WriteJob, number: int, batches: Iterable[pa.RecordBatch]) -> StagedSplit:
+    """Write the rows of a partition, given by its number, to unreferenced files."""
+    if number >= PORTIONS_MAX:
+        raise LimitExceededError(
+            resource="the partitions of a frame", limit=PORTIONS_MAX, found=number + 1
+        )
+    # Set per task, because a stream plans once for all its batches and each needs new ids.
+    first_id = int(ULID()) >> POSITION_BITS << POSITION_BITS
+    plan = replace(job.plan, first_id=first_id)
+    return stage_batches(plan, SplitKey(0, number), job.table_key, batches)
+
+
+def commit_rows(
+    job: WriteJob, portions: Sequence[StagedSplit], *, batch: StreamBatch | None
+) -> None:
+    """Commit staged rows as one commit, or change nothing.
+
+    A batch that was already committed is not committed again.
+    """
+    opened = _open(job.options)
+    ordered = sorted(portions, key=lambda each: each.key)
+    try:
+        is_needed = _Committing(job, ordered, batch, opened).run()
+    except GraphError as error:
+        if is_refused(error):
+            discard_rows(job, ordered)
+        raise
+    if not is_needed:
+        discard_rows(job, ordered)
+
+
+def discard_rows(job: WriteJob, portions: Iterable[StagedSplit]) -> None:
+    """Delete staged files, which must not be part of any version."""
+    try:
+        _open(job.options).stores.tables.delete_files(job.line, _files_of(portions))
+    except GraphError as error:
+        # The files are unreferenced, and `cleanup` deletes them later.
+        _LOG.warning("files of a write stay: %s", error)
+
+
+class _Committing:
+    """One write, from staged rows to a commit."""
+
+    def __init__(
+        self,
+        job: WriteJob,
+        portions: Sequence[StagedSplit],
+        batch: StreamBatch | None,
+        opened: GraphContext,
+    ) -> None:
+        self._job, self._portions, self._batch, self._opened = job, portions, batch, opened
+        self._files = _files_of(portions)
+        self._mode = job.options.mode
+
+    def run(self) -> bool:
+        """Commit the rows and return whether a commit was made."""
+        job, opened = self._job, self._opened
+        basis = opened.authority.capture(job.branch)
+        require_read(self._portions, [LocalInput((), ())], means=opened.means_of(basis))
+        if self._mode is LoadMode.MERGE and needs_fork(self._entry(basis), job.branch):
+            # Deletion files have to be in the folder that the branch reads.
+            create_table_branches([job.table_key], branch=job.branch, path=opened.writes)
+        _, commit = run_write(
+            job.branch,
+            prepare=self._prepare,
+            authorship=opened.author(job.options.actor, WriterKind.LOAD, expected_head=None),
+            path=opened.writes,
+        )
+        return commit is not None
+
+    def _prepare(self, basis: Basis, committed: SnapshotRows) -> _Prepared:
+        if basis.contract.schema_hash != self._job.schema_hash:
+            raise SchemaChangedError(reason="the schema changed while rows were written; try again")
+        is_overwrite = self._mode is LoadMode.OVERWRITE
+        if self._is_known(basis) or not (self._files or is_overwrite):
+            return _Prepared(PreparedWrite({}, {}, frozenset(), is_strict=False))
+        declared = get_type(self._job.table_key, basis.catalog)
+        keys = read_keys(declared, self._files, self._job.folder)
+        change = TableChange(declared, keys, pa.array([], pa.string()), is_overwrite=is_overwrite)
+        known = self._find_known(keys, committed)
+        require_rules(change, self._portions, catalog=basis.catalog, committed=committed)
+        write = PreparedWrite(
+            changes={
+                self._job.table_key: replace(
+                    change,
+                    put=table_schema(declared).empty_table(),
+                    files=self._files,
+                    struck=self._strike(known, basis),
+                )
+            },
+            placement={self._job.table_key: StagingMode.FILES},
+            read_set=committed.read_set,
+            is_strict=is_overwrite,
+            notes=CommitNotes(batch=self._batch),
+        )
+        return _Prepared(write)
+
+    def _is_known(self, basis: Basis) -> bool:
+        """Whether the branch already contains the batch.
+
+        The batches of a query arrive in order.
+        """
+        if self._batch is None:
+            return False
+        newest = basis.state.at.version
+        looked_at = 1
+        # A running query has recorded a batch recently; a longer search is needed only if it was
+        # stopped for a long time.
+        while looked_at < newest:
+            looked_at *= _FURTHER
+            since = newest - looked_at
+            for each in reversed(self._opened.authority.commits_at(basis.state, since=since)):
+                told = each.notes.batch
+                if told is not None and told.query_id == self._batch.query_id:
+                    return told.batch_id >= self._batch.batch_id
+        return False
+
+    def _find_known(self, keys: pa.Table, committed: SnapshotRows) -> pa.Array:
+        """The ids that already exist and have to be replaced."""
+        has_given_id = any(rows.has_given_id for each in self._portions for rows in each.rows)
+        if self._mode is LoadMode.OVERWRITE or not has_given_id:
+            return pa.array([], pa.string())
+        ids = keys["id"].combine_chunks()
+        known = committed.find_ids(self._job.table_key, ids)
+        if len(known) and self._mode is LoadMode.APPEND:
+            name = type_name_of(self._job.table_key)
+            raise KeyConflictError(type=name, id=min(known.to_pylist()))
+        return known
+
+    def _strike(self, known: pa.Array, basis: Basis) -> tuple[FragmentDeletions, ...]:
+        """Write deletions of committed rows, fragment by fragment."""
+        if not len(known):
+            return ()
+        entry = self._entry(basis)
+        tables = self._opened.stores.tables
+        parts = tables.parts(entry.at, rows_max=CLAIMED_ROWS_MAX)
+        found = [_find_addresses(part, known) for part in parts]
+        addresses = np.sort(np.concatenate(found))
+        numbers, starts = np.unique(addresses >> np.uint64(32), return_index=True)
+        offsets = np.split(addresses & np.uint64(0xFFFF_FFFF), starts[1:])
+        return tuple(
+            write_deletions(
+                TablePart(self._job.folder, entry.version, (number,), len(own)), own.tolist()
+            )
+            for number, own in zip(numbers.tolist(), offsets, strict=True)
+        )
+
+    def _entry(self, basis: Basis) -> Entry:
+        return basis.snapshot.get(self._job.table_key)
+
+
+def _open(options: WriteOptions) -> GraphContext:
+    place = options.place
+    settings = make_settings(place.uri, storage_options=place.storage_options, durability="full")
+    return GraphContext(settings, open_stores(settings), actor=options.actor, is_read_only=False)
+
+
+def _require_fitting(columns: pa.Schema, declared: NodeType | EdgeType, means: ReadContext) -> None:
+    """Raise before staging if rows with these columns would all be rejected."""
+    source = ColumnSource(declared, "", keep_column)
+    none = pa.RecordBatch.from_pylist([], schema=columns)
+    for _ in read_batches([none], source, means=means, tally=RowCounter(NOTHING_YET), report=None):
+        pass
+
+
+def _files_of(portions: Iterable[StagedSplit]) -> tuple[NewFile, ...]:
+    return tuple(file for each in portions for rows in each.rows for file in rows.files)
+
+
+def _find_addresses(part: TablePart, ids: pa.Array) -> npt.NDArray[np.uint64]:
+    found = [
+        batch.filter(pc.is_in(batch["id"], value_set=ids))["_rowaddr"].to_numpy()
+        for batch in scan_part(part, columns=["id"], predicate=None, with_address=True)
+    ]
+    return np.concatenate(found) if found else np.empty(0, np.uint64)
+
+
+Messages = list[WriterCommitMessage | None]
+
+# Set by Spark for every task of a stream; unchanged when a query is restarted.
+_QUERY_ID = "sql.streaming.queryId"
+
+
+class CommitMessage(WriterCommitMessage):
+    """The message of a task to the committing process: the staged rows, their job and query."""
+
+    def __init__(self, job: WriteJob, portion: StagedSplit, query_id: str | None) -> None:
+        self.job = job
+        self.portion = portion
+        self.query_id = query_id
+
+    @classmethod
+    def of_task(cls, job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Self:
+        """Stage the rows of this task."""
+        context = TaskContext.get()
+        assert context is not None, "only a task writes"
+        portion = stage_rows(job, context.partitionId(), batches)
+        return cls(job, portion, context.getLocalProperty(_QUERY_ID))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Commits the rows of a DataFrame as one commit."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
+        return CommitMessage.of_task(self._job, iterator)
+
+    def commit(self, messages: Messages) -> None:
+        commit_rows(self._job, _portions(messages), batch=None)
+
+    def abort(self, messages: Messages) -> None:
+        _abort(self._job, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Commits each batch of a stream as one commit, exactly once."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
+        return CommitMessage.of_task(self._job, iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
+        # The job of the tasks counts: this process may have planned with another schema.
+        staged = [each for each in messages if isinstance(each, CommitMessage)]
+        if staged:
+            batch = StreamBatch(_query_id_of(staged[0]), batchId)
+            commit_rows(staged[0].job, _portions(messages), batch=batch)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803  # Spark's name
+        _abort(self._job, messages)
+
+
+def _query_id_of(message: CommitMessage) -> str:
+    query_id = message.job.options.query_id or message.query_id
+    if query_id is None:
+        raise refuse_option("queryId", "Spark does not tell it; give the stream a name of its own")
+    return query_id
+
+
+def _portions(messages: Messages) -> list[StagedSplit]:
+    return [each.portion for each in messages if isinstance(each, CommitMessage)]
+
+
+def _abort(job: WriteJob, messages: Messages) -> None:
+    # If every task has sent a message, a commit was attempted and has handled the files itself.
+    # Files that may be part of a version are never deleted.
+    if None in messages:
+        discard_rows(job, _portions(messages))

@@ -1,0 +1,368 @@
+"""The driver of a bulk load: stage, validate, and one commit through the ordinary write path.
+
+A load is one commit or changes nothing. Rows never reach the driver. A load that fails leaves only
+files that no version references, and removes them unless the outcome of the commit is uncertain.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from ulid import ULID
+
+from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.context import GraphContext
+from omnigraph.engine.graph_load import Input, LoadCall, OnError, author_of, policy_of
+from omnigraph.engine.maintenance.embed import require_portable
+from omnigraph.engine.ops.load import LoadMode, PreparedLoad, encode_load_response
+from omnigraph.engine.ops.recorded_responses import Answer, load_result
+from omnigraph.engine.ops.refs import create_table_branches, ensure_branch
+from omnigraph.engine.ops.retry import is_refused, run_recorded_write
+from omnigraph.engine.results import LoadResult
+from omnigraph.engine.rows.snapshot_rows import SnapshotRows
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import table_branch_of
+from omnigraph.model.catalog import NodeType
+from omnigraph.model.errors import GraphError
+from omnigraph.model.names import MAIN
+from omnigraph.model.ports import Action
+from omnigraph.spark.errors import carried_errors
+from omnigraph.spark.jobs import decode, encode, run_job
+from omnigraph.spark.load.checks import JobRows, KeyCheckResult
+from omnigraph.spark.load.inputs import parse_inputs
+from omnigraph.spark.load.key_claims import select_met
+from omnigraph.spark.load.rejections import (
+    PlacedRow,
+    Quarantine,
+    open_quarantine,
+    place_rejected,
+    report_rejected,
+    require_embedded,
+    require_read,
+)
+from omnigraph.spark.load.staged import POSITION_BITS
+from omnigraph.spark.load.staging import JobStaging, StagingPlan
+from omnigraph.spark.load.validate import Validator
+from omnigraph.spark.sessions import find_working_session, is_connect
+from omnigraph.storage.lance.fragments import write_deletions
+from omnigraph.storage.ports import (
+    FragmentDeletions,
+    NewFile,
+    TableBranchFolder,
+    TablePart,
+    TableRef,
+)
+from omnigraph.storage.row_files import table_schema
+
+_FRAGMENT = "shiftright(address, 32)"
+_OFFSET = "address & 4294967295"
+
+
+def delete_replaced_rows(
+    addresses: DataFrame, *, folder: TableBranchFolder, version: int
+) -> tuple[FragmentDeletions, ...]:
+    """Write deletions of the rows of a version at some addresses, given as a column `address`."""
+    places = addresses.select(f.expr(_FRAGMENT).alias("fragment"), f.expr(_OFFSET).alias("offset"))
+    # This must be a function of one argument, because Spark inspects the argument count.
+    struck = places.groupBy("fragment").applyInArrow(
+        lambda group: _strike(folder, version, group), "struck string"
+    )
+    found = (decode(FragmentDeletions, row["struck"]) for row in struck.collect())
+    return tuple(sorted(found, key=lambda each: each.number))
+
+
+def _strike(folder: TableBranchFolder, version: int, places: pa.Table) -> pa.Table:
+    number = places["fragment"][0].as_py()
+    part = TablePart(folder, version, (number,), places.num_rows)
+    with carried_errors():
+        struck = write_deletions(part, places["offset"].to_pylist())
+    return pa.table({"struck": [encode(struck)]})
+
+
+_CORES_OF_SERVER = 8
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadResult:
+    """Load rows of any number of types as one commit, or change nothing."""
+    return _Load(inputs, call, opened, find_working_session(call.spark)).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """The staged rows, the schema they were read with, and the table branches of their files."""
+
+    schema_hash: str
+    rows: JobStaging
+    lines: Mapping[str, TableRef]
+
+
+class _Load:
+    """One load in progress."""
+
+    def __init__(
+        self, given: Sequence[Input], call: LoadCall, opened: GraphContext, spark: SparkSession
+    ) -> None:
+        self._given, self._call, self._opened, self._spark = given, call, opened, spark
+        self._id = opened.settings.runtime.new_id()
+        self._staged: _Staged | None = None
+        self._vectors = policy_of(call, opened)
+        if self._vectors.embedder is not None:
+            require_portable(self._vectors.embedder)
+        self._is_stale = False
+        self._is_done = False
+        # Whether the files may have become part of a version.
+        self._is_in_doubt = False
+
+    def run(self) -> LoadResult:
+        """Stage, validate and commit."""
+        call, opened = self._call, self._opened
+        is_missing = call.base is not None and call.target not in opened.authority.branches()
+        if is_missing:
+            create = Action.BRANCH_CREATE
+            opened.require_allowed(create, branch=call.base, target=call.target, actor=None)
+        start = opened.authority.capture(call.base if is_missing and call.base else call.target)
+        is_new = False
+        try:
+            staged = self._stage(start)
+            if is_missing and call.base is not None:
+                # Rows rejected on the base would be rejected on the branch, so check before
+                # creating it.
+                _, judgement = self._sift(staged, start)
+                judgement.claims.unpersist()
+                is_new = ensure_branch(
+                    call.target, base=call.base, if_head=call.expected_head, path=opened.writes
+                )
+            self._open_lines(staged)
+            told = run_recorded_write(
+                call.target,
+                prepare=self._prepare,
+                tell=partial(self._tell, is_new_branch=is_new),
+                outstanding=self,
+                authorship=author_of(call, opened),
+                path=opened.writes,
+            )
+            # A repeated request means that an earlier one has committed the rows, in other files.
+            self._is_done, self._is_in_doubt = not told.is_repeated, False
+        except GraphError as error:
+            self._is_in_doubt &= not is_refused(error)
+            raise
+        finally:
+            if not self._is_done and not self._is_in_doubt:
+                self._forsake()
+        result = load_result(told, branch=call.target)
+        if told.is_repeated:
+            return result
+        self._tidy()
+        rejected = self._rejected()
+        if not rejected:
+            return result
+        return replace(result, report=report_rejected(rejected, self._quarantine().location))
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the rows have to be staged, and their texts embedded, with another schema."""
+        return self._is_stale
+
+    def ask(self) -> None:
+        """Stage the rows again with the current schema."""
+        assert self._staged is not None, "the rows were staged before"
+        self._delete(self._staged, self._staged.rows.all_files())
+        self._is_stale = False
+        self._stage(self._opened.authority.capture(self._call.target))
+
+    def _tell(self, done: PreparedLoad, *, is_new_branch: bool) -> Answer:
+        return encode_load_response(
+            done,
+            base=self._call.base,
+            is_new_branch=is_new_branch,
+            engine="spark",
+            rejected_count=len(self._rejected()),
+        )
+
+    # Staging
+
+    def _stage(self, basis: Basis) -> _Staged:
+        settings = self._opened.settings
+        means = self._opened.means_of(basis)
+        is_tolerant = self._call.on_error is OnError.QUARANTINE
+        inputs = parse_inputs(
+            self._given, means=means, cores=_count_cores(self._spark), is_tolerant=is_tolerant
+        )
+        line = table_branch_of(self._call.target)
+        entries = basis.snapshot.entries
+        lines = {key: TableRef(entry.path, line) for key, entry in entries.items()}
+        tables = self._opened.stores.tables
+        plan = StagingPlan(
+            schema=basis.contract.source,
+            folders={key: tables.folder(ref) for key, ref in lines.items()},
+            external=settings.external_blobs,
+            storage_options=settings.location.storage_options,
+            folder=str(Path.cwd()),
+            first_id=int(ULID.from_str(self._id)) >> POSITION_BITS << POSITION_BITS,
+            is_tolerant=is_tolerant,
+            left_out={},
+            vectors=self._vectors,
+            before={},
+        )
+        rows = JobStaging(self._spark, plan, inputs, progress=self._call.progress)
+        staged = _Staged(basis.contract.schema_hash, rows, lines)
+        self._staged = staged
+        rows.stage()
+        require_read(rows.portions, inputs, means=means)
+        require_embedded(rows.portions)
+        return staged
+
+    def _open_lines(self, staged: _Staged) -> None:
+        """Create table branches where rows may be replaced.
+
+        Deletion files have to be in the folders that the branch reads.
+        """
+        call = self._call
+        if call.mode is not LoadMode.MERGE or call.target == MAIN:
+            return
+        entries = self._opened.pin(call.target).snapshot.entries
+        given = {
+            rows.table_key
+            for portion in staged.rows.portions
+            for rows in portion.rows
+            if rows.has_given_id
+        }
+        keys = [key for key in sorted(given & entries.keys()) if entries[key].row_count]
+        if keys:
+            create_table_branches(keys, branch=call.target, path=self._opened.writes)
+
+    # Validation
+
+    def _prepare(self, basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG002
+        staged = self._staged
+        assert staged is not None, "the rows were staged before"
+        if basis.contract.schema_hash != staged.schema_hash:
+            # Results with another schema do not apply to this one.
+            self._is_stale = True
+            return PreparedLoad(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
+        job, judgement = self._sift(staged, basis)
+        try:
+            prepared = self._make_write(job, judgement, basis)
+        finally:
+            judgement.claims.unpersist()
+        rejected = self._rejected()
+        if rejected:
+            self._quarantine().write(rejected)
+        # This is the last progress call, because the graph is written from here on.
+        self._call.progress("commit", 0, _count_rows(prepared))
+        self._is_in_doubt = True
+        return prepared
+
+    def _sift(self, staged: _Staged, basis: Basis) -> tuple[JobRows, KeyCheckResult]:
+        sifting = Validator(
+            spark=self._spark,
+            call=self._call,
+            rows=staged.rows,
+            tables=self._opened.stores.tables,
+            cores=_count_cores(self._spark),
+        )
+        return sifting.sift(basis)
+
+    def _make_write(self, job: JobRows, judgement: KeyCheckResult, basis: Basis) -> PreparedLoad:
+        changes: dict[str, TableChange] = {}
+        nodes: dict[str, int] = {}
+        edges: dict[str, int] = {}
+        for key, declared in job.types.items():
+            files = tuple(each.file for each in job.staged[key])
+            if not files and not job.is_overwrite:
+                continue
+            changes[key] = TableChange(
+                type=declared,
+                put=table_schema(declared).empty_table(),
+                removed=table_schema(declared).empty_table()["id"].combine_chunks(),
+                is_overwrite=job.is_overwrite,
+                files=files,
+                struck=self._strike(key, job, judgement, basis),
+            )
+            counts = nodes if isinstance(declared, NodeType) else edges
+            counts[declared.name] = sum(each.row_count for each in files)
+        write = PreparedWrite(
+            changes=changes,
+            placement=dict.fromkeys(changes, StagingMode.FILES),
+            read_set=job.related,
+            is_strict=job.is_overwrite,
+        )
+        return PreparedLoad(write, nodes, edges)
+
+    def _strike(
+        self, key: str, job: JobRows, judgement: KeyCheckResult, basis: Basis
+    ) -> tuple[FragmentDeletions, ...]:
+        """Mark the committed rows that the job replaces as deleted."""
+        space, verdict = judgement.of_ids(key)
+        if job.mode is not LoadMode.MERGE or not verdict.met:
+            return ()
+        entry = basis.snapshot.get(key)
+        folder = self._opened.stores.tables.folder(
+            TableRef(entry.path, table_branch_of(basis.branch))
+        )
+        addresses = select_met(judgement.claims, space)
+        return self._run(
+            lambda: delete_replaced_rows(addresses, folder=folder, version=entry.version),
+            stage="replace",
+        )
+
+    def _run(self, action: Callable[[], T], *, stage: str) -> T:
+        return run_job(self._spark, action, stage=stage, progress=self._call.progress)
+
+    # Clean-up
+
+    def _rejected(self) -> tuple[PlacedRow, ...]:
+        staged = self._staged
+        return () if staged is None else place_rejected(staged.rows.portions, staged.rows.inputs)
+
+    def _quarantine(self) -> Quarantine:
+        settings = self._opened.settings
+        return open_quarantine(
+            self._call.quarantine,
+            graph=self._opened.stores.objects,
+            root=settings.location.root,
+            id=self._id,
+            storage_options=settings.location.storage_options,
+            is_durable=settings.is_durable,
+        )
+
+    def _tidy(self) -> None:
+        """Delete files that other files have replaced."""
+        if self._staged is not None:
+            self._delete(self._staged, self._staged.rows.obsolete_files().items())
+
+    def _forsake(self) -> None:
+        """Delete all files of a failed job."""
+        if self._staged is not None:
+            self._delete(self._staged, self._staged.rows.all_files())
+        if self._call.on_error is OnError.QUARANTINE:
+            with suppress(GraphError):
+                self._quarantine().remove()
+
+    def _delete(self, staged: _Staged, files: Iterable[tuple[str, Sequence[NewFile]]]) -> None:
+        for table_key, some in files:
+            try:
+                self._opened.stores.tables.delete_files(staged.lines[table_key], some)
+            except GraphError as error:
+                # The files are unreferenced, and `cleanup` deletes them later.
+                _LOG.warning("files of a load stay: %s", error)
+
+
+def _count_rows(prepared: PreparedLoad) -> int:
+    return sum(prepared.nodes_loaded.values()) + sum(prepared.edges_loaded.values())
+
+
+def _count_cores(spark: SparkSession) -> int:
+    # A server does not report its cores; a few tasks more than cores do no harm.
+    return _CORES_OF_SERVER if is_connect(spark) else spark.sparkContext.defaultParallelism

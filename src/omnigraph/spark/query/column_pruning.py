@@ -1,0 +1,210 @@
+"""The columns that a query has to read for each variable.
+
+A condition that Lance evaluates in the scan needs no column afterwards. Text and vector searches
+are evaluated there too, so their result becomes a column, never the text or the vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from omnigraph.compiler.ir import (
+    ANONYMOUS,
+    Aggregate,
+    AllOf,
+    AnyOf,
+    Bm25,
+    Column,
+    Comparison,
+    Condition,
+    Constant,
+    EntityId,
+    Nearest,
+    Now,
+    NullTest,
+    Operand,
+    ParameterValue,
+    PropertyValue,
+    Ranking,
+    ReadIR,
+    Rrf,
+    SameEntity,
+    TextMatch,
+)
+from omnigraph.engine.read.filter import can_push_down
+from omnigraph.engine.read.plan import (
+    AntiStep,
+    ExpandStep,
+    FilterStep,
+    OptionalStep,
+    Plan,
+    ScanStep,
+    Step,
+    counts_rows,
+    references_of,
+)
+
+Search = TextMatch | Nearest | Bm25
+"""A search over the text or the vector of one entity."""
+
+Look = PropertyValue | Search
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencedColumns:
+    """The properties and the search results that become columns."""
+
+    properties: tuple[PropertyValue, ...]
+    searches: tuple[Search, ...]
+
+
+NOTHING = ReferencedColumns((), ())
+
+
+def find_referenced_columns(plan: Plan) -> Mapping[str, ReferencedColumns]:
+    """The columns that a plan references, by variable."""
+    found: dict[str, dict[Look, None]] = {}
+    for look in (*_of_steps(plan.steps), *_of_output(plan.ir)):
+        variable = look.variable if isinstance(look, PropertyValue) else look.field.variable
+        found.setdefault(variable, {})[look] = None
+    return {variable: _as_looks(list(looks)) for variable, looks in found.items()}
+
+
+def find_nameless(plan: Plan) -> frozenset[str]:
+    """The edge variable whose id is not needed, if there is one.
+
+    No output uses its id, and no later step needs it to distinguish rows.
+    """
+    binding = _last_edge(plan.steps)
+    if binding is None or plan.ordering_variables:
+        return frozenset()
+    conditions = [each.condition for each in plan.steps if isinstance(each, FilterStep)]
+    mentions = [mention for each in conditions for mention in references_of(each)]
+    mentions += [mention for each in plan.ir.columns for mention in _entities_of(each)]
+    is_asked_for = any(
+        mention == binding or (isinstance(mention, EntityId) and mention.variable == binding)
+        for mention in mentions
+    )
+    return frozenset() if is_asked_for else frozenset({binding})
+
+
+def looks_at(steps: Iterable[Step], variable: str) -> bool:
+    """Whether conditions, including those of blocks, reference more than the id of a variable."""
+    return any(
+        not isinstance(mention, str) and mention.variable == variable
+        for condition in _conditions_of(steps)
+        for mention in references_of(condition)
+    )
+
+
+def _conditions_of(steps: Iterable[Step]) -> Iterator[Condition]:
+    for step in steps:
+        match step:
+            case ScanStep(scan):
+                yield from scan.filters
+            case ExpandStep(expand, edge_filters):
+                yield from (*expand.filters, *edge_filters)
+            case FilterStep(condition):
+                yield condition
+            case AntiStep(inner=inner) | OptionalStep(inner=inner):
+                yield from _conditions_of(inner)
+
+
+def _last_edge(steps: Sequence[Step]) -> str | None:
+    """The edge variable bound by the last step that binds anything."""
+    for step in reversed(steps):
+        match step:
+            case FilterStep():
+                continue
+            case ExpandStep(expand):
+                # Endpoints may be anonymous too, but their ids are needed.
+                return None if expand.edge_binding == ANONYMOUS else expand.edge_binding
+            case ScanStep() | AntiStep() | OptionalStep():
+                return None
+    return None
+
+
+def _entities_of(column: Column) -> Iterator[EntityId]:
+    match column.expression:
+        case EntityId() as entity:
+            yield entity
+        case Aggregate(argument=EntityId() as entity) as aggregate:
+            if not counts_rows(aggregate):
+                yield entity
+        case _:
+            return
+
+
+def _as_looks(looks: Sequence[Look]) -> ReferencedColumns:
+    by_name = {each.property: each for each in looks if isinstance(each, PropertyValue)}
+    searches = tuple(each for each in looks if not isinstance(each, PropertyValue))
+    return ReferencedColumns(tuple(by_name.values()), searches)
+
+
+def _of_steps(steps: Iterable[Step]) -> Iterator[Look]:
+    for step in steps:
+        match step:
+            case ScanStep(scan):
+                yield from _of_conditions(each for each in scan.filters if not can_push_down(each))
+            case ExpandStep(expand, edge_filters):
+                filters = (*expand.filters, *edge_filters)
+                yield from _of_conditions(each for each in filters if not can_push_down(each))
+            case FilterStep(condition):
+                yield from _of_condition(condition)
+            case AntiStep(inner=inner) | OptionalStep(inner=inner):
+                yield from _of_steps(inner)
+
+
+def _of_conditions(conditions: Iterable[Condition]) -> Iterator[Look]:
+    for each in conditions:
+        yield from _of_condition(each)
+
+
+def _of_condition(condition: Condition) -> Iterator[Look]:
+    match condition:
+        case Comparison(left, _, right):
+            yield from _of_operands(left, right)
+        case NullTest(operand):
+            yield from _of_operands(operand)
+        case TextMatch():
+            yield condition
+        case AllOf(conditions) | AnyOf(conditions):
+            yield from _of_conditions(conditions)
+        case SameEntity():
+            return
+
+
+def _of_operands(*operands: Operand) -> Iterator[Look]:
+    return (each for each in operands if isinstance(each, PropertyValue))
+
+
+def _of_output(ir: ReadIR) -> Iterator[Look]:
+    for column in ir.columns:
+        yield from _of_column(column)
+    for key in ir.order:
+        if isinstance(key.expression, PropertyValue):
+            yield key.expression
+    if ir.ranking is not None:
+        yield from _of_ranking(ir.ranking)
+
+
+def _of_column(column: Column) -> Iterator[Look]:
+    match column.expression:
+        case PropertyValue() as look:
+            yield look
+        case Aggregate(argument=PropertyValue() as look) as aggregate:
+            if not counts_rows(aggregate):
+                yield look
+        case Nearest() | Bm25() | Rrf() as ranking:
+            yield from _of_ranking(ranking)
+        case Aggregate() | EntityId() | ParameterValue() | Constant() | Now():
+            return
+
+
+def _of_ranking(ranking: Ranking) -> Iterator[Look]:
+    match ranking:
+        case Nearest() | Bm25():
+            yield ranking
+        case Rrf(primary, secondary):
+            yield from (primary, secondary)

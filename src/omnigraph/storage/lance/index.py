@@ -1,0 +1,330 @@
+"""Scalar, text and vector indexes: lookup by column, and staged builds.
+
+Several indexes are built in one staged write. Rows that an existing index does not cover get a
+separate segment if they are few, so the cost depends on the new rows. Workers can build a segment
+in pieces, with the same result as a local build. An index never changes a query result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+import lance
+import numpy as np
+from lance import Index, LanceDataset, LanceOperation
+from lance.bitmap import Bitmap
+from numpy.typing import NDArray
+
+from omnigraph.model.limits import LAYOUT_GROWTH, LAYOUT_ROWS_FREE
+from omnigraph.storage.lance.errors import lance_errors
+from omnigraph.storage.lance.stage import make_staged
+from omnigraph.storage.ports import (
+    IndexKind,
+    IndexSpec,
+    IndexState,
+    StagedKind,
+    StagedWrite,
+    TableBranchFolder,
+    TableVersion,
+    Workers,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPool:
+    """The workers for a table branch, and the folder of the branch."""
+
+    folder: TableBranchFolder
+    workers: Workers
+
+
+def run_tasks(
+    table: LanceDataset,
+    work: Callable[[LanceDataset, T], R],
+    tasks: Sequence[T],
+    *,
+    crew: WorkerPool | None,
+    stage: str,
+) -> tuple[R, ...]:
+    """Run `work` on a version for each task; returns the results in task order.
+
+    Without a worker pool the tasks run in this process.
+    """
+    if crew is None:
+        return tuple(work(table, task) for task in tasks)
+    elsewhere = partial(_open_and_work, crew.folder, table.version, work)
+    return crew.workers.run(elsewhere, tasks, stage=stage)
+
+
+def share_of(row_count: int, *, crew: WorkerPool | None) -> int:
+    """The number of rows that one task should process: all of them without a worker pool."""
+    return row_count if crew is None else crew.workers.share(row_count)
+
+
+# In the worker processes
+
+
+def _open_and_work(
+    folder: TableBranchFolder, version: int, work: Callable[[LanceDataset, T], R], task: T
+) -> R:
+    with lance_errors(table=folder.uri, action=f"write files for '{folder.uri}'"):
+        options = None if folder.storage_options is None else dict(folder.storage_options)
+        return work(lance.dataset(folder.uri, version=version, storage_options=options), task)
+
+
+_KIND_BY_LANCE_NAME = {
+    "BTree": IndexKind.BTREE,
+    "Inverted": IndexKind.INVERTED,
+    "IVF_FLAT": IndexKind.VECTOR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment of an index, and the fragments of the version that it covers."""
+
+    uuid: str
+    fragments: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIndex:
+    """An index of a version; `kind` is None if OmniGraph does not use this kind."""
+
+    name: str
+    columns: tuple[str, ...]
+    kind: IndexKind | None
+    segments: tuple[Segment, ...]
+
+    @property
+    def fragments(self) -> frozenset[int]:
+        """The fragments that the index covers."""
+        return frozenset().union(*(segment.fragments for segment in self.segments))
+
+    def is_for(self, spec: IndexSpec) -> bool:
+        """Whether this index matches a spec."""
+        return self.kind is spec.kind and self.columns == (spec.column,)
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """A segment to build, its index name, and the segments that it replaces."""
+
+    spec: IndexSpec
+    name: str
+    fragments: tuple[int, ...]
+    replaced: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a segment, or the whole segment, that one task writes."""
+
+    spec: IndexSpec
+    name: str
+    fragments: tuple[int, ...]
+    is_whole: bool
+
+
+def known_indexes(table: LanceDataset) -> tuple[KnownIndex, ...]:
+    """Every index of a version, by name, including those that OmniGraph did not create."""
+    present = frozenset(rows_by_fragment(table))
+    return tuple(
+        KnownIndex(
+            name=index.name,
+            columns=tuple(index.field_names),
+            kind=_KIND_BY_LANCE_NAME.get(index.index_type),
+            # Coverage of fragments that the version no longer has is dropped.
+            segments=tuple(
+                Segment(str(each.uuid), present & frozenset(each.fragment_ids))
+                for each in index.segments
+            ),
+        )
+        for index in sorted(table.describe_indices(), key=lambda index: index.name)
+    )
+
+
+def find_indexes(table: LanceDataset) -> tuple[IndexState, ...]:
+    """The indexes of the kinds that OmniGraph uses, by column."""
+    row_counts = rows_by_fragment(table)
+    states = [
+        IndexState(IndexSpec(index.columns[0], index.kind), _sum(row_counts, index.fragments))
+        for index in known_indexes(table)
+        if index.kind is not None and len(index.columns) == 1
+    ]
+    return tuple(sorted(states, key=lambda state: state.spec.column))
+
+
+def rows_by_fragment(table: LanceDataset) -> dict[int, int]:
+    """The fragments of a version in order, with the number of live rows of each."""
+    return {each.fragment_id: each.metadata.num_rows for each in table.get_fragments()}
+
+
+def is_complete(spec: IndexSpec, known: Iterable[KnownIndex], fragments: Collection[int]) -> bool:
+    """Whether a column has the index of a spec and it covers every fragment."""
+    return any(index.is_for(spec) and index.fragments.issuperset(fragments) for index in known)
+
+
+def stage_indexes(
+    table: LanceDataset, specs: Sequence[IndexSpec], *, onto: TableVersion, crew: WorkerPool | None
+) -> StagedWrite:
+    """Stage the missing parts of indexes; at least one index must be incomplete."""
+    known = known_indexes(table)
+    row_counts = rows_by_fragment(table)
+    incomplete = [spec for spec in specs if not is_complete(spec, known, row_counts)]
+    assert incomplete, "every index knows every row"
+    builds = [_plan_build(table, spec, known, row_counts) for spec in incomplete]
+    return make_index_write(
+        _build(table, builds, row_counts, crew),
+        removed=[replaced for build in builds for replaced in build.replaced],
+        onto=onto,
+    )
+
+
+def make_index_write(
+    added: Sequence[Index], *, removed: Iterable[str], onto: TableVersion
+) -> StagedWrite:
+    """The staged write that adds segments and removes others."""
+    return make_staged(
+        LanceOperation.CreateIndex(list(added), [_by_uuid(each) for each in removed]),
+        kind=StagedKind.INDEX,
+        onto=onto,
+        rows_added=0,
+        rows_removed=0,
+        files=(f"_indices/{each.uuid}/{file.path}" for each in added for file in each.files or ()),
+    )
+
+
+def _plan_build(
+    table: LanceDataset,
+    spec: IndexSpec,
+    known: Sequence[KnownIndex],
+    row_counts: Mapping[int, int],
+) -> _Build:
+    """Plan one segment over all rows, or over those not covered by a nearly complete segment."""
+    same_column = [index for index in known if index.columns == (spec.column,)]
+    parts = [(index, each) for index in same_column for each in index.segments]
+    fitting = [(index, each) for index, each in parts if index.is_for(spec)]
+    largest = max(fitting, key=lambda part: _sum(row_counts, part[1].fragments), default=None)
+    if largest is not None and _is_worth_keeping(largest[1], row_counts):
+        index, kept = largest
+        rest = tuple(each for each in row_counts if each not in kept.fragments)
+        if spec.kind is not IndexKind.VECTOR or _has_vectors(table, spec.column, rest):
+            replaced = tuple(each.uuid for _, each in parts if each is not kept)
+            return _Build(spec, index.name, rest, replaced)
+    taken = {index.name for index in known if index not in same_column}
+    replaced = tuple(each.uuid for _, each in parts)
+    return _Build(spec, _name_beside(taken, spec.column), tuple(row_counts), replaced)
+
+
+def _is_worth_keeping(segment: Segment, row_counts: Mapping[int, int]) -> bool:
+    total = sum(row_counts.values())
+    inside = _sum(row_counts, segment.fragments)
+    return total > LAYOUT_ROWS_FREE and (total - inside) * LAYOUT_GROWTH < inside
+
+
+def _has_vectors(table: LanceDataset, column: str, fragments: Collection[int]) -> bool:
+    # Lance cannot build a vector index without vectors.
+    found = table.scanner(
+        columns=[],
+        filter=f"`{column}` IS NOT NULL",
+        fragments=[each for each in table.get_fragments() if each.fragment_id in fragments],
+        with_row_id=True,
+        limit=1,
+    )
+    return bool(found.to_table().num_rows)
+
+
+def _name_beside(taken: Collection[str], column: str) -> str:
+    # A renamed column retains its index, which may already have the wanted name.
+    name, number = f"{column}_idx", 2
+    while name in taken:
+        name, number = f"{column}_{number}_idx", number + 1
+    return name
+
+
+def _build(
+    table: LanceDataset,
+    builds: Sequence[_Build],
+    row_counts: Mapping[int, int],
+    crew: WorkerPool | None,
+) -> list[Index]:
+    """Build one segment for each plan; pieces written by several workers are merged."""
+    pieces = [tuple(_cut(build, row_counts, crew)) for build in builds]
+    every = [piece for each in pieces for piece in each]
+    written = iter(run_tasks(table, _write_segment, every, crew=crew, stage="index"))
+    segments = [tuple(islice(written, len(each))) for each in pieces]
+    # A text segment that was not merged can be committed but not searched.
+    merged = [
+        len(each) > 1 or build.spec.kind is IndexKind.INVERTED
+        for build, each in zip(builds, segments, strict=True)
+    ]
+    waiting = [each for each, is_merged in zip(segments, merged, strict=True) if is_merged]
+    whole = iter(run_tasks(table, _merge_segments, waiting, crew=crew, stage="merge indexes"))
+    return [
+        next(whole) if is_merged else each[0]
+        for each, is_merged in zip(segments, merged, strict=True)
+    ]
+
+
+def _cut(build: _Build, row_counts: Mapping[int, int], crew: WorkerPool | None) -> Iterator[_Piece]:
+    """The build split into pieces of adjacent fragments, one per task."""
+    rows_max = share_of(_sum(row_counts, build.fragments), crew=crew)
+    groups: list[list[int]] = [[]]
+    rows = 0
+    for number in build.fragments:
+        if groups[-1] and rows + row_counts[number] > rows_max:
+            groups.append([])
+            rows = 0
+        groups[-1].append(number)
+        rows += row_counts[number]
+    for group in groups:
+        yield _Piece(build.spec, build.name, tuple(group), is_whole=len(groups) == 1)
+
+
+def _write_segment(table: LanceDataset, piece: _Piece) -> Index:
+    builder = copy(table)
+    column, name, fragments = piece.spec.column, piece.name, list(piece.fragments)
+    match piece.spec.kind:
+        case IndexKind.BTREE | IndexKind.INVERTED:
+            return builder.create_index_uncommitted(
+                column, str(piece.spec.kind), name=name, replace=True, fragment_ids=fragments
+            )
+        case IndexKind.VECTOR:
+            return builder.create_index_uncommitted(
+                column,
+                "IVF_FLAT",
+                name=name,
+                metric="l2",
+                replace=True,
+                num_partitions=1,
+                ivf_centroids=None if piece.is_whole else _any_centre(table, column),
+                fragment_ids=fragments,
+            )
+
+
+def _merge_segments(table: LanceDataset, segments: Sequence[Index]) -> Index:
+    return copy(table).merge_existing_index_segments(list(segments))
+
+
+def _any_centre(table: LanceDataset, column: str) -> NDArray[np.float32]:
+    # Segments can be merged if they have the same centroids. There is only one, and every vector
+    # belongs to it.
+    return np.zeros((1, table.schema.field(column).type.list_size), np.float32)
+
+
+def _sum(row_counts: Mapping[int, int], fragments: Iterable[int]) -> int:
+    return sum(row_counts[each] for each in fragments)
+
+
+def _by_uuid(uuid: str) -> Index:
+    # Lance removes an index by its id alone; the other fields are ignored.
+    return Index(uuid, "", fields=[], dataset_version=0, fragment_ids=Bitmap(), index_version=0)

@@ -1,0 +1,212 @@
+"""Where a command line leads: what is typed before a profile, a profile before the defaults."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from omnigraph.cli.config import OperatorConfig, parse_config
+from omnigraph.cli.options import NO_FLAGS, Flags
+from omnigraph.cli.output import CommandError
+from omnigraph.cli.targets import (
+    ClusterScope,
+    Scope,
+    ServerScope,
+    StoreScope,
+    require_cluster_scope,
+    require_data_scope,
+    require_direct_scope,
+    require_served_scope,
+    resolve_scope,
+)
+
+PLACES = {
+    "servers": {"prod": {"url": "https://prod.example/"}, "dev": {"url": "http://dev:8080"}},
+    "clusters": {"brain": {"root": "/srv/brain"}},
+    "profiles": {
+        "served": {"server": "prod", "default_graph": "main-graph"},
+        "literal": {"server": "http://h:1"},
+        "stored": {"store": "/srv/g"},
+        "clustered": {"cluster": "brain", "default_graph": "g"},
+        "empty": {"default_graph": "g"},
+        "torn": {"server": "prod", "store": "/srv/g"},
+        "narrow": {"store": "/srv/g", "default_graph": "g"},
+        "gone": {"server": "nowhere"},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "uri", "expected"),
+    [
+        ({"store": "g"}, None, StoreScope("g")),
+        ({}, "g", StoreScope("g")),
+        ({"store": ""}, None, StoreScope("")),
+        ({"server": "prod"}, None, ServerScope("https://prod.example", None)),
+        ({"server": "prod", "graph": "k"}, None, ServerScope("https://prod.example", "k")),
+        ({"server": "http://h:1//", "graph": "k"}, None, ServerScope("http://h:1", "k")),
+        ({"server": "http://h:1/graphs/a%20b"}, None, ServerScope("http://h:1", "a b")),
+        ({"server": "http://h/x/graphs/k", "graph": "k"}, None, ServerScope("http://h/x", "k")),
+        ({"cluster": "brain", "graph": "k"}, None, ClusterScope("/srv/brain", "k")),
+        ({"cluster": "./other"}, None, ClusterScope("./other", None)),
+        ({"profile": "served"}, None, ServerScope("https://prod.example", "main-graph")),
+        ({"profile": "served", "graph": "k"}, None, ServerScope("https://prod.example", "k")),
+        ({"profile": "literal"}, None, ServerScope("http://h:1", None)),
+        ({"profile": "stored"}, None, StoreScope("/srv/g")),
+        ({"profile": "clustered"}, None, ClusterScope("/srv/brain", "g")),
+        ({"profile": "torn", "store": "g"}, None, StoreScope("g")),
+        ({}, None, None),
+    ],
+)
+def test_a_command_line_names_one_place(
+    flags: Mapping[str, str], uri: str | None, expected: Scope | None
+) -> None:
+    assert _resolve(_flags(flags), uri=uri) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "uri", "problem"),
+    [
+        ({"store": "a", "server": "b"}, None, "mutually exclusive"),
+        ({"store": "a"}, "b", "mutually exclusive"),
+        ({"cluster": "a", "server": "b"}, None, "mutually exclusive"),
+        ({"store": "g", "graph": "k"}, None, "already a single graph"),
+        ({"graph": "k"}, "g", "already a single graph"),
+        ({"server": "http://h/graphs/a", "graph": "b"}, None, "already a single graph"),
+        ({"profile": "nobody"}, None, "unknown profile 'nobody'"),
+        ({"profile": "empty"}, None, "binds no scope"),
+        ({"profile": "torn"}, None, "binds 2 scopes"),
+        ({"profile": "narrow"}, None, "does not apply to a store scope"),
+        ({"profile": "stored", "graph": "k"}, None, "does not apply to a store scope"),
+        ({"profile": "gone"}, None, "unknown server 'nowhere'"),
+        ({"profile": ""}, None, "unknown profile ''"),
+        ({"server": "staging"}, None, "unknown server 'staging'.*dev, prod"),
+        ({"server": "s3://bucket/g"}, None, "no url of a server.*--store"),
+        ({"server": "http://ann:pw@h/x"}, None, "^a url of a server holds no name and no password"),
+    ],
+)
+def test_places_that_contradict_each_other_are_refused(
+    flags: Mapping[str, str], uri: str | None, problem: str
+) -> None:
+    with pytest.raises(CommandError, match=problem):
+        _resolve(_flags(flags), uri=uri)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"OMNIGRAPH_PROFILE": "stored"}, StoreScope("/srv/g")),
+        ({"OMNIGRAPH_PROFILE": ""}, None),
+        ({}, None),
+    ],
+)
+def test_the_environment_may_name_the_profile(
+    environment: Mapping[str, str], expected: Scope | None
+) -> None:
+    config, _ = parse_config(PLACES)
+
+    scope = resolve_scope(NO_FLAGS, uri=None, config=config, environment=environment)
+
+    assert scope == expected
+
+
+@pytest.mark.parametrize(
+    ("defaults", "graph", "expected"),
+    [
+        ({"server": "prod"}, None, ServerScope("https://prod.example", None)),
+        ({"server": "prod", "default_graph": "d"}, None, ServerScope("https://prod.example", "d")),
+        ({"server": "prod", "default_graph": "d"}, "k", ServerScope("https://prod.example", "k")),
+        ({"store": "/srv/g"}, None, StoreScope("/srv/g")),
+    ],
+)
+def test_the_defaults_hold_where_nothing_else_says(
+    defaults: Mapping[str, str], graph: str | None, expected: Scope
+) -> None:
+    config, _ = parse_config({**PLACES, "defaults": defaults})
+
+    assert _resolve(replace(NO_FLAGS, graph=graph), uri=None, config=config) == expected
+    assert _resolve(replace(NO_FLAGS, profile="stored"), uri=None, config=config) == StoreScope(
+        "/srv/g"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        (None, "--store <uri>, --server <name|url> --graph <id>, --profile <name>"),
+        (ClusterScope("/srv/brain", "g"), "not valid for graph data commands"),
+        (StoreScope("http://h:1"), "use --server http://h:1"),
+        (StoreScope("HTTPS://h"), "use --server HTTPS://h"),
+    ],
+)
+def test_rows_are_reached_by_a_server_or_in_storage(scope: Scope | None, problem: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        require_data_scope(scope)
+
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        (None, "give its storage"),
+        (ServerScope("http://h:1", None), "needs direct storage access"),
+        (
+            StoreScope("http://h:1"),
+            "needs direct storage access, and http://h:1 is a remote server",
+        ),
+    ],
+)
+def test_upkeep_needs_storage(scope: Scope | None, problem: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        require_direct_scope(scope)
+
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        (None, "--server <name|url>"),
+        (StoreScope("g"), "remote multi-graph server"),
+        (ClusterScope("g", None), "remote multi-graph server"),
+    ],
+)
+def test_graphs_are_listed_by_a_server(scope: Scope | None, problem: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        require_served_scope(scope)
+
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scope", "problem"),
+    [
+        (None, "--cluster <dir|uri|name>"),
+        (StoreScope("g"), "g is none"),
+        (ServerScope("http://h:1", "k"), "http://h:1 is none"),
+    ],
+)
+def test_what_was_applied_is_in_a_cluster(scope: Scope | None, problem: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        require_cluster_scope(scope)
+
+    assert problem in str(refused.value)
+
+
+def _resolve(
+    flags: Flags, *, uri: str | None, config: OperatorConfig | None = None
+) -> Scope | None:
+    known = parse_config(PLACES)[0] if config is None else config
+    return resolve_scope(flags, uri=uri, config=known, environment={})
+
+
+def _flags(given: Mapping[str, str]) -> Flags:
+    return replace(
+        NO_FLAGS,
+        server=given.get("server"),
+        graph=given.get("graph"),
+        profile=given.get("profile"),
+        store=given.get("store"),
+        cluster=given.get("cluster"),
+    )

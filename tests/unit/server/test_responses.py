@@ -1,0 +1,195 @@
+"""Errors over HTTP: each has a status and a code, and none tells what is nobody's business."""
+
+import errno
+import re
+from collections.abc import Mapping
+from typing import get_args
+
+import orjson
+import pytest
+
+from omnigraph.http.responses import ErrorCode
+from omnigraph.model import errors
+from omnigraph.model.errors import (
+    BusyError,
+    Conflict,
+    CorruptError,
+    ExpectedVersionMismatchError,
+    GraphError,
+    KeyConflictError,
+    MergeConflictError,
+    NotFoundError,
+    PreconditionFailedError,
+    RecoveryRequiredError,
+    UnavailableError,
+    UnexpectedBaseError,
+)
+from omnigraph.server.responses import (
+    STATUS,
+    Response,
+    answer_graph_error,
+    answer_http_error,
+    internal_error,
+    not_found,
+    too_many,
+)
+from omnigraph.storage.errors import storage_errors
+from tests.support.source_tree import ROOT
+
+PATH = "/srv/secret/place"
+
+
+def test_every_error_has_a_status() -> None:
+    declared = {
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, GraphError) and each is not GraphError
+    }
+
+    assert set(STATUS) == declared
+
+
+def test_every_error_has_a_code_that_is_documented() -> None:
+    undocumented = {each.code for each in STATUS} - set(get_args(ErrorCode))
+
+    assert not undocumented
+
+
+def test_only_a_write_that_has_to_be_recovered_is_a_503() -> None:
+    unavailable = {each.code for each, status in STATUS.items() if status == 503}
+
+    assert unavailable == {"recovery_required"}
+
+
+def test_a_stale_view_says_of_what() -> None:
+    error = ExpectedVersionMismatchError(table_key="node:Person", expected=4, actual=5)
+
+    answer = answer_graph_error(error)
+
+    assert answer.status == 409
+    assert _body(answer)["code"] == "conflict"
+    assert _body(answer)["manifest_conflict"] == {
+        "table_key": "node:Person",
+        "expected": 4,
+        "actual": 5,
+    }
+    assert "merge_conflicts" not in _body(answer)
+
+
+def test_conflicts_of_a_merge_are_listed_and_the_first_three_told() -> None:
+    error = MergeConflictError(conflicts=[_conflict(id) for id in "abcde"])
+
+    answer = answer_graph_error(error)
+
+    body = _body(answer)
+    assert answer.status == 409
+    assert body["error"] == (
+        "merge conflicts: node:Person:a (divergent_update); node:Person:b (divergent_update); "
+        "node:Person:c (divergent_update); and 2 more"
+    )
+    listed = body["merge_conflicts"]
+    assert isinstance(listed, list)
+    assert len(listed) == 5
+    assert listed[0] == {
+        "table_key": "node:Person",
+        "row_id": "a",
+        "kind": "divergent_update",
+        "message": "both changed a",
+    }
+
+
+def test_three_conflicts_are_told_without_more() -> None:
+    error = MergeConflictError(conflicts=[_conflict(id) for id in "abc"])
+
+    assert "more" not in str(_body(answer_graph_error(error))["error"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (NotFoundError(kind="branch", name="x", advice=""), 404, "not_found"),
+        (KeyConflictError(type="Person", id="x"), 409, "key_conflict"),
+        (PreconditionFailedError(expected="a", actual="b"), 412, "precondition_failed"),
+        (RecoveryRequiredError(operation_id="01X"), 503, "recovery_required"),
+        (UnexpectedBaseError(table=PATH, expected=1, found=2), 503, "recovery_required"),
+        (UnavailableError(action=f"read {PATH}", reason=PATH), 500, "unavailable"),
+        (BusyError(action=PATH, holder=PATH, waited_s=1), 429, "too_many_requests"),
+        (CorruptError(subject=PATH, problem=PATH), 500, "internal"),
+    ],
+)
+def test_an_answer_has_a_status_and_a_code_and_no_path(
+    error: GraphError, status: int, code: str
+) -> None:
+    answer = answer_graph_error(error)
+
+    assert answer.status == status
+    assert _body(answer)["code"] == code
+    assert PATH.encode() not in answer.body
+
+
+def test_who_is_turned_away_is_told_when_to_come_back() -> None:
+    answer = answer_http_error(too_many("enough"))
+
+    assert answer.status == 429
+    assert (b"retry-after", b"60") in answer.headers
+
+
+def test_a_refusal_has_an_error_and_a_code() -> None:
+    answer = answer_http_error(not_found("graph 'x' not found"))
+
+    assert (answer.status, answer.content_type) == (404, b"application/json")
+    assert _body(answer) == {"error": "graph 'x' not found", "code": "not_found"}
+
+
+def test_what_nobody_expected_is_told_by_its_request_id_only() -> None:
+    answer = internal_error("r1")
+
+    assert answer.status == 500
+    assert _body(answer)["code"] == "internal"
+    assert "r1" in str(_body(answer)["error"])
+
+
+def _conflict(id: str) -> Conflict:
+    row: Mapping[str, object] = {"name": id}
+    return Conflict("Person", id, "divergent_update", f"both changed {id}", row, row, row)
+
+
+def _body(answer: Response) -> dict[str, object]:
+    body = orjson.loads(answer.body)
+    assert isinstance(body, dict)
+    return body
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_reported_as_such_and_without_its_path(number: int) -> None:
+    with pytest.raises(UnavailableError) as raised, storage_errors("write /secret/graph"):
+        raise OSError(number, "no space")
+
+    answer = answer_graph_error(raised.value)
+
+    body = _body(answer)
+    assert "disk that holds this graph is full; nothing was written" in str(body["error"])
+    assert "/secret" not in str(body)
+
+
+STATUS_ROW = re.compile(r"^\| (\d{3}) \| `(\w+)` \|", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["http.md", "server.md"])
+def test_a_reference_page_lists_every_status_with_its_code(page: str) -> None:
+    text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+    listed = {(int(status), code) for status, code in STATUS_ROW.findall(text)}
+    # Where the code of the answer is not that of the class.
+    answered: dict[type[GraphError], str] = {BusyError: "too_many_requests"}
+    of_errors = {(STATUS[kind], answered.get(kind, kind.code)) for kind in STATUS}
+    of_requests = {
+        (401, "unauthorized"),
+        (405, "method_not_allowed"),
+        (408, "bad_request"),
+        (415, "bad_request"),
+        (422, "bad_request"),
+        (431, "bad_request"),
+        (500, "internal"),
+    }
+
+    assert listed == of_errors | of_requests
