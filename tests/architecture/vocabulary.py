@@ -230,4 +230,4 @@ def _in_prose(file: Path, number: int, text: str) -> Iterator[Use]:
 
 if __name__ == "__main__":
     for use in find_uses(Path(each).resolve() for each in sys.argv[1:]):
-        print(use)
+        sys.stdout.write(f"{use}\n")
