@@ -521,11 +521,11 @@ def test_what_ends_while_it_is_looked_at_was_not_left(
     assert (root / record).exists()
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     stores = open_stores(settings)
-    authority = BranchStates(uri=str(root), objects=stores.objects, tables=stores.tables)
+    branch_states = BranchStates(uri=str(root), objects=stores.objects, tables=stores.tables)
     locks = _EndingLocks(root / record)
 
     report = examine(
-        DoctorContext(str(root), stores, authority, locks, datetime.now(UTC), is_deep=False)
+        DoctorContext(str(root), stores, branch_states, locks, datetime.now(UTC), is_deep=False)
     )
 
     assert code not in codes(report)

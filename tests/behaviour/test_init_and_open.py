@@ -186,7 +186,7 @@ def test_the_fold_after_a_write_is_what_a_reopen_reads(tmp_path: Path) -> None:
     "place",
     [
         Failpoint.INIT_AFTER_SCHEMA_PG_WRITTEN,
-        Failpoint.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN,
+        Failpoint.INIT_AFTER_SCHEMA_FILES_WRITTEN,
         Failpoint.INIT_AFTER_COORDINATOR_INIT,
     ],
 )

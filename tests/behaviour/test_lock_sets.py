@@ -39,16 +39,16 @@ def open_write_path(root: Path) -> WritePath:
     """The write path of a graph, without the graph around it."""
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     stores = open_stores(settings)
-    authority = BranchStates(uri=str(root), objects=stores.objects, tables=stores.tables)
+    branch_states = BranchStates(uri=str(root), objects=stores.objects, tables=stores.tables)
     locks = open_write_locks(
         settings.location,
         objects=stores.objects,
         locking=settings.locking,
-        fence=Fence(authority, stores.tables),
+        fence=Fence(branch_states, stores.tables),
         timeout_s=10,
     )
     recoverer = Recoverer(
-        authority=authority,
+        branch_states=branch_states,
         stores=stores,
         locks=locks,
         free_locks=locks,
@@ -57,7 +57,7 @@ def open_write_path(root: Path) -> WritePath:
         observer=settings.observer,
     )
     return WritePath(
-        authority=authority,
+        branch_states=branch_states,
         stores=stores,
         recoverer=recoverer,
         locks=locks,
@@ -90,7 +90,7 @@ def test_k04_locks_held_from_before_that_miss_a_type_are_refused_before_anything
     before = graph.commits()
 
     with path.locks.hold([LockKey(PERSON, None)]) as held:
-        basis = path.authority.capture(MAIN)
+        basis = path.branch_states.capture(MAIN)
         write = add_eve(basis, read_set=frozenset({COMPANY}))
         with pytest.raises(ReadSetChangedError, match="also Company; nothing was written"):
             path.commit(write, basis=basis, authorship=ANN, held=held)

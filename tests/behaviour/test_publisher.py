@@ -41,13 +41,13 @@ class Branch:
     """Everything a publish on `main` needs."""
 
     stores: Stores
-    authority: BranchStates
+    branch_states: BranchStates
     failpoints: Failpoints
 
     @property
     def state(self) -> ManifestState:
         """What is true now."""
-        return self.authority.state(MAIN)
+        return self.branch_states.state(MAIN)
 
     def publish(
         self,
@@ -71,26 +71,26 @@ class Branch:
             intent,
             onto=onto or self.state,
             held=hold_nothing(),
-            authority=self.authority,
+            branch_states=self.branch_states,
             tables=self.stores.tables,
             failpoints=self.failpoints,
         )
-        compact_manifest(published, authority=self.authority, tables=self.stores.tables)
+        compact_manifest(published, branch_states=self.branch_states, tables=self.stores.tables)
         return published
 
     def reread(self) -> ManifestState:
         """What somebody sees who opens the graph now."""
-        return make_authority(self.stores).state(MAIN)
+        return make_branch_states(self.stores).state(MAIN)
 
 
 def make_branch(root: Path) -> Branch:
     """The main branch of a new graph."""
     omnigraph.init(str(root), "node Person { name: String @key }  node Pet { name: String @key }")
     stores = open_stores(make_settings(str(root), storage_options=None, durability="relaxed"))
-    return Branch(stores, make_authority(stores), Failpoints())
+    return Branch(stores, make_branch_states(stores), Failpoints())
 
 
-def make_authority(stores: Stores) -> BranchStates:
+def make_branch_states(stores: Stores) -> BranchStates:
     """One that knows nothing yet."""
     return BranchStates(uri="", objects=stores.objects, tables=stores.tables)
 
@@ -285,8 +285,8 @@ def test_the_manifest_stays_in_few_files_however_long_the_history(tmp_path: Path
     files = branch.stores.tables.fragment_row_counts(branch.state.at)
     assert len(files) <= MANIFEST_FRAGMENTS_MAX
     assert branch.reread() == branch.state
-    assert [commit.manifest_version for commit in branch.authority.commits(MAIN)] == sorted(
-        {commit.manifest_version for commit in branch.authority.commits(MAIN)}
+    assert [commit.manifest_version for commit in branch.branch_states.commits(MAIN)] == sorted(
+        {commit.manifest_version for commit in branch.branch_states.commits(MAIN)}
     )
 
 
@@ -296,8 +296,8 @@ def test_every_commit_of_a_long_history_can_be_read_again(tmp_path: Path) -> Non
         branch.publish(update(branch, version))
 
     pins = [
-        branch.authority.state_at(MAIN, commit.manifest_version).snapshot.get(PERSON).version
-        for commit in branch.authority.commits(MAIN)
+        branch.branch_states.state_at(MAIN, commit.manifest_version).snapshot.get(PERSON).version
+        for commit in branch.branch_states.commits(MAIN)
     ]
 
     assert pins == list(range(1, 2 * MANIFEST_FRAGMENTS_MAX))
@@ -307,7 +307,7 @@ def test_a_version_of_the_manifest_that_never_was_is_not_found(tmp_path: Path) -
     branch = make_branch(tmp_path)
 
     with pytest.raises(NotFoundError):
-        branch.authority.state_at(MAIN, 99)
+        branch.branch_states.state_at(MAIN, 99)
 
 
 def test_a_publisher_that_meets_a_compaction_tries_again(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_publisher_that_meets_a_compaction_tries_again(tmp_path: Path) -> None
     after = branch.publish(update(branch, 6), onto=old)
 
     assert after.head.manifest_version == after.at.version == old.at.version + 2
-    assert branch.authority.state_at(MAIN, after.head.manifest_version) == after
+    assert branch.branch_states.state_at(MAIN, after.head.manifest_version) == after
 
 
 def test_large_files_of_the_manifest_are_not_written_again() -> None:

@@ -134,15 +134,15 @@ def test_who_promotes_too_late_leaves_the_files_of_a_later_schema_alone(tmp_path
     assert find_staged(objects) is None
 
 
-def test_a_contract_is_as_listed_until_a_file_of_it_is_written(tmp_path: Path) -> None:
+def test_an_accepted_schema_is_as_listed_until_a_file_of_it_is_written(tmp_path: Path) -> None:
     objects = local_objects(tmp_path)
     promote(keep(ONE, objects), objects)
-    contract = read_accepted_schema(objects, uri="x")
-    assert contract.is_as_listed(objects.tokens(""))
+    accepted_schema = read_accepted_schema(objects, uri="x")
+    assert accepted_schema.is_as_listed(objects.tokens(""))
 
     promote(keep(TWO, objects), objects)
 
-    assert not contract.is_as_listed(objects.tokens(""))
+    assert not accepted_schema.is_as_listed(objects.tokens(""))
     archived = find_archived(hash_of(ONE), objects=objects)
     assert archived is not None
     assert not archived.is_as_listed(objects.tokens("")), "it was not read from those files"

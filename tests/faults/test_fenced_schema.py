@@ -18,7 +18,7 @@ from omnigraph import Graph
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.engine.graph import init_graph
 from omnigraph.engine.settings import Settings, make_settings, open_stores
-from omnigraph.engine.state.schema_files import FILES, STAGED_FILE, encode_contract
+from omnigraph.engine.state.schema_files import FILES, STAGED_FILE, encode_schema_files
 from omnigraph.errors import GraphError, Outcome
 from omnigraph.model.source import Source
 from tests.support.clocks import TTL_S, HandClock, make_locking
@@ -187,7 +187,7 @@ def require_sound(graph: Graph, place: Place) -> None:
         opened = lance.dataset(table.path, storage_options=dict(location.storage_options))
         assert opened.latest_version == table.version, f"{key} is ahead of history"
     source = graph.schema_source
-    expected = encode_contract(source, compile_schema(Source("<schema>", source)))
+    expected = encode_schema_files(source, compile_schema(Source("<schema>", source)))
     stored = {name: objects.find(name) for name in FILES}
     assert {name: each and each.content for name, each in stored.items()} == expected
     assert objects.find(STAGED_FILE) is None

@@ -135,12 +135,12 @@ def update(place: Place, branch: str) -> None:
 def take_a_turn(place: Place) -> None:
     """Seize the lease of the main branch, do nothing with it, and let it go."""
     stores = open_stores(place.settings)
-    authority = BranchStates(uri="", objects=stores.objects, tables=stores.tables)
+    branch_states = BranchStates(uri="", objects=stores.objects, tables=stores.tables)
     locks = open_locks(
         place.settings.location,
         make_locking(HandClock()),
         timeout_s=PATIENCE_S,
-        fence=Fence(authority, stores.tables),
+        fence=Fence(branch_states, stores.tables),
     )
     with locks.hold([LockKey("node:Person", None)]) as held:
         assert held.is_kept()

@@ -75,7 +75,7 @@ SPARK_MUTANTS = (
         (
             Edit(
                 LOAD,
-                "if basis.contract.schema_hash != staged.schema_hash:",
+                "if basis.accepted_schema.schema_hash != staged.schema_hash:",
                 "if not staged.schema_hash:",
             ),
         ),

@@ -15,7 +15,7 @@ UPKEEP_MUTANTS = (
             ),
             Edit(
                 "engine/commit/protocol.py",
-                "require_schema(basis.contract.schema_hash, self.authority.state(MAIN))",
+                "require_schema(basis.accepted_schema.schema_hash, self.branch_states.state(MAIN))",
                 "pass",
             ),
         ),

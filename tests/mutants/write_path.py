@@ -169,7 +169,7 @@ WRITE_PATH_MUTANTS = (
     ),
     Mutant(
         "try a lost publish again onto the state that lost",
-        (Edit(PUBLISH, "state = authority.state(onto.branch)", "state = onto"),),
+        (Edit(PUBLISH, "state = branch_states.state(onto.branch)", "state = onto"),),
         (PUBLISHER,),
     ),
     # Requests with a key

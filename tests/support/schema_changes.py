@@ -12,7 +12,7 @@ from pathlib import Path
 
 from omnigraph import Graph
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.engine.state.schema_files import FILES, STAGED_FILE, encode_contract
+from omnigraph.engine.state.schema_files import FILES, STAGED_FILE, encode_schema_files
 from omnigraph.model.source import Source
 from omnigraph.storage.local_files import LOCKS_FOLDER
 from tests.support.graphs import build_graph, edge, node, root_of
@@ -140,7 +140,7 @@ RENAMED_BACK = SchemaChange(
 def require_files(graph: Graph) -> None:
     """Fail unless the files at the root are those of the schema that the graph says it has."""
     root, source = root_of(graph), graph.schema_source
-    expected = encode_contract(source, compile_schema(Source("<schema>", source)))
+    expected = encode_schema_files(source, compile_schema(Source("<schema>", source)))
     assert {name: (root / name).read_bytes() for name in FILES} == expected
     assert not (root / STAGED_FILE).exists(), "a schema is still staged"
 

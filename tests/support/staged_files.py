@@ -88,7 +88,7 @@ def once(stage: str, action: Callable[[], object]) -> Callable[[str], object]:
 
 def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadResult:
     """Load rows of any number of types as one commit, by files that are there before it begins."""
-    basis = opened.authority.capture(call.target)
+    basis = opened.branch_states.capture(call.target)
     runtime = opened.settings.runtime
     (given,) = inputs
     received = read_input(given.source, means=opened.means_of(basis), runtime=runtime)

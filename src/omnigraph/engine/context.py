@@ -93,26 +93,30 @@ class QueryCache:
         self._mutations: _Kept[MutationIR] = _Kept(observer)
         self._reads: _Kept[Plan] = _Kept(observer)
 
-    def mutation(self, text: str, *, name: str | None, contract: AcceptedSchema) -> MutationIR:
+    def mutation(
+        self, text: str, *, name: str | None, accepted_schema: AcceptedSchema
+    ) -> MutationIR:
         """The IR of a mutation; raises `CompileError` with all diagnostics."""
 
         def compile() -> MutationIR:
-            ir = compile_mutation(Source("<mutation>", text), contract.catalog, name=name).ir
+            ir = compile_mutation(Source("<mutation>", text), accepted_schema.catalog, name=name).ir
             assert isinstance(ir, MutationIR)
             return ir
 
-        key = (text, name, contract.schema_hash, contract.names)
+        key = (text, name, accepted_schema.schema_hash, accepted_schema.names)
         return self._mutations.get(key, compile)
 
-    def read(self, text: str, *, name: str | None, contract: AcceptedSchema) -> Plan:
+    def read(self, text: str, *, name: str | None, accepted_schema: AcceptedSchema) -> Plan:
         """The plan of a read; raises `CompileError` with all diagnostics."""
 
         def compile() -> Plan:
-            ir = compile_read(Source("<query>", text), contract.catalog, name=name).ir
+            ir = compile_read(Source("<query>", text), accepted_schema.catalog, name=name).ir
             assert isinstance(ir, ReadIR)
             return plan_read(ir)
 
-        return self._reads.get((text, name, contract.schema_hash, contract.names), compile)
+        return self._reads.get(
+            (text, name, accepted_schema.schema_hash, accepted_schema.names), compile
+        )
 
 
 class _Kept(Generic[Q]):
@@ -153,14 +157,14 @@ class GraphContext:
             access=AccessRules(settings.traversal, settings.lookups),
             allowance=settings.allowance,
         )
-        self.authority = BranchStates(
+        self.branch_states = BranchStates(
             uri=settings.location.uri,
             objects=stores.objects,
             tables=stores.tables,
         )
         self.readers = Readers(stores.objects, settings.locking.clock)
         self.views = RowSecurity(stores.tables, self.reads.memory)
-        self.writes = _make_write_path(settings, stores, self.authority)
+        self.writes = _make_write_path(settings, stores, self.branch_states)
         self._actor = actor
         self._is_read_only = is_read_only
         self._life = _Life(None)
@@ -173,7 +177,7 @@ class GraphContext:
     @property
     def feeds(self) -> FeedPath:
         """The dependencies of a change feed of this graph."""
-        return change_feed.FeedPath(self.pin, self.seen, self.authority, self.stores.tables)
+        return change_feed.FeedPath(self.pin, self.seen, self.branch_states, self.stores.tables)
 
     def close(self) -> None:
         """Reject further calls, and stop the background tasks of the graph."""
@@ -194,7 +198,7 @@ class GraphContext:
     def pin(self, branch: BranchName) -> Basis:
         """The current state of a branch, for a read."""
         self.require_open()
-        return self.authority.pin(branch)
+        return self.branch_states.pin(branch)
 
     def at(self, branch: str | None, commit: str | None, *, action: Action) -> Basis:
         """The state that a read requests: a branch, `main` if none is named, or a commit.
@@ -217,17 +221,17 @@ class GraphContext:
             self._require_allowed_somewhere(action)
             raise
         self.require_allowed(action, branch=state.branch, target=None, actor=None)
-        found = Basis(state, self.authority.contract_at(state))
+        found = Basis(state, self.branch_states.schema_at(state))
         seen = self.seen(found, action, branch=state.branch, present=present)
         # After the policy is applied, because hidden properties have no current name either.
-        names = self.authority.names_since(state)
-        return replace(seen, contract=seen.contract.with_names(names))
+        names = self.branch_states.names_since(state)
+        return replace(seen, accepted_schema=seen.accepted_schema.with_names(names))
 
     def _require_allowed_somewhere(self, action: Action) -> None:
         """Raise unless the caller is allowed the action on at least one branch."""
         if self.settings.gate is None:
             return
-        for branch in (None, *self.authority.branches()):
+        for branch in (None, *self.branch_states.branches()):
             with suppress(PolicyDeniedError):
                 self.require_allowed(action, branch=branch, target=None, actor=None)
                 return
@@ -266,7 +270,7 @@ class GraphContext:
     def require_whole_graph(self, action: str) -> None:
         """Raise if the caller does not see all of every branch."""
         if self.settings.gate is not None:
-            for branch in self.authority.branches():
+            for branch in self.branch_states.branches():
                 self.require_whole(action, branch=branch)
 
     def require_seen_whole(self, basis: Basis, action: str) -> None:
@@ -287,7 +291,7 @@ class GraphContext:
         require_text(name, subject="branch or commit")
         with suppress(InvalidNameError):
             branch = parse_branch_name(name)
-            if self.authority.has_branch(branch):
+            if self.branch_states.has_branch(branch):
                 return self.at(branch, None, action=Action.READ)
         try:
             return self.at(None, name, action=Action.READ)
@@ -304,19 +308,19 @@ class GraphContext:
         require_text(commit, subject="commit")
         tag = find_tagged(commit, self.stores.objects)
         if tag is not None:
-            return self.authority.state_of(
+            return self.branch_states.state_of(
                 tag.commit_id, branch=tag.branch, version=tag.manifest_version
             )
-        found = self.authority.find_commit(commit)
+        found = self.branch_states.find_commit(commit)
         if found is None:
             raise self._no_commit(commit)
-        return self.authority.state_of(
+        return self.branch_states.state_of(
             found.id, branch=found.branch, version=found.manifest_version
         )
 
     def _no_commit(self, name: str) -> NotFoundError:
         advice = "a commit is named by its whole id, or by a tag"
-        for each in self.authority.commits(MAIN):
+        for each in self.branch_states.commits(MAIN):
             if each.merged_parent_id == name:
                 advice = f"commit {each.id} merged it, and then its branch was deleted"
         return NotFoundError(kind="commit", name=name, advice=advice)
@@ -327,7 +331,7 @@ class GraphContext:
             self.require_allowed(Action.READ, branch=None, target=None, actor=None)
         except PolicyDeniedError:
             return ()
-        return self.authority.branches()
+        return self.branch_states.branches()
 
     @contextmanager
     def telling_no_rows(self, branch: BranchName) -> Iterator[None]:
@@ -409,7 +413,7 @@ class GraphContext:
 
     def telling_gone(self, basis: Basis) -> AbstractContextManager[None]:
         """A block that reads a state; if its branch is deleted meanwhile, the error says so."""
-        return report_deleted_branch(basis.state, authority=self.authority)
+        return report_deleted_branch(basis.state, branch_states=self.branch_states)
 
     def author(
         self, actor: str | None, kind: WriterKind, *, expected_head: str | None
@@ -509,17 +513,17 @@ class _Life:
             each.stop()
 
 
-def _make_write_path(settings: Settings, stores: Stores, authority: BranchStates) -> WritePath:
+def _make_write_path(settings: Settings, stores: Stores, branch_states: BranchStates) -> WritePath:
     open_locks = partial(
         open_write_locks,
         settings.location,
         objects=stores.objects,
         locking=settings.locking,
-        fence=Fence(authority, stores.tables),
+        fence=Fence(branch_states, stores.tables),
     )
     locks = open_locks(timeout_s=WRITE_LOCK_TIMEOUT_S)
     recoverer = Recoverer(
-        authority=authority,
+        branch_states=branch_states,
         stores=stores,
         locks=locks,
         free_locks=open_locks(timeout_s=0.0),
@@ -528,7 +532,7 @@ def _make_write_path(settings: Settings, stores: Stores, authority: BranchStates
         observer=settings.observer,
     )
     return WritePath(
-        authority=authority,
+        branch_states=branch_states,
         stores=stores,
         recoverer=recoverer,
         locks=locks,

@@ -121,7 +121,9 @@ class Graph(GraphHistory, GraphMaintenance):
         """The text of the accepted schema, without properties that a policy hides."""
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         present = self._open.pin(MAIN)
-        return self._open.seen(present, Action.READ, branch=MAIN, present=present).contract.source
+        return self._open.seen(
+            present, Action.READ, branch=MAIN, present=present
+        ).accepted_schema.source
 
     # Data
 
@@ -148,7 +150,9 @@ class Graph(GraphHistory, GraphMaintenance):
         with observer.phase(Phase.PIN):
             basis = self._open.at(branch, commit, action=Action.READ)
         with observer.phase(Phase.COMPILE):
-            plan = self._open.compiled.read(source, name=name, contract=basis.contract)
+            plan = self._open.compiled.read(
+                source, name=name, accepted_schema=basis.accepted_schema
+            )
             values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         call = QueryCall(plan, values, self._open.settings.runtime.now())
         with observer.phase(Phase.RUN), self._open.telling_gone(basis):
@@ -178,7 +182,7 @@ class Graph(GraphHistory, GraphMaintenance):
         require_text(source, subject="source")
         chosen = parse_engine(engine, spark=spark)
         basis = self._open.at(parse_branch_name(branch), None, action=Action.READ)
-        plan = self._open.compiled.read(source, name=name, contract=basis.contract)
+        plan = self._open.compiled.read(source, name=name, accepted_schema=basis.accepted_schema)
         steps = explain_query(plan, basis=basis, path=self._open.reads)
         if chosen is Engine.LOCAL and params is None:
             return steps
@@ -225,14 +229,18 @@ class Graph(GraphHistory, GraphMaintenance):
 
         def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
             seen = self._open.seen_by_writer(basis, branch=target)
-            ir = self._open.compiled.mutation(source, name=name, contract=seen.contract)
+            ir = self._open.compiled.mutation(
+                source, name=name, accepted_schema=seen.accepted_schema
+            )
             if seen.limited is not None:
                 caller = self._open.actor_of(None)
                 writes.require_inserts(ir, actor=caller)
                 writes.require_insertable(
                     ir, catalog=basis.catalog, seen=seen.catalog, actor=caller
                 )
-                ir = self._open.compiled.mutation(source, name=name, contract=basis.contract)
+                ir = self._open.compiled.mutation(
+                    source, name=name, accepted_schema=basis.accepted_schema
+                )
             values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
             prepared = mutate.prepare_mutation(
                 mutate.MutationCall(

@@ -64,7 +64,7 @@ class GraphHistory:
         """The names of the branches, `main` first, then in alphabetical order."""
         self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
-        return list(self._open.authority.branches())
+        return list(self._open.branch_states.branches())
 
     def create_branch(
         self,
@@ -273,7 +273,7 @@ class GraphHistory:
         self._open.require_open()
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
-        told = self._open.tell(self._open.authority.commits(name), branch=name)
+        told = self._open.tell(self._open.branch_states.commits(name), branch=name)
         marked = mark_recovered(told, tables=self._open.stores.tables)
         return CommitLog(each for each in marked if actor is None or each.is_by(actor))
 
@@ -309,7 +309,7 @@ class GraphHistory:
         selection = diff.parse_selection(catalogs, types=types, ops=ops)
         tables = self._open.stores.tables
         again = "compare again, with what is there now"
-        with branch_guard(authority=self._open.authority, otherwise=again) as noted:
+        with branch_guard(branch_states=self._open.branch_states, otherwise=again) as noted:
             noted += [before.state, after.state]
             is_large = partial(_is_large, before, after, selection, tables)
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:

@@ -183,7 +183,7 @@ def require_appending(call: LoadCall, opened: GraphContext) -> None:
 
 def _start_of(call: LoadCall, opened: GraphContext) -> BranchName:
     """The branch whose rows a load reads: the target, or the base if the target is created."""
-    if call.base is None or call.target in opened.authority.branches():
+    if call.base is None or call.target in opened.branch_states.branches():
         return call.target
     return call.base
 
@@ -292,7 +292,7 @@ def _load_on_spark(given: object, call: LoadCall, opened: GraphContext) -> LoadR
     names = None if call.key is None else _name_inputs(given)
     request = _make_request(call, names)
     call = replace(call, request=request)
-    if request is not None and opened.authority.has_branch(call.target):
+    if request is not None and opened.branch_states.has_branch(call.target):
         told = find_told(call.target, authorship=author_of(call, opened), path=opened.writes)
         if told is not None:
             return load_result(told, branch=call.target)
@@ -304,7 +304,7 @@ def _require_all_properties(call: LoadCall, opened: GraphContext) -> None:
     start = _start_of(call, opened)
     present = opened.pin(start)
     seen = opened.seen_by_writer(present, branch=start)
-    if seen.contract is not present.contract:
+    if seen.accepted_schema is not present.accepted_schema:
         opened.require_seen_whole(seen, "load on Spark")
 
 
@@ -326,10 +326,10 @@ def _name_inputs(given: object) -> object:
 
 def _load_inline(given: object, call: LoadCall, opened: GraphContext) -> LoadResult:
     target, source = call.target, call.base
-    is_missing = source is not None and target not in opened.authority.branches()
+    is_missing = source is not None and target not in opened.branch_states.branches()
     if is_missing:
         opened.require_allowed(Action.BRANCH_CREATE, branch=source, target=target, actor=None)
-    start = opened.authority.capture(source if is_missing and source else target)
+    start = opened.branch_states.capture(source if is_missing and source else target)
     received, digest = _receive(given, call, start, opened)
     call = replace(call, request=_make_request(call, digest))
     vectors = WriteVectors(policy_of(call, opened))

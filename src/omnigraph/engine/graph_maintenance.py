@@ -295,7 +295,7 @@ class GraphMaintenance:
         scope = doctor_tables.DoctorContext(
             uri=settings.location.uri,
             stores=stores,
-            authority=BranchStates(
+            branch_states=BranchStates(
                 uri=settings.location.uri, objects=stores.objects, tables=stores.tables
             ),
             locks=self._open.writes.locks,
@@ -326,7 +326,7 @@ class GraphMaintenance:
         chores = background.MaintenanceTasks(
             refresh=self.refresh,
             recoveries=self.recoveries,
-            branches=lambda: list(self._open.authority.branches()),
+            branches=lambda: list(self._open.branch_states.branches()),
             is_worn=lambda branch: optimize.needs_optimize(
                 self._open.pin(parse_branch_name(branch)), tables=self._open.stores.tables
             ),
@@ -377,10 +377,10 @@ class GraphMaintenance:
         return found
 
     def _restore_derived_files(self) -> None:
-        if len(self._open.authority.branches()) > 1:
+        if len(self._open.branch_states.branches()) > 1:
             raise SchemaChangedError(
                 reason="the generated schema files are missing and there are branches besides "
                 "main; restore the files from a copy"
             )
-        accepted = self._open.authority.state(MAIN).head.schema_hash
+        accepted = self._open.branch_states.state(MAIN).head.schema_hash
         write_derived_files(self._open.stores.objects, accepted=accepted)

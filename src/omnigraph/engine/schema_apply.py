@@ -312,7 +312,7 @@ def plan_schema(
     plan = migration.plan_migration(
         accepted, compile_schema(source), source=source, allow_data_loss=allow_data_loss
     )
-    blocked = _find_blocked(plan, path.authority.others())
+    blocked = _find_blocked(plan, path.branch_states.others())
     blockers = () if blocked is None else (str(blocked),)
     return MigrationPlan(plan.supported and blocked is None, _encode_steps(plan), blockers)
 
@@ -335,11 +335,11 @@ def apply_schema(
     """
     desired = compile_schema(source)
     path.heal()
-    known = path.authority.capture(MAIN)
+    known = path.branch_states.capture(MAIN)
     for _ in range(PREPARE_ATTEMPTS_MAX):
         with path.locks.hold(_lock_keys(desired, known, authorship)) as held:
             if not _has_left_something(path):
-                known_hash = known.contract.schema_hash
+                known_hash = known.accepted_schema.schema_hash
                 call = _Call(source, desired, known_hash, find_workers, authorship, readers)
                 return _apply_under(held, call, allow_data_loss=allow_data_loss, path=path)
         path.heal()
@@ -380,7 +380,7 @@ def _apply_under(
     held: HeldLocks, call: _Call, *, allow_data_loss: bool, path: WritePath
 ) -> SchemaApplyResult:
     with path.observer.phase(Phase.CAPTURE):
-        basis = path.authority.capture(MAIN)
+        basis = path.branch_states.capture(MAIN)
         known = find_told_at(basis.state, authorship=call.authorship, path=path)
     if known is not None:
         return schema_result(known)
@@ -391,12 +391,12 @@ def _apply_under(
     steps = _encode_steps(plan)
     if not plan.steps:
         return SchemaApplyResult(applied=False, steps=steps, commit_id=None)
-    if basis.contract.schema_hash != call.known_hash:
+    if basis.accepted_schema.schema_hash != call.known_hash:
         # Types that another process added meanwhile are not in the text and would be dropped again.
         raise ReadSetChangedError(
             member="the schema",
             expected=call.known_hash[:14],
-            actual=basis.contract.schema_hash[:14],
+            actual=basis.accepted_schema.schema_hash[:14],
         )
     _require_applicable(plan, path)
     with path.observer.phase(Phase.PREPARE):
@@ -417,7 +417,7 @@ def _require_applicable(plan: migration.MigrationPlan, path: WritePath) -> None:
             steps=[encode_step(step) for step in refused],
             reasons=[_explain(step) for step in refused],
         )
-    blocked = _find_blocked(plan, path.authority.others())
+    blocked = _find_blocked(plan, path.branch_states.others())
     if blocked is not None:
         raise blocked
 
@@ -477,7 +477,7 @@ def _prepare(
             source=call.source.text,
             schema_hash=hash_schema(call.desired),
             delta=SchemaDelta(
-                replaced_hash=basis.contract.schema_hash,
+                replaced_hash=basis.accepted_schema.schema_hash,
                 registered=(
                     *tables.registered,
                     *(Register(each.table_key, each.path) for each in made),

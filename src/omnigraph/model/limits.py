@@ -98,7 +98,7 @@ AUDIT_ATTEMPTS_MAX = 20
 MANIFEST_FRAGMENTS_MAX = 32
 """Fragments of `__manifest` before the publisher compacts them: opening a graph reads all."""
 
-CONTRACT_READS_MAX = 8
+SCHEMA_READS_MAX = 8
 """How often the schema's files are read while others replace them: each schema apply is one commit,
 so a reader that encounters this many in a row has another problem."""
 

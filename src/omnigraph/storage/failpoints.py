@@ -20,7 +20,7 @@ class Failpoint(StrEnum):
     """The names of all failpoints."""
 
     INIT_AFTER_SCHEMA_PG_WRITTEN = "init.after_schema_pg_written"
-    INIT_AFTER_SCHEMA_CONTRACT_WRITTEN = "init.after_schema_contract_written"
+    INIT_AFTER_SCHEMA_FILES_WRITTEN = "init.after_schema_files_written"
     INIT_AFTER_COORDINATOR_INIT = "init.after_coordinator_init"
 
     MUTATION_DELETE_NODE_PRE_PRIMARY_DELETE = "mutation.delete_node_pre_primary_delete"

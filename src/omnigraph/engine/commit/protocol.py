@@ -65,17 +65,17 @@ from omnigraph.storage.ports import (
 )
 
 
-def require_same_branch(write: PreparedWrite, *, basis: Basis, authority: BranchStates) -> None:
+def require_same_branch(write: PreparedWrite, *, basis: Basis, branch_states: BranchStates) -> None:
     """Raise unless a branch is still the one that a write was prepared on; main always is.
 
     A recreated branch may have versions with the same numbers and different rows.
     """
     if basis.branch == MAIN:
         return
-    state = authority.state(basis.branch)
+    state = branch_states.state(basis.branch)
     if state.head.id == basis.head.id:
         return
-    if not authority.has_commit(state, basis.head.id):
+    if not branch_states.has_commit(state, basis.head.id):
         raise ReadSetChangedError(
             member=f"branch '{basis.branch}'",
             expected=f"the one with commit {basis.head.id}",
@@ -94,7 +94,7 @@ def require_head_is_pin(
     write: PreparedWrite,
     *,
     branch: BranchName,
-    authority: BranchStates,
+    branch_states: BranchStates,
     stores: Stores,
 ) -> None:
     """Raise unless the newest version of a table is the one that a write was prepared on."""
@@ -104,7 +104,7 @@ def require_head_is_pin(
     if newest is None or newest < entry.version:
         # If the branch was deleted in the meantime, its table branches were deleted too; a
         # recreated branch has others.
-        state = authority.state(branch)
+        state = branch_states.state(branch)
         if state.snapshot.entries.get(entry.table_key) != entry:
             raise moved(entry, state.version_of(entry.table_key), write)
         raise CorruptError(
@@ -112,7 +112,7 @@ def require_head_is_pin(
             problem=f"history names its version {entry.version}, but it ends at {newest}; "
             f"restore {entry.path} from a copy",
         )
-    pin = authority.state(branch).version_of(entry.table_key)
+    pin = branch_states.state(branch).version_of(entry.table_key)
     if pin != entry.version:
         raise moved(entry, pin, write)
     if is_covered(entry, stores.objects):
@@ -171,7 +171,9 @@ def plan_sidecar(
         writer_kind=kind,
         commit_id=runtime.new_id(),
         rollback_commit_id=runtime.new_id(),
-        schema_hash=(write.schema.schema_hash if write.schema else basis.contract.schema_hash),
+        schema_hash=(
+            write.schema.schema_hash if write.schema else basis.accepted_schema.schema_hash
+        ),
         pins=tuple(_plan_pin(each) for each in staged),
         schema=write.schema.delta if write.schema else None,
         relied_on={key: basis.snapshot.get(key).version for key in sorted(relied_on)},
@@ -221,7 +223,7 @@ class Authorship:
 class WritePath:
     """The dependencies of a write; one instance for each open graph."""
 
-    authority: BranchStates
+    branch_states: BranchStates
     stores: Stores
     recoverer: Recoverer
     locks: WriteLocks
@@ -238,7 +240,7 @@ class WritePath:
         """
         root = self.stores.objects.list("")
         self.recoverer.heal(root)
-        self.authority.require_contract(root.token_by_name)
+        self.branch_states.refresh_accepted_schema(root.token_by_name)
         return root
 
     def require_head(self, expected: str | None, state: ManifestState) -> None:
@@ -292,7 +294,7 @@ class WritePath:
             if not locked.is_revocable:
                 # On a local disk this check costs nothing; elsewhere the publisher detects the
                 # change.
-                require_schema(basis.contract.schema_hash, self.authority.state(MAIN))
+                require_schema(basis.accepted_schema.schema_hash, self.branch_states.state(MAIN))
             self._require_unmoved(write, basis, authorship)
             if inherited:
                 entries |= {each.table_key: self._fork(each, basis, locked) for each in inherited}
@@ -313,7 +315,7 @@ class WritePath:
 
     def has_moved(self, write: PreparedWrite, basis: Basis) -> bool:
         """Whether a table that a write relies on has another version than in its basis."""
-        state = self.authority.state(basis.branch)
+        state = self.branch_states.state(basis.branch)
         relied_on = _relied_on(write)
         return any(state.version_of(key) != basis.state.version_of(key) for key in relied_on)
 
@@ -360,7 +362,7 @@ class WritePath:
         return fork(
             entry,
             branch=basis.branch,
-            state=self.authority.newest_known(basis.state),
+            state=self.branch_states.newest_known(basis.state),
             held=held,
             tables=self.stores.tables,
             failpoints=self.failpoints,
@@ -373,22 +375,26 @@ class WritePath:
             require_key_unused(
                 authorship.request.key,
                 actor=authorship.actor,
-                state=self.authority.state(basis.branch),
+                state=self.branch_states.state(basis.branch),
                 since=basis.state.at.version,
                 tables=self.stores.tables,
             )
-        require_same_branch(write, basis=basis, authority=self.authority)
+        require_same_branch(write, basis=basis, branch_states=self.branch_states)
         relied_on = [basis.snapshot.get(key) for key in sorted(_relied_on(write))]
         is_inherited = any(needs_fork(entry, basis.branch) for entry in relied_on)
         if is_inherited or authorship.expected_head is not None:
             # The newest version of another branch's table branch says nothing about this branch.
-            state = self.authority.state(basis.branch)
+            state = self.branch_states.state(basis.branch)
             require_head(authorship.expected_head, state)
             require_expected({entry.table_key: entry.version for entry in relied_on}, state)
         for entry in relied_on:
             if not needs_fork(entry, basis.branch):
                 require_head_is_pin(
-                    entry, write, branch=basis.branch, authority=self.authority, stores=self.stores
+                    entry,
+                    write,
+                    branch=basis.branch,
+                    branch_states=self.branch_states,
+                    stores=self.stores,
                 )
 
     # The durable part
@@ -465,9 +471,9 @@ class WritePath:
             with self.locks.hold_within(held, turn) as locked:
                 return publish(
                     intent,
-                    onto=self.authority.newest_known(basis.state),
+                    onto=self.branch_states.newest_known(basis.state),
                     held=locked,
-                    authority=self.authority,
+                    branch_states=self.branch_states,
                     tables=self.stores.tables,
                     failpoints=self.failpoints,
                 )
@@ -495,7 +501,7 @@ class WritePath:
     def _commit_of(self, sidecar: Sidecar, state: ManifestState) -> Commit:
         if state.head.id == sidecar.commit_id:
             return state.head
-        commits = self.authority.commits(state.branch)
+        commits = self.branch_states.commits(state.branch)
         return next(each for each in commits if each.id == sidecar.commit_id)
 
     @timed(Phase.APPLY)
@@ -558,7 +564,7 @@ class WritePath:
     def _conclude(self, write: PreparedWrite, sidecar: Sidecar) -> None:
         try:
             if write.schema is not None and write.schema.source is not None:
-                promote_accepted(sidecar.schema_hash, self.authority, self.stores.objects)
+                promote_accepted(sidecar.schema_hash, self.branch_states, self.stores.objects)
             self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_DELETE)
             disarm(sidecar.operation_id, objects=self.stores.objects)
         except GraphError as error:
@@ -568,7 +574,7 @@ class WritePath:
 
     def _tidy(self, state: ManifestState) -> None:
         try:
-            compact_manifest(state, authority=self.authority, tables=self.stores.tables)
+            compact_manifest(state, branch_states=self.branch_states, tables=self.stores.tables)
         except GraphError as error:
             # The write is published; compacting the manifest is left to the next write.
             _LOG.warning("the manifest stays in many files: %s", error)

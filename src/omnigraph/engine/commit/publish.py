@@ -50,7 +50,7 @@ from omnigraph.storage.ports import TableStore
 class Fence:
     """Advances the manifest of a branch so that the previous holder of its lease cannot publish."""
 
-    authority: BranchStates
+    branch_states: BranchStates
     tables: TableStore
 
     def __call__(self, branch: str | None) -> None:
@@ -58,11 +58,11 @@ class Fence:
         name = MAIN if branch is None else BranchName(branch)
         for _ in range(PUBLISHER_RETRY_BUDGET + 1):
             is_there = self.tables.find_head(manifest_ref(name)) is not None
-            if not is_there or not self.authority.has_branch(name):
+            if not is_there or not self.branch_states.has_branch(name):
                 # The lease was held to create or delete the branch: there is no manifest to publish
                 # on.
                 return
-            if self._move(self.authority.state(name)):
+            if self._move(self.branch_states.state(name)):
                 return
         raise UnavailableError(
             action=f"take over branch '{name}'",
@@ -87,7 +87,7 @@ class Fence:
             landed = self.tables.apply(staged)
         except ExpectedVersionMismatchError:
             return False
-        self.authority.remember(replace(state, at=landed))
+        self.branch_states.remember(replace(state, at=landed))
         return True
 
 
@@ -131,7 +131,7 @@ def publish(
     *,
     onto: ManifestState,
     held: HeldLocks,
-    authority: BranchStates,
+    branch_states: BranchStates,
     tables: TableStore,
     failpoints: Failpoints,
 ) -> ManifestState:
@@ -145,8 +145,8 @@ def publish(
     state = onto
     for attempt in range(PUBLISHER_RETRY_BUDGET + 1):
         if attempt or held.has_lapsed():
-            state = authority.state(onto.branch)
-            if authority.has_commit(state, intent.commit_id):
+            state = branch_states.state(onto.branch)
+            if branch_states.has_commit(state, intent.commit_id):
                 # A response was lost, or the process that seized the lease has recovered this
                 # write.
                 return state
@@ -166,7 +166,7 @@ def publish(
         failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND)
         published = _publish_once(changes, commit_of(intent, state), state, tables)
         if published is not None:
-            authority.remember(published)
+            branch_states.remember(published)
             held.trust(published.at.version)
             failpoints.maybe_fail(Failpoint.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT)
             return published
@@ -312,31 +312,33 @@ def _is_known(change: Change, state: ManifestState) -> bool:
             return False
 
 
-def compact_manifest(state: ManifestState, *, authority: BranchStates, tables: TableStore) -> None:
+def compact_manifest(
+    state: ManifestState, *, branch_states: BranchStates, tables: TableStore
+) -> None:
     """Compact the manifest, so that the cost of opening a graph does not grow with its history.
 
     Only the layout changes: a concurrent writer wins, and the next write tries again.
     """
     counts = tables.fragment_row_counts(state.at)
     if len(counts) > MANIFEST_FRAGMENTS_MAX:
-        _compact(state, choose_tier(counts), authority, tables)
+        _compact(state, choose_tier(counts), branch_states, tables)
 
 
-def join_manifest(state: ManifestState, *, authority: BranchStates, tables: TableStore) -> None:
+def join_manifest(state: ManifestState, *, branch_states: BranchStates, tables: TableStore) -> None:
     """Compact all of history into as few files as possible.
 
     Only the layout changes: a concurrent writer wins.
     """
     if len(tables.fragment_row_counts(state.at)) > 1:
-        _compact(state, FRAGMENT_ROWS_MAX, authority, tables)
+        _compact(state, FRAGMENT_ROWS_MAX, branch_states, tables)
 
 
 def _compact(
-    state: ManifestState, rows_per_fragment: int, authority: BranchStates, tables: TableStore
+    state: ManifestState, rows_per_fragment: int, branch_states: BranchStates, tables: TableStore
 ) -> None:
     compacted = tables.compact(state.at, rows_per_fragment=rows_per_fragment)
     if compacted is not None:
-        authority.remember(replace(state, at=compacted))
+        branch_states.remember(replace(state, at=compacted))
 
 
 def choose_tier(row_counts: tuple[int, ...]) -> int:

@@ -140,7 +140,7 @@ class Recoverer:
     `free_locks` are the same locks, acquired only if no other holder has them.
     """
 
-    authority: BranchStates
+    branch_states: BranchStates
     stores: Stores
     locks: WriteLocks
     free_locks: WriteLocks
@@ -176,7 +176,7 @@ class Recoverer:
             staged = find_staged(self.stores.objects)
             if staged is None or self._has_schema_record():
                 return
-            if not promote_accepted(staged, self.authority, self.stores.objects):
+            if not promote_accepted(staged, self.branch_states, self.stores.objects):
                 discard_staged(self.stores.objects)
 
     def _has_schema_record(self) -> bool:
@@ -213,17 +213,17 @@ class Recoverer:
 
     def _recover(self, sidecar: Sidecar, held: HeldLocks) -> None:
         branch = BranchName(sidecar.branch)
-        if not self.authority.has_branch(branch):
+        if not self.branch_states.has_branch(branch):
             self._discard_orphan(sidecar, held)
             return
         self.failpoints.maybe_fail(Failpoint.CLASSIFY_FRESH_READ)
-        state = self.authority.state(branch)
-        is_true = self.authority.has_commit(state, sidecar.commit_id)
+        state = self.branch_states.state(branch)
+        is_true = self.branch_states.has_commit(state, sidecar.commit_id)
         if is_true and not held.is_revocable:
             self._conclude_forward(sidecar)
             return
         facts = {pin.table_key: self._observe(pin, sidecar, state) for pin in sidecar.pins}
-        if is_true or self.authority.has_commit(state, sidecar.rollback_commit_id):
+        if is_true or self.branch_states.has_commit(state, sidecar.rollback_commit_id):
             self._undo_late_effects(sidecar, facts, state, held)
             if is_true:
                 self._conclude_forward(sidecar)
@@ -311,7 +311,7 @@ class Recoverer:
         except (ExpectedVersionMismatchError, ReadSetChangedError):
             # The state that its checks relied on has changed, so the write must no longer be
             # published.
-            self._roll_back(sidecar, facts, self.authority.state(state.branch), held)
+            self._roll_back(sidecar, facts, self.branch_states.state(state.branch), held)
             return
         self._conclude_forward(sidecar)
 
@@ -375,8 +375,8 @@ class Recoverer:
 
     def _discard_orphan(self, sidecar: Sidecar, held: HeldLocks) -> None:
         """Discard a write on a branch that was deleted."""
-        state = self.authority.state(MAIN)
-        if not self.authority.has_commit(state, sidecar.rollback_commit_id):
+        state = self.branch_states.state(MAIN)
+        if not self.branch_states.has_commit(state, sidecar.rollback_commit_id):
             intent = replace(self._plan(sidecar, [], state), commit_id=sidecar.rollback_commit_id)
             self._publish(intent, state, held)
         self.failpoints.maybe_fail(Failpoint.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
@@ -406,16 +406,16 @@ class Recoverer:
         with self.locks.hold_within(held, turn) as locked:
             publish(
                 intent,
-                onto=self.authority.newest_known(state),
+                onto=self.branch_states.newest_known(state),
                 held=locked,
-                authority=self.authority,
+                branch_states=self.branch_states,
                 tables=self.stores.tables,
                 failpoints=self.failpoints,
             )
 
     def _conclude_forward(self, sidecar: Sidecar) -> None:
         if changes_schema(sidecar):
-            promote_accepted(sidecar.schema_hash, self.authority, self.stores.objects)
+            promote_accepted(sidecar.schema_hash, self.branch_states, self.stores.objects)
         outcomes = [
             TableOutcome(pin.table_key, pin.expected_version, pin.post_commit_version)
             for pin in sidecar.pins

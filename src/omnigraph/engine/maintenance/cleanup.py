@@ -110,7 +110,7 @@ def find_required_versions(*, since: datetime, path: WritePath) -> RequiredVersi
     def gather(path: WritePath) -> RequiredVersions:
         states = _read_states(path)
         needs = _gather(states, since, path)
-        gone = states.keys() - {MAIN, *path.authority.others()}
+        gone = states.keys() - {MAIN, *path.branch_states.others()}
         if gone:
             # A branch forked from it meanwhile may need versions that neither state names.
             raise NotFoundError(kind="branch", name=min(gone), advice="")
@@ -132,10 +132,10 @@ def _look(read: Callable[[WritePath], Looked], path: WritePath) -> Looked:
 
 def _read_states(path: WritePath) -> dict[BranchName, ManifestState]:
     states = {}
-    for branch in (MAIN, *path.authority.others()):
+    for branch in (MAIN, *path.branch_states.others()):
         path.failpoints.maybe_fail(Failpoint.CLEANUP_RESOLVE_BRANCH_SNAPSHOT)
         # The captured state includes types added after the branch, at their first version.
-        states[branch] = path.authority.capture(branch).state
+        states[branch] = path.branch_states.capture(branch).state
     return states
 
 
@@ -182,7 +182,7 @@ def _add_recent(
     version = path.stores.tables.find_version_before(state.at.ref, since)
     named: dict[TableRef, int] = {}
     if version is not None:
-        past = path.authority.state_at(state.branch, version).snapshot
+        past = path.branch_states.state_at(state.branch, version).snapshot
         gathered.add(past)
         named = {entry.at.ref: entry.version for entry in past}
     own = table_branch_of(state.branch)
@@ -257,7 +257,7 @@ def _find_before(commit: Ancestor, known: Ancestry, path: WritePath) -> Iterator
 
 def _find_snapshot(commit_id: str, branch: str, version: int, path: WritePath) -> Snapshot | None:
     try:
-        return path.authority.state_of(commit_id, branch=branch, version=version).snapshot
+        return path.branch_states.state_of(commit_id, branch=branch, version=version).snapshot
     except NotFoundError:
         # The state was deleted with its branch, so the reference cannot be resolved.
         return None
@@ -535,7 +535,7 @@ def _require_undrifted(states: Mapping[BranchName, ManifestState], path: WritePa
 
 def _require_still_named(entry: Entry, state: ManifestState, path: WritePath) -> None:
     newest = path.stores.tables.find_head(entry.at.ref)
-    now_named = path.authority.state(state.branch).version_of(entry.table_key)
+    now_named = path.branch_states.state(state.branch).version_of(entry.table_key)
     if now_named != entry.version or newest is None:
         # A write finished in between.
         return

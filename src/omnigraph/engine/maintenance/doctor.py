@@ -88,15 +88,17 @@ def examine_schema(
     # While a schema is being applied, the files at the root are incomplete, so the schema that
     # history names takes precedence.
     is_moving = _examine_staged(scope, findings)
-    contract = None if is_moving and kept is not None else _read_files(scope, findings, accepted)
-    if contract is not None and accepted not in (None, contract.schema_hash):
+    accepted_schema = (
+        None if is_moving and kept is not None else _read_files(scope, findings, accepted)
+    )
+    if accepted_schema is not None and accepted not in (None, accepted_schema.schema_hash):
         findings.add(
             FindingKind.SCHEMA_NOT_ACCEPTED,
             _SUBJECT,
             "its files agree with each other, but it is not the schema that history names",
             advice=_bring_back(accepted, is_kept=kept is not None),
         )
-    chosen = kept or contract
+    chosen = kept or accepted_schema
     return None if chosen is None else chosen.catalog
 
 
@@ -354,7 +356,7 @@ def _examine_tags(scope: DoctorContext, findings: Findings) -> None:
                 )
                 continue
             if tag is not None:
-                scope.authority.state_of(
+                scope.branch_states.state_of(
                     tag.commit_id, branch=tag.branch, version=tag.manifest_version
                 )
 
@@ -494,7 +496,7 @@ def _examine_advance(
     own = table_branch_of(state.branch)
     # The table branch of another branch may be ahead of the version that this branch names.
     if entry.branch == own and not is_explained(entry, scope):
-        if scope.authority.state(state.branch).version_of(entry.table_key) != entry.version:
+        if scope.branch_states.state(state.branch).version_of(entry.table_key) != entry.version:
             # The write was published, and its sidecar deleted, in between.
             return
         advice = (
@@ -577,7 +579,7 @@ def examine(scope: DoctorContext) -> DoctorReport:
 
 def _list_branches(scope: DoctorContext, findings: Findings) -> tuple[BranchName, ...]:
     with findings.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
-        return (MAIN, *scope.authority.others())
+        return (MAIN, *scope.branch_states.others())
     return (MAIN,)
 
 
@@ -604,8 +606,8 @@ def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bo
 
 def _read_state(scope: DoctorContext, findings: Findings, name: BranchName) -> ManifestState | None:
     with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
-        if scope.authority.has_branch(name):
-            return scope.authority.state(name)
+        if scope.branch_states.has_branch(name):
+            return scope.branch_states.state(name)
     return None
 
 
@@ -615,7 +617,7 @@ def _read_commits(
     commits: list[Commit] = []
     for name, state in states.items():
         with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
-            commits += scope.authority.commits_at(state, since=0)
+            commits += scope.branch_states.commits_at(state, since=0)
     return commits
 
 

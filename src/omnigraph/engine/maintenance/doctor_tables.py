@@ -72,7 +72,7 @@ class DoctorContext:
 
     uri: str
     stores: Stores
-    authority: BranchStates
+    branch_states: BranchStates
     locks: WriteLocks
     now: datetime
     is_deep: bool

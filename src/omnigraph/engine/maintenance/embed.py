@@ -94,7 +94,7 @@ def embed(
     if workers is not None:
         require_portable(call.embedder)
     if branch != MAIN and count_embedded(
-        call, path.authority.pin(branch), tables=path.stores.tables
+        call, path.branch_states.pin(branch), tables=path.stores.tables
     ):
         # Deletion marks of replaced rows must be stored where the branch reads them.
         create_table_branches([table_key_of(call.declared)], branch=branch, path=path)

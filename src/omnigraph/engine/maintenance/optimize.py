@@ -50,7 +50,7 @@ def ensure_indexes(
     if commit is None:
         # A call that builds nothing passes the same failpoint, and leaves nothing to recover.
         path.failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
-    basis = path.authority.pin(branch)
+    basis = path.branch_states.pin(branch)
     return report_indexes(done, basis.snapshot, catalog=basis.catalog, tables=tables)
 
 
@@ -222,8 +222,8 @@ def optimize(
 
     own = replace(authorship, actor=authorship.actor or OPTIMIZE_ACTOR)
     done, commit = run_write(branch, prepare=prepare, authorship=own, path=path)
-    basis = path.authority.pin(branch)
-    join_manifest(basis.state, authority=path.authority, tables=path.stores.tables)
+    basis = path.branch_states.pin(branch)
+    join_manifest(basis.state, branch_states=path.branch_states, tables=path.stores.tables)
     return tuple(
         _report(each, basis, path, is_committed=commit is not None) for each in done.looked
     )

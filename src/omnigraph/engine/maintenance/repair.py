@@ -100,11 +100,11 @@ def repair(consent: Consent, *, path: WritePath) -> tuple[RepairReport, ...]:
 
     `RecoveryRequiredError` means that a write stopped half-way and has to be recovered first.
     """
-    keys = [LockKey(entry.table_key, None) for entry in path.authority.capture(MAIN).snapshot]
+    keys = [LockKey(entry.table_key, None) for entry in path.branch_states.capture(MAIN).snapshot]
     # Taking the locks waits for writes in progress.
     with path.locks.hold(keys) as held:
         _require_none_stopped(path)
-        basis = path.authority.capture(MAIN)
+        basis = path.branch_states.capture(MAIN)
         looked = [
             entry for entry in basis.snapshot if held.covers([LockKey(entry.table_key, None)])
         ]
@@ -191,15 +191,15 @@ def _publish(
         created_at=path.runtime.now(),
         actor=FORCED_REPAIR_ACTOR if is_forced else REPAIR_ACTOR,
         merged_parent_id=None,
-        schema_hash=basis.contract.schema_hash,
+        schema_hash=basis.accepted_schema.schema_hash,
     )
     with path.locks.hold_within(held, [LockKey(MANIFEST_PATH, None)]) as turn:
         try:
             publish(
                 intent,
-                onto=path.authority.newest_known(basis.state),
+                onto=path.branch_states.newest_known(basis.state),
                 held=turn,
-                authority=path.authority,
+                branch_states=path.branch_states,
                 tables=tables,
                 failpoints=path.failpoints,
             )

@@ -284,17 +284,17 @@ class MergeAncestry:
 
 
 def find_merge_ancestry(
-    source: Basis, target: Basis, *, noted: list[ManifestState], authority: BranchStates
+    source: Basis, target: Basis, *, noted: list[ManifestState], branch_states: BranchStates
 ) -> MergeAncestry | None:
     """The merge base of two branches; None if the target already contains the source.
 
     The states that the base consists of are noted, so that they can be checked again.
     """
     source_id, target_id = source.head.id, target.head.id
-    states = _PastStates(target, authority, noted)
+    states = _PastStates(target, branch_states, noted)
     for version_count in (*MERGE_BASE_VERSIONS, None):
-        by_source = _read_past(source, version_count, authority)
-        by_target = _read_past(target, version_count, authority)
+        by_source = _read_past(source, version_count, branch_states)
+        by_target = _read_past(target, version_count, branch_states)
         known = {**by_source, **by_target}
         if version_count is None:
             past: SharedPast | None = find_shared_past(source_id, target_id, known=known)
@@ -318,12 +318,12 @@ def find_merge_ancestry(
 
 
 def _read_past(
-    basis: Basis, version_count: int | None, authority: BranchStates
+    basis: Basis, version_count: int | None, branch_states: BranchStates
 ) -> dict[str, Ancestor]:
     if version_count == 0:
         return gather_ancestry([basis.head])
     since = 0 if version_count is None else basis.state.at.version - version_count
-    return gather_ancestry(authority.commits_at(basis.state, since=since))
+    return gather_ancestry(branch_states.commits_at(basis.state, since=since))
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class _PastStates:
     """The states that commits published, as long as their branches exist."""
 
     target: Basis
-    authority: BranchStates
+    branch_states: BranchStates
     noted: list[ManifestState]
     gone: set[str] = field(default_factory=set)
 
@@ -345,11 +345,11 @@ class _PastStates:
         if commit.branch in self.gone:
             return None
         try:
-            state = self.authority.state_of(
+            state = self.branch_states.state_of(
                 commit.id, branch=commit.branch, version=commit.manifest_version
             )
         except NotFoundError:
-            if not self.authority.has_branch(BranchName(commit.branch)):
+            if not self.branch_states.has_branch(BranchName(commit.branch)):
                 self.gone.add(commit.branch)
             return None
         self.noted.append(state)

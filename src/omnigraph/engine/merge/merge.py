@@ -62,10 +62,12 @@ class _Merge:
         Raises `NotFoundError` if the source, or a branch that the base depends on, was deleted or
         recreated meanwhile.
         """
-        authority = self.path.authority
-        with branch_guard(authority=authority, otherwise="nothing was merged") as noted:
+        branch_states = self.path.branch_states
+        with branch_guard(branch_states=branch_states, otherwise="nothing was merged") as noted:
             noted += [self.source.state, basis.state]
-            parting = find_merge_ancestry(self.source, basis, noted=noted, authority=authority)
+            parting = find_merge_ancestry(
+                self.source, basis, noted=noted, branch_states=branch_states
+            )
             if parting is None:
                 nothing = PreparedWrite({}, {}, frozenset(), is_strict=False)
                 return _PreparedMerge(nothing, MergeOutcome.ALREADY_UP_TO_DATE, ())
@@ -121,7 +123,7 @@ def merge_branch(
         )
     if terms.is_dry_run:
         merge = _start(source, terms, replayer, path)
-        basis = path.authority.pin(into)
+        basis = path.branch_states.pin(into)
         path.require_head(authorship.expected_head, basis.state)
         committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
         prepared = merge.prepare(basis, committed)
@@ -140,7 +142,7 @@ def merge_branch(
 
 
 def _start(source: BranchName, terms: MergeOptions, replayer: Replayer, path: WritePath) -> _Merge:
-    basis = path.authority.pin(source)
+    basis = path.branch_states.pin(source)
     return _Merge(basis, terms, replayer, path)
 
 
@@ -175,8 +177,8 @@ def revert_commit(
     made: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
 ) -> MergeResult:
     """Undo one commit of a branch's history; raises `MergeConflictError` on conflicts."""
-    _require_past(made.head, branch, path.authority)
-    parent = _get_parent(made.head, path.authority)
+    _require_past(made.head, branch, path.branch_states)
+    parent = _get_parent(made.head, path.branch_states)
     _require_rows(made.head, parent.head)
     replay = ThreeWayApply(
         base=one_commit(made.snapshot),
@@ -192,7 +194,7 @@ def cherry_pick_commit(
     made: Basis, *, onto: BranchName, authorship: Authorship, path: WritePath
 ) -> MergeResult:
     """Apply the changes of one commit to a branch; raises `MergeConflictError` on conflicts."""
-    parent = _get_parent(made.head, path.authority)
+    parent = _get_parent(made.head, path.branch_states)
     _require_rows(made.head, parent.head)
     replay = ThreeWayApply(
         base=one_commit(parent.snapshot),
@@ -214,7 +216,9 @@ def _replay(
 ) -> MergeResult:
     def prepare(basis: Basis, committed: SnapshotRows) -> PreparedApply:
         require_same_types(replay.base.first, replay.source, onto=basis, tables=path.stores.tables)
-        with branch_guard(authority=path.authority, otherwise="nothing was changed") as noted:
+        with branch_guard(
+            branch_states=path.branch_states, otherwise="nothing was changed"
+        ) as noted:
             noted += [*of, basis.state]
             prepared = prepare_replay(
                 replay,
@@ -238,8 +242,8 @@ def _tell(prepared: PreparedApply) -> Answer:
     return {"outcome": MergeOutcome.MERGED if has_anything else MergeOutcome.ALREADY_UP_TO_DATE}
 
 
-def _require_past(commit: Commit, branch: BranchName, authority: BranchStates) -> None:
-    if commit.id not in gather_ancestry(authority.commits(branch)):
+def _require_past(commit: Commit, branch: BranchName, branch_states: BranchStates) -> None:
+    if commit.id not in gather_ancestry(branch_states.commits(branch)):
         raise InvalidValueError(
             subject="revert",
             expected="a commit of the branch",
@@ -261,7 +265,7 @@ def _require_rows(commit: Commit, parent: Commit) -> None:
         )
 
 
-def _get_parent(commit: Commit, authority: BranchStates) -> ManifestState:
+def _get_parent(commit: Commit, branch_states: BranchStates) -> ManifestState:
     if commit.parent_id is None:
         raise InvalidValueError(
             subject="commit",
@@ -269,8 +273,8 @@ def _get_parent(commit: Commit, authority: BranchStates) -> ManifestState:
             value=commit.id,
             problem=f"commit {commit.id} made the graph; there is nothing before it",
         )
-    parent = authority.find_commit(commit.parent_id)
+    parent = branch_states.find_commit(commit.parent_id)
     if parent is None:
         advice = "what came before went with its branch"
         raise NotFoundError(kind="commit", name=commit.parent_id, advice=advice)
-    return authority.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)
+    return branch_states.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)

@@ -54,7 +54,7 @@ class FeedPath:
 
     pin: Callable[[BranchName], Basis]
     see: VisibleStateFunction
-    authority: BranchStates
+    branch_states: BranchStates
     tables: TableStore
 
 
@@ -120,16 +120,16 @@ class ChangeFeed:
     @contextmanager
     def _reading(self, state: ManifestState, commit: Commit) -> Iterator[None]:
         """A block that reads a commit of the pinned branch, which must still exist."""
-        authority = self._path.authority
+        branch_states = self._path.branch_states
         advice = "`branches` lists those that are there"
         try:
             # If the head of a branch exists, so does every commit by first parents: a branch
             # retains its base.
-            with branch_guard(authority=authority, otherwise=advice) as noted:
+            with branch_guard(branch_states=branch_states, otherwise=advice) as noted:
                 noted.append(state)
                 yield
         except NotFoundError as error:
-            if not authority.has_branch(self._branch):
+            if not branch_states.has_branch(self._branch):
                 raise
             if error.kind == "branch":
                 raise _rejected(commit.id, state) from error
@@ -138,7 +138,7 @@ class ChangeFeed:
 
     def _as_of(self, state: ManifestState, present: Basis) -> Basis:
         """The visible part of a past state, under the schema of that state."""
-        found = Basis(state, self._path.authority.contract_at(state))
+        found = Basis(state, self._path.branch_states.schema_at(state))
         return self._path.see(found, Action.READ, branch=self._branch, present=present)
 
     def _advance(self, state: ManifestState | None, commit: Commit) -> ManifestState:
@@ -153,7 +153,7 @@ class ChangeFeed:
         return found
 
     def _state_of(self, commit: Commit) -> ManifestState:
-        return self._path.authority.state_of(
+        return self._path.branch_states.state_of(
             commit.id, branch=commit.branch, version=commit.manifest_version
         )
 

@@ -33,7 +33,7 @@ from omnigraph.engine.state.schema_files import (
     SOURCE_FILE,
     STAGED_FILE,
     archive_schema,
-    encode_contract,
+    encode_schema_files,
 )
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import (
@@ -85,7 +85,7 @@ def create_graph(
     if it contains other files, unless the graph replaces one that was just deleted from among them.
     """
     objects = stores.objects
-    files = encode_contract(source, catalog)
+    files = encode_schema_files(source, catalog)
     listed = objects.list("")
     if any(name in listed.token_by_name for name in FILES):
         raise _exists(uri)
@@ -100,7 +100,7 @@ def create_graph(
         for name in FILES[1:]:
             objects.put(name, files[name])
         archive_schema(source, hash_schema(catalog), objects=objects)
-        failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN)
+        failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_FILES_WRITTEN)
         entries = [
             create_table(each, path=place_of(each), stores=stores) for each in _types_of(catalog)
         ]

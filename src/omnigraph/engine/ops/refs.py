@@ -89,7 +89,7 @@ def create_tag(
     turn = [] if commit.branch == MAIN else [LockKey(MANIFEST_PATH, commit.branch)]
     with path.locks.hold(turn):
         if turn:
-            path.authority.state_of(
+            path.branch_states.state_of(
                 commit.id, branch=commit.branch, version=commit.manifest_version
             )
         _put(tag, path)
@@ -275,7 +275,7 @@ def create_branch(
     # A schema change has already read the list of branches.
     with path.locks.hold([SCHEMA_LOCK, *turns]) as held:
         _require_free(name, path)
-        start = path.authority.capture(base).state
+        start = path.branch_states.capture(base).state
         path.require_head(if_head, start)
         if base != MAIN:
             require_locks_held(held)
@@ -299,14 +299,14 @@ def delete_branch(name: BranchName, *, if_head: str | None, path: WritePath) -> 
     """
     if name == MAIN:
         raise InvalidNameError(kind="branch", name=name, rule="cannot delete branch 'main'")
-    tables = path.authority.state(name).path_by_table
+    tables = path.branch_states.state(name).path_by_table
     with (
         # In the order in which a writer acquires them: the types, then the publish lock.
         path.locks.hold([LockKey(table_key, name) for table_key in tables]) as held,
         path.locks.hold_within(held, [LockKey(MANIFEST_PATH, name)]) as turn,
     ):
         # Another process may have deleted the branch during the wait.
-        state = path.authority.state(name)
+        state = path.branch_states.state(name)
         path.require_head(if_head, state)
         path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_TABLE_GATES)
         _require_untagged(name, path)
@@ -330,7 +330,7 @@ def remove_branch(
             # Lance also refuses, but does not report which branch depends on this one.
             _require_childless(name, path)
             raise
-    path.authority.forget(name)
+    path.branch_states.forget(name)
     # A crash here leaves unused table branches; a new branch of the same name forks them again.
     for line in [TableRef(table_path, name) for table_path in sorted(set(table_paths))]:
         try:
@@ -343,7 +343,7 @@ def remove_branch(
 
 def _is_there(name: BranchName, path: WritePath, *, after: GraphError, deed: str) -> bool:
     try:
-        return path.authority.has_branch(name)
+        return path.branch_states.has_branch(name)
     except UnavailableError as error:
         raise UncertainError(
             f"branch '{name}' may have been {deed}: {after}; see whether `branches` lists it"
@@ -356,9 +356,9 @@ def _list_folders(name: BranchName) -> list[BranchName]:
 
 
 def _require_free(name: BranchName, path: WritePath) -> None:
-    if path.authority.has_branch(name):
+    if path.branch_states.has_branch(name):
         raise AlreadyExistsError(kind="branch", name=name, advice="")
-    other = path.authority.find_overlapping(name)
+    other = path.branch_states.find_overlapping(name)
     if other is not None:
         raise InvalidNameError(
             kind="branch",
@@ -379,7 +379,7 @@ def _require_untagged(name: BranchName, path: WritePath) -> None:
 
 
 def _require_childless(name: BranchName, path: WritePath) -> None:
-    for child in path.authority.children(name):
+    for child in path.branch_states.children(name):
         # A branch refers to table branches of another one only if it was created from it, directly
         # or not.
         is_private = is_internal_branch(child)
@@ -397,14 +397,14 @@ def create_table_branches(
     """Create table branches of a branch for some types; they are not visible before a write."""
     locks = [LockKey(key, table_branch_of(branch)) for key in table_keys]
     with path.locks.hold(locks) as held:
-        basis = path.authority.capture(branch)
+        basis = path.branch_states.capture(branch)
         for key in table_keys:
             entry = basis.snapshot.get(key)
             if needs_fork(entry, branch):
                 fork(
                     entry,
                     branch=branch,
-                    state=path.authority.newest_known(basis.state),
+                    state=path.branch_states.newest_known(basis.state),
                     held=held,
                     tables=path.stores.tables,
                     failpoints=path.failpoints,

@@ -53,7 +53,7 @@ from omnigraph.storage.row_files import table_schema
 
 
 @contextmanager
-def branch_guard(*, authority: BranchStates, otherwise: str) -> Iterator[list[ManifestState]]:
+def branch_guard(*, branch_states: BranchStates, otherwise: str) -> Iterator[list[ManifestState]]:
     """A block that notes the states it reads; at its end, their branches must still exist.
 
     Raises `NotFoundError` of kind `branch` if a branch was deleted or recreated meanwhile; it
@@ -64,13 +64,13 @@ def branch_guard(*, authority: BranchStates, otherwise: str) -> Iterator[list[Ma
     try:
         yield noted
     except GraphError as error:
-        _require_standing(noted, authority, otherwise, cause=error)
+        _require_standing(noted, branch_states, otherwise, cause=error)
         raise
-    _require_standing(noted, authority, otherwise, cause=None)
+    _require_standing(noted, branch_states, otherwise, cause=None)
 
 
 @contextmanager
-def report_deleted_branch(state: ManifestState, *, authority: BranchStates) -> Iterator[None]:
+def report_deleted_branch(state: ManifestState, *, branch_states: BranchStates) -> Iterator[None]:
     """A block that reads a state; if its branch is deleted meanwhile, the error says so.
 
     The files of a deleted branch are deleted one after the other, so the branch appears corrupt to
@@ -79,19 +79,19 @@ def report_deleted_branch(state: ManifestState, *, authority: BranchStates) -> I
     try:
         yield
     except CorruptError as error:
-        _require_standing([state], authority, "look what is there now", cause=error)
+        _require_standing([state], branch_states, "look what is there now", cause=error)
         raise
 
 
 def _require_standing(
     states: Iterable[ManifestState],
-    authority: BranchStates,
+    branch_states: BranchStates,
     otherwise: str,
     *,
     cause: GraphError | None,
 ) -> None:
     for state in states:
-        if state.branch != MAIN and not _stands(state, authority):
+        if state.branch != MAIN and not _stands(state, branch_states):
             raise NotFoundError(
                 kind="branch",
                 name=state.branch,
@@ -99,12 +99,12 @@ def _require_standing(
             ) from cause
 
 
-def _stands(state: ManifestState, authority: BranchStates) -> bool:
+def _stands(state: ManifestState, branch_states: BranchStates) -> bool:
     try:
         # Only reading the newest version distinguishes a branch from a later one of the same name.
-        newest = authority.state(state.branch)
+        newest = branch_states.state(state.branch)
         if newest.head.id != state.head.id:
-            authority.state_of(state.head.id, branch=state.branch, version=state.at.version)
+            branch_states.state_of(state.head.id, branch=state.branch, version=state.at.version)
     except NotFoundError:
         return False
     return True
@@ -120,7 +120,7 @@ def prepare_catching_up(
 
     `published` is the state in the branch's manifest, without types that were added since.
     """
-    if basis.branch == MAIN or published.head.schema_hash == basis.contract.schema_hash:
+    if basis.branch == MAIN or published.head.schema_hash == basis.accepted_schema.schema_hash:
         return None
     known = published.snapshot.entries
     changes = {}
@@ -139,7 +139,7 @@ def prepare_catching_up(
         is_strict=False,
         schema=SchemaChange(
             source=None,
-            schema_hash=basis.contract.schema_hash,
+            schema_hash=basis.accepted_schema.schema_hash,
             delta=SchemaDelta(
                 replaced_hash=published.head.schema_hash or "",
                 registered=tuple(Register(each.table_key, each.path) for each in unheard),
@@ -231,7 +231,7 @@ def find_told(
     if authorship.request is None:
         return None
     path.heal()
-    return find_told_at(path.authority.state(branch), authorship=authorship, path=path)
+    return find_told_at(path.branch_states.state(branch), authorship=authorship, path=path)
 
 
 def find_told_at(
@@ -266,7 +266,7 @@ def _write(
         path.heal()
         with path.locks.hold(wanted) as held:
             with path.observer.phase(Phase.CAPTURE):
-                basis = path.authority.capture(branch)
+                basis = path.branch_states.capture(branch)
                 # Checked before the head, because an earlier call with the same key has advanced
                 # the head.
                 known = _find_answer(authorship, basis.state, since=looked_at, path=path)
@@ -278,7 +278,7 @@ def _write(
             if going_on is not None:
                 authorship = going_on
                 continue
-            gone = partial(report_deleted_branch, basis.state, authority=path.authority)
+            gone = partial(report_deleted_branch, basis.state, branch_states=path.branch_states)
             with path.observer.phase(Phase.PREPARE), gone():
                 committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
                 prepared = prepare(basis, committed)
@@ -345,7 +345,7 @@ def _find_newest_answer(
 ) -> Commit | None:
     if authorship.request is None:
         return None
-    return _find_answer(authorship, path.authority.state(branch), since=since, path=path)
+    return _find_answer(authorship, path.branch_states.state(branch), since=since, path=path)
 
 
 def _find_answer(
@@ -373,7 +373,7 @@ def _bring_up_to_date(
     Returns the authorship with which the write starts again, or None if nothing was missing.
     """
     try:
-        with report_deleted_branch(basis.state, authority=path.authority):
+        with report_deleted_branch(basis.state, branch_states=path.branch_states):
             caught_up = _catch_up(basis, authorship, held, path)
     except (ExpectedVersionMismatchError, ReadSetChangedError):
         # Another write on the branch has applied it meanwhile.
@@ -387,7 +387,7 @@ def _catch_up(
     basis: Basis, authorship: Authorship, held: HeldLocks, path: WritePath
 ) -> Commit | None:
     """Commit the schema change that a branch lacks; None if it lacks nothing."""
-    published = path.authority.newest_known(basis.state)
+    published = path.branch_states.newest_known(basis.state)
     write = prepare_catching_up(basis, published=published, tables=path.stores.tables)
     if write is None:
         return None

@@ -216,7 +216,7 @@ def transact(
 def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBranchName]:
     """A branch that exists for the duration of the block, and is deleted however the block ends."""
     # Nothing may depend on a branch that does not exist.
-    path.authority.state(base)
+    path.branch_states.state(base)
     name = make_private_branch_name(path.runtime.new_id(), base=base)
     with path.locks.hold([life_of(name)]):
         # A crash from here on leaves an object that records what else may exist.
@@ -266,7 +266,7 @@ def _remove(name: str, path: WritePath) -> None:
     """Delete a private branch and then its object; safe to repeat."""
     branch = BranchName(name)
     # Its types are those of `main`, because a schema belongs to the graph and not to a branch.
-    tables = path.authority.state(MAIN).path_by_table
+    tables = path.branch_states.state(MAIN).path_by_table
     with (
         path.locks.hold([LockKey(table_key, branch) for table_key in tables]) as held,
         path.locks.hold_within(held, [LockKey(MANIFEST_PATH, branch)]) as turn,

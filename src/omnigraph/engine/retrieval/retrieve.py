@@ -320,7 +320,9 @@ def retrieve_by(
     moment = format_datetime(reads.now)
     reads = replace(reads, now=parse_datetime(moment))
     with reads.observer.phase(Phase.COMPILE):
-        nodes = plan_nodes(compiled.read(text, name=name, contract=reads.basis.contract), text)
+        nodes = plan_nodes(
+            compiled.read(text, name=name, accepted_schema=reads.basis.accepted_schema), text
+        )
         ir = nodes.plan.ir
         values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
     request = QueryRequest(
@@ -352,7 +354,9 @@ def retrieve_again(
     """Repeat the retrieval that a receipt describes; no embedding is computed."""
     assert request.query is not None, "a receipt without a text is refused before"
     with reads.observer.phase(Phase.COMPILE):
-        plan = compiled.read(request.query, name=request.name, contract=reads.basis.contract)
+        plan = compiled.read(
+            request.query, name=request.name, accepted_schema=reads.basis.accepted_schema
+        )
         nodes = plan_nodes(plan, request.query)
         declared = nodes.plan.ir.parameters
         values = convert_parameters(declared, request.params, numbers=NumberReading.EXACT)

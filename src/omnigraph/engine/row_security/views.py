@@ -136,7 +136,7 @@ class RowSecurity:
         self._conditions: LruCache[_Compiled, Condition] = LruCache(
             bytes_max=COMPILED_QUERIES_MAX, size_of=lambda _: 1
         )
-        self._contracts: LruCache[str, AcceptedSchema] = LruCache(
+        self._reduced_schemas: LruCache[str, AcceptedSchema] = LruCache(
             bytes_max=COMPILED_QUERIES_MAX, size_of=lambda _: 1
         )
         self._applied: LruCache[_Applied, Basis] = LruCache(
@@ -157,7 +157,7 @@ class RowSecurity:
             types=tuple(sorted(view.types.items())),
             heads=(basis.head.id, present.head.id),
             states=(basis.state.at, present.state.at),
-            schemas=(basis.contract.schema_hash, present.contract.schema_hash),
+            schemas=(basis.accepted_schema.schema_hash, present.accepted_schema.schema_hash),
             generation=self._tables.generation(),
         )
         return self._applied.get(key, make)
@@ -179,22 +179,24 @@ class RowSecurity:
             basis.state.snapshot.entries, seen_by_key=seen_by_key, tables=tables
         )
         snapshot = Snapshot(basis.branch, basis.state.at.version, entries)
-        contract = self._reduce(basis.contract, hidden) if hidden else basis.contract
+        accepted_schema = (
+            self._reduce(basis.accepted_schema, hidden) if hidden else basis.accepted_schema
+        )
         unseen = _find_unseen(basis, limits)
-        return Basis(basis.state, contract, VisibleState(snapshot, tables, unseen))
+        return Basis(basis.state, accepted_schema, VisibleState(snapshot, tables, unseen))
 
     def _reduce(
-        self, contract: AcceptedSchema, hidden: Mapping[str, frozenset[str]]
+        self, accepted_schema: AcceptedSchema, hidden: Mapping[str, frozenset[str]]
     ) -> AcceptedSchema:
         """The visible part of a schema, under a separate hash, because queries are cached by it."""
         digest = sha256(repr(sorted((key, sorted(hidden[key])) for key in hidden)).encode())
-        schema_hash = f"{contract.schema_hash}~{digest.hexdigest()}"
+        schema_hash = f"{accepted_schema.schema_hash}~{digest.hexdigest()}"
 
         def reduce() -> AcceptedSchema:
-            catalog = hide_properties(contract.catalog, hidden)
+            catalog = hide_properties(accepted_schema.catalog, hidden)
             return AcceptedSchema(format_schema(catalog), catalog, schema_hash, {})
 
-        return self._contracts.get(schema_hash, reduce)
+        return self._reduced_schemas.get(schema_hash, reduce)
 
     def _limits(
         self, limiting: _Limiting, hidden: Mapping[str, frozenset[str]]
@@ -238,14 +240,14 @@ class RowSecurity:
     def _bind(
         self, text: str, declared: NodeType | EdgeType, limiting: _Limiting
     ) -> BoundCondition:
-        known, contract = limiting.declaration_of(declared)
+        known, accepted_schema = limiting.declaration_of(declared)
 
         def compile() -> Condition:
             return compile_row_condition(
-                text, known, catalog=contract.catalog, parameters=_PARAMETERS
+                text, known, catalog=accepted_schema.catalog, parameters=_PARAMETERS
             )
 
-        key = (contract.schema_hash, table_key_of(known), text)
+        key = (accepted_schema.schema_hash, table_key_of(known), text)
         try:
             condition = self._conditions.get(key, compile)
         except (CompileError, InvalidValueError) as error:
@@ -307,8 +309,8 @@ class _Limiting:
             name in present.properties and present.properties[name].type == each.type
             for name, each in declared.properties.items()
         ):
-            return present, self.present.contract
-        return declared, self.basis.contract
+            return present, self.present.accepted_schema
+        return declared, self.basis.accepted_schema
 
     def views_of(self, declared: NodeType | EdgeType) -> Iterator[TypeView]:
         """The views that apply to a type, by its name in the state and by all names it ever had."""

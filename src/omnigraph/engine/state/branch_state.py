@@ -48,7 +48,7 @@ from omnigraph.engine.state.schema_files import (
 )
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CorruptError, NotFoundError, SchemaChangedError, UnreadableError
-from omnigraph.model.limits import CONTRACT_READS_MAX
+from omnigraph.model.limits import SCHEMA_READS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name, is_internal_branch
 from omnigraph.storage.lance.branches import (
     BranchReference,
@@ -76,13 +76,13 @@ class VisibleState:
 class Basis:
     """The state that a write is prepared against, or that a read runs on.
 
-    For a caller with restricted access, `limited` is the visible part of the state, and `contract`
-    has only the properties that are not hidden. A write is never prepared against a restricted
-    basis.
+    For a caller with restricted access, `limited` is the visible part of the state, and
+    `accepted_schema` has only the properties that are not hidden. A write is never prepared against
+    a restricted basis.
     """
 
     state: ManifestState
-    contract: AcceptedSchema
+    accepted_schema: AcceptedSchema
     limited: VisibleState | None = None
 
     @property
@@ -99,7 +99,7 @@ class Basis:
 
     @property
     def catalog(self) -> Catalog:
-        return self.contract.catalog
+        return self.accepted_schema.catalog
 
     def reader(self, tables: TableStore) -> RowReader:
         """The reader of this state: the given store, or a restricted one if access is limited."""
@@ -116,8 +116,8 @@ class BranchStates:
         self._generation = tables.generation()
         self._lock = Lock()
         self._state_by_branch: dict[BranchName, ManifestState] = {}
-        self._contract: AcceptedSchema | None = None
-        self._past_contracts: dict[str, AcceptedSchema] = {}
+        self._accepted_schema: AcceptedSchema | None = None
+        self._past_schemas: dict[str, AcceptedSchema] = {}
         self._schema_changes: tuple[int, tuple[SchemaChange, ...]] = (0, ())
 
     def capture(self, branch: BranchName) -> Basis:
@@ -130,7 +130,7 @@ class BranchStates:
 
     def pin(self, branch: BranchName) -> Basis:
         """The current state of a branch, as the basis of a read; checks the schema files first."""
-        self.require_contract(self._objects.tokens(""))
+        self.refresh_accepted_schema(self._objects.tokens(""))
         return self._basis_of(self.state(branch))
 
     def state(self, branch: BranchName) -> ManifestState:
@@ -200,40 +200,40 @@ class BranchStates:
         with self._lock:
             self._state_by_branch.pop(branch, None)
 
-    def require_contract(self, root: Mapping[str, str]) -> AcceptedSchema:
+    def refresh_accepted_schema(self, root: Mapping[str, str]) -> AcceptedSchema:
         """The accepted schema, read again if a listing of the root shows that its files changed."""
-        known = self._contract
+        known = self._accepted_schema
         if known is not None and known.is_as_listed(root):
             return known
         try:
-            contract = read_accepted_schema(self._objects, uri=self._uri)
+            accepted_schema = read_accepted_schema(self._objects, uri=self._uri)
         except SchemaChangedError:
-            contract = self._read_accepted()
-        is_other = known is not None and contract.schema_hash != known.schema_hash
-        if is_other and self.state(MAIN).head.schema_hash != contract.schema_hash:
-            contract = self._read_accepted()
-        self._contract = contract
-        return contract
+            accepted_schema = self._read_accepted()
+        is_other = known is not None and accepted_schema.schema_hash != known.schema_hash
+        if is_other and self.state(MAIN).head.schema_hash != accepted_schema.schema_hash:
+            accepted_schema = self._read_accepted()
+        self._accepted_schema = accepted_schema
+        return accepted_schema
 
-    def contract_at(self, state: ManifestState) -> AcceptedSchema:
+    def schema_at(self, state: ManifestState) -> AcceptedSchema:
         """The schema under which a past state was written."""
-        present = self._contract_of(self.state(MAIN))
+        present = self._accepted_schema_of(self.state(MAIN))
         schema_hash = state.head.schema_hash
         if schema_hash is None or schema_hash == present.schema_hash:
             return present
         with self._lock:
-            known = self._past_contracts.get(schema_hash)
+            known = self._past_schemas.get(schema_hash)
         if known is None:
             known = find_archived(schema_hash, objects=self._objects)
             if known is None:
                 return present
             with self._lock:
-                self._past_contracts[schema_hash] = known
+                self._past_schemas[schema_hash] = known
         return known
 
     def names_since(self, state: ManifestState) -> frozenset[PresentName]:
         """The current names of the types and properties of a past state, where they differ."""
-        present, then = self._contract_of(self.state(MAIN)), self.contract_at(state)
+        present, then = self._accepted_schema_of(self.state(MAIN)), self.schema_at(state)
         if state.branch != MAIN or then.schema_hash == present.schema_hash:
             # No name changes while a branch other than main exists.
             return frozenset()
@@ -319,8 +319,8 @@ class BranchStates:
         return decode_commits(rows)
 
     def _basis_of(self, state: ManifestState) -> Basis:
-        contract = self._contract_of(state)
-        return Basis(self._with_all_types(state, contract.catalog), contract)
+        accepted_schema = self._accepted_schema_of(state)
+        return Basis(self._with_all_types(state, accepted_schema.catalog), accepted_schema)
 
     def _with_all_types(self, state: ManifestState, catalog: Catalog) -> ManifestState:
         """A branch's state with the types that were added after it, which have no rows on it."""
@@ -360,31 +360,31 @@ class BranchStates:
                 self._state_by_branch.clear()
                 self._schema_changes = (0, ())
 
-    def _contract_of(self, state: ManifestState) -> AcceptedSchema:
-        known = self._contract
+    def _accepted_schema_of(self, state: ManifestState) -> AcceptedSchema:
+        known = self._accepted_schema
         if known is None:
-            known = self._contract = read_accepted_schema(self._objects, uri=self._uri)
+            known = self._accepted_schema = read_accepted_schema(self._objects, uri=self._uri)
         # The schema belongs to the graph, so other branches use the last known state of main.
         main = state if state.branch == MAIN else self._state_by_branch.get(MAIN)
         accepted = None if main is None else main.head.schema_hash
         if accepted not in (None, known.schema_hash):
             # A schema was applied after the files were read.
-            known = self._contract = self._read_accepted()
+            known = self._accepted_schema = self._read_accepted()
         return known
 
     def _read_accepted(self) -> AcceptedSchema:
         """The schema that history names, even if its files have not reached the root yet."""
         failure = _replaced_schema()
-        for _ in range(CONTRACT_READS_MAX):
+        for _ in range(SCHEMA_READS_MAX):
             root = self._objects.list("")
             accepted = self.state(MAIN).head.schema_hash
             try:
-                contract = read_accepted_schema(self._objects, uri=self._uri)
+                accepted_schema = read_accepted_schema(self._objects, uri=self._uri)
             except SchemaChangedError as error:
                 failure = error
             else:
-                if contract.schema_hash == accepted:
-                    return contract
+                if accepted_schema.schema_hash == accepted:
+                    return accepted_schema
             if is_staged(root) and accepted is not None:
                 on_its_way = find_accepted(accepted, objects=self._objects)
                 if on_its_way is not None:
@@ -427,14 +427,14 @@ class BranchStates:
         )
 
 
-def promote_accepted(schema_hash: str, authority: BranchStates, objects: ObjectStore) -> bool:
+def promote_accepted(schema_hash: str, branch_states: BranchStates, objects: ObjectStore) -> bool:
     """Write a schema's files to the root if history names it; return whether it does.
 
     A later schema may have been accepted since, and its files may already be at the root.
     """
     # Read before the check: a process that promotes a later schema replaces these files.
     over = find_files(objects)
-    is_accepted = authority.state(MAIN).head.schema_hash == schema_hash
+    is_accepted = branch_states.state(MAIN).head.schema_hash == schema_hash
     if is_accepted:
         promote_schema(schema_hash, over=over, objects=objects)
     return is_accepted

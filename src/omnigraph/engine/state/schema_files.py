@@ -66,7 +66,7 @@ class AcceptedSchema:
         return bool(tokens) and all(root.get(name) == token for name, token in tokens.items())
 
 
-def encode_contract(source: str, catalog: Catalog) -> dict[str, bytes]:
+def encode_schema_files(source: str, catalog: Catalog) -> dict[str, bytes]:
     """The files of a schema, by name, in the order in which they are written."""
     state = {
         "format_version": _STATE_FORMAT,
@@ -174,7 +174,7 @@ def promote_schema(
         accepted = find_archived(schema_hash, objects=objects)
         assert accepted is not None, "a schema is kept before history names it"
         text = accepted.source
-    for name, content in encode_contract(text, _compile(text)).items():
+    for name, content in encode_schema_files(text, _compile(text)).items():
         if not _replace(name, content, over[name], objects):
             return
     if staged is not None and objects.find(STAGED_FILE) == staged:
@@ -231,7 +231,7 @@ def write_derived_files(objects: ObjectStore, *, accepted: str | None) -> None:
     text = _decode_text(source.content)
     if accepted is not None:
         _require_meaning(text, accepted)
-    files = encode_contract(text, _compile(text))
+    files = encode_schema_files(text, _compile(text))
     for name in (CATALOG_FILE, STATE_FILE):
         objects.put(name, files[name])
 

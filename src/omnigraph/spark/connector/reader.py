@@ -203,7 +203,7 @@ def collect_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
     graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
     basis = graph.at(None, pinned.commit_id, action=Action.READ)
     wanted = pinned.wanted
-    plan = graph.compiled.read(wanted.text, name=wanted.name, contract=basis.contract)
+    plan = graph.compiled.read(wanted.text, name=wanted.name, accepted_schema=basis.accepted_schema)
     values = convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)
     call = QueryCall(plan, values, settings.runtime.now())
     rows = run_query(call, basis=basis, path=graph.reads).to_arrow().combine_chunks()
@@ -271,7 +271,7 @@ def _pin_type(
 def _pin_query(
     wanted: QueryOptions, options: ReadOptions, graph: GraphContext, basis: Basis
 ) -> PinnedQuery:
-    plan = graph.compiled.read(wanted.text, name=wanted.name, contract=basis.contract)
+    plan = graph.compiled.read(wanted.text, name=wanted.name, accepted_schema=basis.accepted_schema)
     convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)
     schema = result_schema(plan.ir.columns)
     names = schema.fieldNames()

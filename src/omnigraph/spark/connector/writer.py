@@ -106,13 +106,13 @@ def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
     """Plan a write of rows with the given columns against the current state."""
     opened = _open(options)
     branch = parse_branch_name(options.branch)
-    basis = opened.authority.capture(branch)
+    basis = opened.branch_states.capture(branch)
     declared = get_type(options.type_name, basis.catalog)
     _require_fitting(columns, declared, opened.means_of(basis))
     table_key = table_key_of(declared)
     line = TableRef(basis.snapshot.get(table_key).path, table_branch_of(branch))
     plan = StagingPlan(
-        schema=basis.contract.source,
+        schema=basis.accepted_schema.source,
         folders={table_key: opened.stores.tables.folder(line)},
         external=opened.settings.external_blobs,
         storage_options=opened.settings.location.storage_options,
@@ -125,7 +125,7 @@ def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
         before={},
     )
     place = replace(options.place, uri=opened.settings.location.uri)
-    schema_hash = basis.contract.schema_hash
+    schema_hash = basis.accepted_schema.schema_hash
     return WriteJob(replace(options, place=place), table_key, line, schema_hash, plan)
 
 
@@ -186,7 +186,7 @@ class _Committing:
     def run(self) -> bool:
         """Commit the rows and return whether a commit was made."""
         job, opened = self._job, self._opened
-        basis = opened.authority.capture(job.branch)
+        basis = opened.branch_states.capture(job.branch)
         require_read(self._portions, [LocalInput((), ())], means=opened.means_of(basis))
         if self._mode is LoadMode.MERGE and needs_fork(self._entry(basis), job.branch):
             # Deletion files have to be in the folder that the branch reads.
@@ -200,7 +200,7 @@ class _Committing:
         return commit is not None
 
     def _prepare(self, basis: Basis, committed: SnapshotRows) -> _Prepared:
-        if basis.contract.schema_hash != self._job.schema_hash:
+        if basis.accepted_schema.schema_hash != self._job.schema_hash:
             raise SchemaChangedError(reason="the schema changed while rows were written; try again")
         is_overwrite = self._mode is LoadMode.OVERWRITE
         if self._is_known(basis) or not (self._files or is_overwrite):
@@ -240,7 +240,7 @@ class _Committing:
         while looked_at < newest:
             looked_at *= _FURTHER
             since = newest - looked_at
-            for each in reversed(self._opened.authority.commits_at(basis.state, since=since)):
+            for each in reversed(self._opened.branch_states.commits_at(basis.state, since=since)):
                 told = each.notes.batch
                 if told is not None and told.query_id == self._batch.query_id:
                     return told.batch_id >= self._batch.batch_id

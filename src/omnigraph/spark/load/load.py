@@ -127,11 +127,11 @@ class _Load:
     def run(self) -> LoadResult:
         """Stage, validate and commit."""
         call, opened = self._call, self._opened
-        is_missing = call.base is not None and call.target not in opened.authority.branches()
+        is_missing = call.base is not None and call.target not in opened.branch_states.branches()
         if is_missing:
             create = Action.BRANCH_CREATE
             opened.require_allowed(create, branch=call.base, target=call.target, actor=None)
-        start = opened.authority.capture(call.base if is_missing and call.base else call.target)
+        start = opened.branch_states.capture(call.base if is_missing and call.base else call.target)
         is_new = False
         try:
             staged = self._stage(start)
@@ -179,7 +179,7 @@ class _Load:
         assert self._staged is not None, "the rows were staged before"
         self._delete(self._staged, self._staged.rows.all_files())
         self._is_stale = False
-        self._stage(self._opened.authority.capture(self._call.target))
+        self._stage(self._opened.branch_states.capture(self._call.target))
 
     def _tell(self, done: PreparedLoad, *, is_new_branch: bool) -> Answer:
         return encode_load_response(
@@ -204,7 +204,7 @@ class _Load:
         lines = {key: TableRef(entry.path, line) for key, entry in entries.items()}
         tables = self._opened.stores.tables
         plan = StagingPlan(
-            schema=basis.contract.source,
+            schema=basis.accepted_schema.source,
             folders={key: tables.folder(ref) for key, ref in lines.items()},
             external=settings.external_blobs,
             storage_options=settings.location.storage_options,
@@ -216,7 +216,7 @@ class _Load:
             before={},
         )
         rows = JobStaging(self._spark, plan, inputs, progress=self._call.progress)
-        staged = _Staged(basis.contract.schema_hash, rows, lines)
+        staged = _Staged(basis.accepted_schema.schema_hash, rows, lines)
         self._staged = staged
         rows.stage()
         require_read(rows.portions, inputs, means=means)
@@ -247,7 +247,7 @@ class _Load:
     def _prepare(self, basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG002
         staged = self._staged
         assert staged is not None, "the rows were staged before"
-        if basis.contract.schema_hash != staged.schema_hash:
+        if basis.accepted_schema.schema_hash != staged.schema_hash:
             # Results with another schema do not apply to this one.
             self._is_stale = True
             return PreparedLoad(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
