@@ -58,7 +58,7 @@ bench: setup ## Run every benchmark
 .PHONY: bless
 bless: setup ## Rewrite the corpus's expectations, the references and what guides show; review the diff
 	OMNIGRAPH_BLESS=1 $(BIN)/pytest tests/corpus tests/server/test_openapi.py \
-	  tests/architecture/test_references.py tests/behaviour/test_console_guides.py
+	  tests/architecture/test_references.py tests/behaviour/documentation/test_console_guides.py
 
 .PHONY: fuzz
 fuzz: setup ## Feed the compiler mutated sources for longer than `make test` does

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.behaviour.test_read_cases import Stored, stored
+from tests.behaviour.queries.test_cases import Stored, stored
 from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
 from tests.support.generated_views import views

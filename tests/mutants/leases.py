@@ -5,7 +5,7 @@ from tests.mutants.planting import Edit, Mutant
 LEASES = "storage/leases.py"
 
 FENCED = "tests/faults/test_fenced_writers.py"
-LEASE_TESTS = "tests/behaviour/test_leases.py"
+LEASE_TESTS = "tests/behaviour/concurrency/test_leases.py"
 CLASSES = "tests/unit/engine/commit/test_recover.py"
 
 LEASE_MUTANTS = (

@@ -6,8 +6,8 @@ CLASSIFY = "engine/commit/recover.py"
 RECOVER = "engine/commit/recover.py"
 
 CLASSES = "tests/unit/engine/commit/test_recover.py"
-PLANTED = "tests/behaviour/test_planted_bugs.py"
-RECOVERY = "tests/behaviour/test_recovery.py"
+PLANTED = "tests/behaviour/recovery/test_misleading_records.py"
+RECOVERY = "tests/behaviour/recovery/test_recovery.py"
 
 RECOVERY_MUTANTS = (
     # Judging
@@ -85,7 +85,7 @@ RECOVERY_MUTANTS = (
     Mutant(
         "finish a merge with one parent",
         (Edit(RECOVER, "            merged_parent_id=sidecar.merged_parent_id,\n", ""),),
-        ("tests/behaviour/test_merge.py",),
+        ("tests/behaviour/merge/test_merge.py",),
     ),
     Mutant(
         "finish a write whatever has changed since",

@@ -10,7 +10,7 @@ SIFTING = "spark/load/validate.py"
 
 FAULTS = "tests/faults/test_spark_faults.py"
 FILES = "tests/faults/test_staged_files.py"
-LOADS = "tests/behaviour/test_spark_loads.py"
+LOADS = "tests/behaviour/spark/test_loads.py"
 MERGED = f"{FILES}::test_rows_that_a_merge_replaces_go_even_if_others_of_their_file_went_before"
 OVERTAKEN = f"{FILES}::test_a_merge_by_files_that_somebody_overtakes_loses_nothing"
 

@@ -6,9 +6,9 @@ COMMITS = "storage/lance/commit.py"
 LOCAL_FILES = "storage/local_files.py"
 LOCKS = "storage/locks.py"
 
-FLUSHES = "tests/behaviour/test_table_durability.py"
-TABLE_COMMITS = "tests/behaviour/test_table_store_commits.py"
-WRITE_LOCKS = "tests/behaviour/test_write_locks.py"
+FLUSHES = "tests/behaviour/tables/test_durability.py"
+TABLE_COMMITS = "tests/behaviour/tables/test_commits.py"
+WRITE_LOCKS = "tests/behaviour/concurrency/test_write_locks.py"
 
 STORAGE_MUTANTS = (
     # Locks
@@ -116,6 +116,6 @@ STORAGE_MUTANTS = (
                 "                    pass\n",
             ),
         ),
-        ("tests/behaviour/test_control_files.py",),
+        ("tests/behaviour/storage/test_control_files.py",),
     ),
 )

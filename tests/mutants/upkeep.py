@@ -2,7 +2,7 @@
 
 from tests.mutants.planting import Edit, Mutant
 
-CLEANUP = "tests/behaviour/test_cleanup.py"
+CLEANUP = "tests/behaviour/maintenance/test_cleanup.py"
 
 UPKEEP_MUTANTS = (
     Mutant(
@@ -19,7 +19,7 @@ UPKEEP_MUTANTS = (
                 "pass",
             ),
         ),
-        ("tests/behaviour/test_overtaken_writes.py",),
+        ("tests/behaviour/concurrency/test_overtaken_writes.py",),
     ),
     Mutant(
         "accept a schema whose text was never staged",
@@ -30,7 +30,7 @@ UPKEEP_MUTANTS = (
                 "case Decision.ROLL_FORWARD if False:",
             ),
         ),
-        ("tests/behaviour/test_schema_apply.py",),
+        ("tests/behaviour/schema/test_apply.py",),
     ),
     Mutant(
         "clean up what a tag names",
@@ -57,7 +57,7 @@ UPKEEP_MUTANTS = (
                 "        or (index.kind is IndexKind.BTREE and",
             ),
         ),
-        ("tests/behaviour/test_table_store_layout.py",),
+        ("tests/behaviour/tables/test_layout.py",),
     ),
     Mutant(
         "convert timestamps and leave indexes with values of the old type",
@@ -68,6 +68,6 @@ UPKEEP_MUTANTS = (
                 "        if (",
             ),
         ),
-        ("tests/behaviour/test_table_store_values.py",),
+        ("tests/behaviour/tables/test_values.py",),
     ),
 )

@@ -8,15 +8,15 @@ ATTEMPTS = "engine/ops/retry.py"
 MUTATE = "engine/ops/mutate.py"
 REQUESTS = "engine/commit/idempotency.py"
 PLACES = "storage/lance/id_lookup.py"
-PLACES_TESTS = "tests/behaviour/test_table_store_places.py"
+PLACES_TESTS = "tests/behaviour/tables/test_row_addresses.py"
 
 CUT = "tests/faults/test_cut_writes.py::test_a_write_cut_short_anywhere_is_there_or_not_there"
-OVERTAKEN = "tests/behaviour/test_overtaken_writes.py"
-PLANTED = "tests/behaviour/test_planted_bugs.py"
-PUBLISHER = "tests/behaviour/test_publisher.py"
-PUBLISHING = "tests/behaviour/test_publishing.py"
-REQUESTS_TESTS = "tests/behaviour/test_idempotency.py"
-EMBEDDING = "tests/behaviour/test_embedding_on_write.py"
+OVERTAKEN = "tests/behaviour/concurrency/test_overtaken_writes.py"
+PLANTED = "tests/behaviour/recovery/test_misleading_records.py"
+PUBLISHER = "tests/behaviour/concurrency/test_publisher.py"
+PUBLISHING = "tests/behaviour/concurrency/test_publishing.py"
+REQUESTS_TESTS = "tests/behaviour/writes/test_idempotency.py"
+EMBEDDING = "tests/behaviour/search/test_embedding_on_write.py"
 
 WRITE_PATH_MUTANTS = (
     # The order of a write
@@ -66,12 +66,12 @@ WRITE_PATH_MUTANTS = (
                 "            disarm(sidecar.operation_id, objects=self.stores.objects)\n",
             ),
         ),
-        ("tests/behaviour/test_recovery.py",),
+        ("tests/behaviour/recovery/test_recovery.py",),
     ),
     Mutant(
         "never disarm",
         (Edit(PROTOCOL, "        self._conclude(write, sidecar)\n", ""),),
-        ("tests/behaviour/test_mutation_commits.py",),
+        ("tests/behaviour/writes/test_mutation_commits.py",),
     ),
     Mutant(
         "let the locks go before the durable part",
@@ -165,7 +165,7 @@ WRITE_PATH_MUTANTS = (
                 "for each, at in [*landed.values()][:1]",
             ),
         ),
-        ("tests/behaviour/test_mutation_commits.py",),
+        ("tests/behaviour/writes/test_mutation_commits.py",),
     ),
     Mutant(
         "try a lost publish again onto the state that lost",

@@ -65,7 +65,7 @@ def date64_graph() -> Iterator[Path]:
     """A graph with `DateTime` columns of type `date64`, for the block.
 
     It was written before such columns became timestamps, by the statements in
-    `tests/behaviour/test_date64_graphs.py`; no version writes one any more.
+    `tests/behaviour/storage/test_date64_graphs.py`; no version writes one any more.
     """
     with _unpacked_files(ROOT / "tests" / "fixtures" / "date64" / "graph.tar.gz") as (root, _):
         yield root / "graph"

@@ -469,7 +469,7 @@ STREAM = """
 import sys
 from pathlib import Path
 import omnigraph, omnigraph.spark
-from tests.behaviour.test_spark_sink import start_stream
+from tests.behaviour.spark.test_sink import start_stream
 home = Path(sys.argv[1])
 spark = omnigraph.spark.session("local[2]")
 start_stream(spark, omnigraph.open(str(home / "graph")), home).awaitTermination()

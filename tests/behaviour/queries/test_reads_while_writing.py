@@ -184,7 +184,7 @@ def test_readers_in_threads_each_see_whole_commits(tmp_path: Path, *, shares_han
 CHILD = """
 import json, sys
 import omnigraph
-from tests.behaviour.test_reads_while_writing import READS, ROUNDS, look
+from tests.behaviour.queries.test_reads_while_writing import READS, ROUNDS, look
 
 graph = omnigraph.open(sys.argv[1], read_only=True)
 for _ in range(ROUNDS):
