@@ -54,7 +54,7 @@ RECOVERY_MUTANTS = (
             Edit(
                 "engine/graph.py",
                 "        graph._open.pin(MAIN)  # noqa: SLF001\n",
-                "        graph._open.writes.heal()\n",
+                "        graph._open.writes.recover()\n",
             ),
         ),
         (RECOVERY,),

@@ -42,7 +42,7 @@ SPARK_MUTANTS = (
     # Rows that are replaced
     Mutant(
         "add rows and leave those that they replace",
-        (Edit(PARTS, "    if struck:\n", "    if struck and is_overwrite:\n"),),
+        (Edit(PARTS, "    if deletions:\n", "    if deletions and is_overwrite:\n"),),
         (MERGED,),
     ),
     Mutant(
@@ -50,7 +50,7 @@ SPARK_MUTANTS = (
         (
             Edit(
                 PARTS,
-                "[each.number for each in struck if each.fragment is None]",
+                "[each.number for each in deletions if each.fragment is None]",
                 "[]",
             ),
         ),

@@ -41,7 +41,7 @@ def write_lines(path: Path, *records: Record) -> Path:
 
 def share_small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have even a few lines shared by several tasks, for the test."""
-    monkeypatch.setattr("omnigraph.spark.load.inputs.PORTION_BYTES_MIN", 1)
+    monkeypatch.setattr("omnigraph.spark.load.inputs.SPLIT_BYTES_MIN", 1)
 
 
 def files_below(root: Path) -> frozenset[str]:

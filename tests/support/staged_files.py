@@ -100,12 +100,12 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
         create_table_branches(sorted(received), branch=call.target, path=opened.writes)
 
     def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG001
-        struck = {
-            key: _strike(key, rows.rows["id"].combine_chunks(), basis, call.mode, opened)
+        deletions = {
+            key: _write_deletions(key, rows.rows["id"].combine_chunks(), basis, call.mode, opened)
             for key, rows in received.items()
         }
         call.progress(STRUCK, 1, 1)
-        return _prepare(received, files, struck, mode=call.mode)
+        return _prepare(received, files, deletions, mode=call.mode)
 
     done, commit = run_write(
         call.target,
@@ -127,7 +127,7 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
 def _prepare(
     received: Mapping[str, ReceivedRows],
     files: Mapping[str, tuple[NewFile, ...]],
-    struck: Mapping[str, tuple[FragmentDeletions, ...]],
+    deletions: Mapping[str, tuple[FragmentDeletions, ...]],
     *,
     mode: LoadMode,
 ) -> PreparedLoad:
@@ -138,7 +138,7 @@ def _prepare(
             removed=pa.array([], pa.string()),
             is_overwrite=mode is LoadMode.OVERWRITE,
             files=files[key],
-            struck=struck[key],
+            deletions=deletions[key],
         )
         for key, each in received.items()
     }
@@ -156,7 +156,7 @@ def _prepare(
     return PreparedLoad(write, nodes, edges)
 
 
-def _strike(
+def _write_deletions(
     key: str, ids: pa.Array, basis: Basis, mode: LoadMode, opened: GraphContext
 ) -> tuple[FragmentDeletions, ...]:
     """Strike the committed rows that a merge brings anew, fragment by fragment."""

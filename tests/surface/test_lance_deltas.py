@@ -87,11 +87,11 @@ def test_the_representation_of_a_fragment_names_its_number_its_files_and_its_del
     (whole,) = table.get_fragments()
     (file,) = whole.data_files()
     table.delete("id = 'a'")
-    (struck,) = table.get_fragments()
+    (deleted,) = table.get_fragments()
 
     assert repr(whole) == f"LanceFileFragment(id=0, data_files=['{file.path}'])"
-    assert repr(struck).startswith(repr(whole).removesuffix(")"))
-    assert str(struck.deletion_file()) in repr(struck)
+    assert repr(deleted).startswith(repr(whole).removesuffix(")"))
+    assert str(deleted.deletion_file()) in repr(deleted)
 
 
 def test_deleted_rows_can_be_read_in_their_place_until_files_are_written_anew(

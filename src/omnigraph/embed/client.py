@@ -30,10 +30,10 @@ from omnigraph.embed.formats import ProviderRequest, find_reason
 from omnigraph.embed.profiles import DEADLINE_VARIABLE, EmbeddingProfile
 from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
-    ANSWER_BYTES_MAX,
     EMBED_CONNECT_S_MAX,
     EMBED_CONNECTIONS_MAX,
     EMBED_PIECE_BYTES,
+    EMBED_RESPONSE_BYTES_MAX,
     REASON_CHARACTERS_MAX,
     WAIT_S_MAX,
 )
@@ -182,8 +182,10 @@ class ProviderClient:
         while piece := response.read1(EMBED_PIECE_BYTES):
             pieces.append(piece)
             size += len(piece)
-            if size > ANSWER_BYTES_MAX:
-                raise self._refuse(f"gave an answer of more than {ANSWER_BYTES_MAX:,} bytes")
+            if size > EMBED_RESPONSE_BYTES_MAX:
+                raise self._refuse(
+                    f"gave an answer of more than {EMBED_RESPONSE_BYTES_MAX:,} bytes"
+                )
             # The timeout of the connection applies to each piece separately.
             if self._clock.monotonic() - start > within_s:
                 raise ReadTimeoutError(self._pool, self._path, "the rest takes too long")

@@ -16,9 +16,9 @@ from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
     ATTEMPTS,
     BACKOFF_MS,
+    CONFIGURED_MS_MAX,
     DEADLINE_MS,
     EMBED_ATTEMPTS_MAX,
-    PATIENCE_MS_MAX,
     TIMEOUT_MS,
 )
 
@@ -171,18 +171,18 @@ def parse_kind(name: str) -> ProviderKind:
 def parse_patience(environment: Mapping[str, str]) -> Timeouts:
     """Parse the timeouts that an environment configures."""
     deadline_ms = _parse_count(
-        environment, DEADLINE_VARIABLE, DEADLINE_MS, least=0, most=PATIENCE_MS_MAX
+        environment, DEADLINE_VARIABLE, DEADLINE_MS, least=0, most=CONFIGURED_MS_MAX
     )
     return Timeouts(
         timeout_s=_parse_count(
-            environment, TIMEOUT_VARIABLE, TIMEOUT_MS, least=1, most=PATIENCE_MS_MAX
+            environment, TIMEOUT_VARIABLE, TIMEOUT_MS, least=1, most=CONFIGURED_MS_MAX
         )
         / 1000,
         attempts_max=_parse_count(
             environment, ATTEMPTS_VARIABLE, ATTEMPTS, least=1, most=EMBED_ATTEMPTS_MAX
         ),
         backoff_s=_parse_count(
-            environment, BACKOFF_VARIABLE, BACKOFF_MS, least=0, most=PATIENCE_MS_MAX
+            environment, BACKOFF_VARIABLE, BACKOFF_MS, least=0, most=CONFIGURED_MS_MAX
         )
         / 1000,
         deadline_s=deadline_ms / 1000 if deadline_ms else None,

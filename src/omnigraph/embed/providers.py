@@ -35,10 +35,10 @@ from omnigraph.embed.profiles import (
 )
 from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
-    KEPT_BYTES_MAX,
     REQUEST_BYTES_MAX,
     REQUEST_TEXTS_MAX,
     REQUESTS_AT_ONCE_MAX,
+    VECTOR_CACHE_BYTES_MAX,
 )
 from omnigraph.model.names import fnv1a_64
 from omnigraph.model.ports import Embedder
@@ -135,7 +135,7 @@ class RemoteEmbedder:
     def __init__(self, profile: EmbeddingProfile, clock: Clock) -> None:
         self._profile, self._clock = profile, clock
         self._format = format_of(profile)
-        self._kept = VectorCache(KEPT_BYTES_MAX)
+        self._kept = VectorCache(VECTOR_CACHE_BYTES_MAX)
         self._lock = Lock()
         self._asking: ProviderClient | None = None
 

@@ -275,7 +275,7 @@ class GraphContext:
 
     def require_seen_whole(self, basis: Basis, action: str) -> None:
         """Raise if row-level security restricts a state."""
-        if basis.limited is not None:
+        if basis.visible is not None:
             raise ForbiddenError(
                 actor=self._actor,
                 action=action,
@@ -384,7 +384,7 @@ class GraphContext:
             seen = self.seen(present, Action.READ, branch=branch, present=present)
         except PolicyDeniedError:
             return False
-        return seen.limited is None
+        return seen.visible is None
 
     def rows_of(self, basis: Basis) -> SnapshotRows:
         """The rows of a state, for the lookups of a write."""

@@ -232,7 +232,7 @@ class Graph(GraphHistory, GraphMaintenance):
             ir = self._open.compiled.mutation(
                 source, name=name, accepted_schema=seen.accepted_schema
             )
-            if seen.limited is not None:
+            if seen.visible is not None:
                 caller = self._open.actor_of(None)
                 writes.require_inserts(ir, actor=caller)
                 writes.require_insertable(
@@ -250,7 +250,7 @@ class Graph(GraphHistory, GraphMaintenance):
                 committed=committed,
                 runtime=settings.runtime,
             )
-            if seen.limited is not None:
+            if seen.visible is not None:
                 writes.require_new_rows(prepared.write.changes, committed=committed)
             return prepared
 
@@ -265,7 +265,7 @@ class Graph(GraphHistory, GraphMaintenance):
                 prepare=prepare,
                 tell=mutate.encode_mutation_response,
                 outstanding=vectors,
-                authorship=author.answering(request),
+                authorship=author.with_request(request),
                 path=self._open.writes,
             )
         return mutation_result(told)

@@ -95,7 +95,7 @@ class GraphHistory:
         self._open.require_allowed(Action.BRANCH_DELETE, branch=None, target=branch, actor=actor)
         # An abandoned transaction prevents the deletion of the branch that it began on, until it is
         # swept.
-        sweep_transactions(path.heal(), path=path)
+        sweep_transactions(path.recover(), path=path)
         delete_branch(branch, if_head=if_commit, path=path)
 
     def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
@@ -155,7 +155,7 @@ class GraphHistory:
                 self._open.require_whole("merge", branch=each)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         asked = ("merge", branch, terms.granularity, terms.resolve)
-        authorship = author.answering(make_request(idempotency_key, *asked))
+        authorship = author.with_request(make_request(idempotency_key, *asked))
         # The source may have been deleted after it was merged.
         told = None if dry_run else find_told(target, authorship=authorship, path=self._open.writes)
         if told is not None:
@@ -216,7 +216,7 @@ class GraphHistory:
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         self._open.require_whole("revert", branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
-        authorship = author.answering(make_request(idempotency_key, "revert", commit))
+        authorship = author.with_request(make_request(idempotency_key, "revert", commit))
         told = find_told(target, authorship=authorship, path=self._open.writes)
         if told is not None:
             return merge_result(told)
@@ -249,7 +249,7 @@ class GraphHistory:
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         self._open.require_whole("cherry-pick", branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
-        authorship = author.answering(make_request(idempotency_key, "cherry_pick", commit))
+        authorship = author.with_request(make_request(idempotency_key, "cherry_pick", commit))
         # The branch of the commit may have been deleted since.
         told = find_told(target, authorship=authorship, path=self._open.writes)
         if told is not None:
@@ -341,7 +341,7 @@ class GraphHistory:
         name = parse_branch_name(branch)
         basis = self._open.at(name, None, action=Action.READ)
         root = self._open.settings.location.root
-        unseen = frozenset[str]() if basis.limited is None else basis.limited.unseen_keys
+        unseen = frozenset[str]() if basis.visible is None else basis.visible.unseen_keys
         tables = {
             entry.table_key: TableState(
                 version=entry.version,
@@ -358,7 +358,7 @@ class GraphHistory:
 
 def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableStore) -> bool:
     """Whether two states differ in more rows than one process should compare."""
-    if before.limited is not None or after.limited is not None:
+    if before.visible is not None or after.visible is not None:
         # Spark does not apply row-level security.
         return False
     return diff.is_large_diff(diff.list_pairs(before, after, selection), tables)

@@ -156,7 +156,7 @@ def load(given: object, call: LoadCall, *, engine: str, opened: GraphContext) ->
 def author_of(call: LoadCall, opened: GraphContext) -> Authorship:
     """The author of a load, its expected head and its request."""
     author = opened.author(call.actor, WriterKind.LOAD, expected_head=call.expected_head)
-    return author.answering(call.request)
+    return author.with_request(call.request)
 
 
 def policy_of(call: LoadCall, opened: GraphContext) -> VectorPolicy:

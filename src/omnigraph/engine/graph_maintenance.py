@@ -22,9 +22,9 @@ from omnigraph.engine.state.schema_files import is_bare, write_derived_files
 from omnigraph.model.errors import SchemaChangedError
 from omnigraph.model.limits import (
     EMBEDDED_ROWS_MAX,
+    MAINTENANCE_ROWS_MAX,
     RECONCILER_INTERVAL_S,
     REWRITTEN_BYTES_MAX,
-    UPKEEP_ROWS_MAX,
 )
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name, require_text
 from omnigraph.model.ports import Action
@@ -70,7 +70,7 @@ class GraphMaintenance:
         self._open.require_writable("refresh")
         if is_bare(self._open.stores.objects):
             self._restore_derived_files()
-        root = self._open.writes.heal()
+        root = self._open.writes.recover()
         sweep_transactions(root, path=self._open.writes)
         self._open.pin(MAIN)
 
@@ -126,7 +126,7 @@ class GraphMaintenance:
             Source("<schema>", source),
             allow_data_loss=allow_data_loss,
             find_workers=find_workers,
-            authorship=author.answering(make_request(idempotency_key, *asked)),
+            authorship=author.with_request(make_request(idempotency_key, *asked)),
             readers=self._open.readers,
             path=self._open.writes,
         )
@@ -349,8 +349,8 @@ class GraphMaintenance:
             basis = self._open.pin(branch)
             # Reading the storage is only necessary if the branch has that many rows at all.
             return (
-                sum(entry.row_count for entry in basis.snapshot) > UPKEEP_ROWS_MAX
-                and measure(basis) > UPKEEP_ROWS_MAX
+                sum(entry.row_count for entry in basis.snapshot) > MAINTENANCE_ROWS_MAX
+                and measure(basis) > MAINTENANCE_ROWS_MAX
             )
 
         return choose_engine(engine, spark=spark, is_large=is_large)

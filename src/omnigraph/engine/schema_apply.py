@@ -92,8 +92,8 @@ from omnigraph.storage.row_files import table_schema
 class TableMove:
     """An existing table that becomes the table of a type, with the type's name and columns.
 
-    It is rewritten if dropped values must not remain. `lift` is the number of additional versions
-    that it has to advance, because an earlier type of its new name used those version numbers.
+    It is rewritten if dropped values must not remain. `version_bumps` is the number of additional
+    versions that it has to advance, because an earlier type of its new name used those numbers.
     """
 
     declared: NodeType | EdgeType
@@ -101,7 +101,7 @@ class TableMove:
     renames: Mapping[str, str]
     has_other_columns: bool
     is_final: bool
-    lift: int
+    version_bumps: int
 
     @property
     def published_key(self) -> str:
@@ -116,7 +116,7 @@ class TableMove:
     @property
     def is_version(self) -> bool:
         """Whether the change needs a new table version, or only a new row in the manifest."""
-        return self.has_other_columns or self.lift > 0
+        return self.has_other_columns or self.version_bumps > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +214,13 @@ def _find_moved(
             renames=renames,
             has_other_columns=has_other_columns,
             is_final=any(isinstance(s, DropProperty) and s.mode is DropMode.HARD for s in own),
-            lift=_find_lift(declared, entry.version + has_other_columns, entry, state),
+            version_bumps=_count_version_bumps(
+                declared, entry.version + has_other_columns, entry, state
+            ),
         )
 
 
-def _find_lift(
+def _count_version_bumps(
     declared: NodeType | EdgeType, version: int, entry: Entry, state: ManifestState
 ) -> int:
     key = table_key_of(declared)
@@ -334,7 +336,7 @@ def apply_schema(
     that do it; if it returns None, this process does.
     """
     desired = compile_schema(source)
-    path.heal()
+    path.recover()
     known = path.branch_states.capture(MAIN)
     for _ in range(PREPARE_ATTEMPTS_MAX):
         with path.locks.hold(_lock_keys(desired, known, authorship)) as held:
@@ -342,7 +344,7 @@ def apply_schema(
                 known_hash = known.accepted_schema.schema_hash
                 call = _Call(source, desired, known_hash, find_workers, authorship, readers)
                 return _apply_under(held, call, allow_data_loss=allow_data_loss, path=path)
-        path.heal()
+        path.recover()
     raise ReadSetChangedError(
         member="the schema's turn", expected="nobody else's write", actual="one that stopped"
     )
@@ -513,7 +515,7 @@ def _list_changes(
                 is_overwrite=each.is_final,
                 renames=each.renames,
                 published_key=each.published_key,
-                lift=each.lift,
+                version_bumps=each.version_bumps,
                 files=rewrite_by(workers, each, tables) if each.is_final and workers else (),
             ),
         )
@@ -529,9 +531,9 @@ def _list_changes(
 
 def _require_near(tables: TablePlan, state: ManifestState) -> None:
     """Raise if a table would have to advance too many versions to reuse a name."""
-    lifts = {each.published_key: each.lift for each in tables.changed}
-    lifts |= {key: state.tombstones.get(key, 0) for key in map(table_key_of, tables.added)}
-    for key, versions in lifts.items():
+    bumps_by_key = {each.published_key: each.version_bumps for each in tables.changed}
+    bumps_by_key |= {key: state.tombstones.get(key, 0) for key in map(table_key_of, tables.added)}
+    for key, versions in bumps_by_key.items():
         if versions > REUSED_TABLE_VERSIONS_MAX:
             raise LimitExceededError(
                 resource=f"the number of versions of an earlier type named {type_name_of(key)}",

@@ -43,7 +43,7 @@ from omnigraph.model.errors import (
     UnexpectedBaseError,
     Violation,
 )
-from omnigraph.model.limits import TOLD_VALUE_BYTES_MAX
+from omnigraph.model.limits import ERROR_VALUE_BYTES_MAX
 from omnigraph.model.source import Diagnostic, Severity, Source, Span
 
 WITHHELD: frozenset[type[GraphError]] = frozenset(
@@ -408,4 +408,4 @@ def _plain(value: object) -> object:
             # The value is nested too deeply, or the number is too long, to be converted to text.
             return None
         written = value.encode(errors="replace")
-    return value if len(written) <= TOLD_VALUE_BYTES_MAX else None
+    return value if len(written) <= ERROR_VALUE_BYTES_MAX else None

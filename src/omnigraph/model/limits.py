@@ -162,7 +162,7 @@ likely wrong than the graph idle, and a wrong clock would make every version app
 CLEANUP_S_MAX = 3600.0
 """How long readers of the versions that a clean-up deletes are rejected if the clean-up dies."""
 
-RETENTION_LOOKS_MAX = 20
+RETENTION_READS_MAX = 20
 """How often the branches are read again because one of them was deleted during the read."""
 
 OBJECT_RETRIES_MAX = 5
@@ -225,11 +225,11 @@ BLOB_BATCH_ROWS_MAX = 64
 """Most rows of a batch with blobs: a blob may have megabytes, and a batch is held in memory as a
 whole."""
 
-MET_LINES_MAX = 10_000
+OPENED_TABLE_BRANCHES_MAX = 10_000
 """Most table branches remembered as opened; with more, the cached state of the graph is dropped.
 Three thousand transactions create this many."""
 
-SETTLED_FOLDERS_MAX = 10_000
+DURABLE_FOLDERS_MAX = 10_000
 """Most folders remembered as durable: there are three per table and three per table branch."""
 
 LOAD_BLOCK_BYTES = 2 * 1024 * 1024
@@ -261,19 +261,19 @@ ARROW_PIECE_BYTES_MAX = 1024 * 1024 * 1024
 """Most bytes of Arrow rows of a caller that are converted at a time: Arrow counts the bytes of a
 text column in 31 bits."""
 
-WARM_COLUMN_BYTES_MAX = 512 * 1024 * 1024
+CACHED_COLUMN_BYTES_MAX = 512 * 1024 * 1024
 """Most memory of an open graph for cached columns; the least recently used are dropped."""
 
-WARM_TOPOLOGY_BYTES_MAX = 512 * 1024 * 1024
+CACHED_TOPOLOGY_BYTES_MAX = 512 * 1024 * 1024
 """Most memory of an open graph for the cached edges of traversed types."""
 
-WARM_SEARCH_BYTES_MAX = 512 * 1024 * 1024
+CACHED_SEARCH_BYTES_MAX = 512 * 1024 * 1024
 """Most memory of an open graph for cached words and vectors of searches."""
 
-WARM_TYPE_ROWS_MAX = 4_000_000
+CACHED_TYPE_ROWS_MAX = 4_000_000
 """Largest type of which a whole column is read and cached at its second use."""
 
-WARM_KEYS_MAX = 1_024
+USE_COUNTERS_MAX = 1_024
 """Most columns and edge types whose use an open graph counts."""
 
 QUERY_BYTES_MAX = 1024 * 1024 * 1024
@@ -351,11 +351,11 @@ checking a million."""
 RECONCILER_INTERVAL_S = 60.0
 """Default time between two rounds of maintenance: files accumulate within minutes."""
 
-WORN_FILES_MIN = 16
+SMALL_FILES_MIN = 16
 """Number of small files of a type at which maintenance compacts them: from here on scans become
 slower."""
 
-WORN_SHARE_MIN = 0.1
+UNINDEXED_SHARE_MIN = 0.1
 """Share of a type's rows not covered by an index at which maintenance completes the index."""
 
 STAGED_BYTES_MAX = 64 * 1024 * 1024
@@ -385,13 +385,13 @@ CLAIMED_ROWS_MAX = 1024 * 1024
 CLAIMING_ROWS_MAX = 64 * 1024 * 1024
 """Rows whose keys one task reads in total: one or two minutes of work are lost with an executor."""
 
-PORTION_BYTES_MIN = 4 * 1024 * 1024
+SPLIT_BYTES_MIN = 4 * 1024 * 1024
 """Smallest input of one task of a Spark load: reading it takes longer than starting the task."""
 
-PORTION_BYTES_MAX = 128 * 1024 * 1024
+SPLIT_BYTES_MAX = 128 * 1024 * 1024
 """Largest input of one task: an executor loses few minutes of work, and memory is bounded."""
 
-PORTIONS_MAX = 32_768
+SPLITS_MAX = 32_768
 """Most tasks that read one input of a Spark load; row positions have room for twice as many."""
 
 QUARANTINED_ROWS_MAX = 100_000
@@ -458,7 +458,7 @@ PROGRESS_DRAWS_PER_S_MAX = 10
 """How often a progress bar is redrawn per second: more is not visible, and remote terminals are
 slow."""
 
-UPKEEP_ROWS_MAX = 10_000_000
+MAINTENANCE_ROWS_MAX = 10_000_000
 """Rows that are compacted or indexed in process by default: with a text property that takes some
 minutes, which executors share."""
 
@@ -473,7 +473,7 @@ this many, and hours for a hundred times as many."""
 POLICY_BYTES_MAX = 4 * 1024 * 1024
 """Longest policy file: fifty thousand actors by name, and rules for them."""
 
-DECISIONS_KEPT_MAX = 16_384
+CACHED_DECISIONS_MAX = 16_384
 """Decisions that a gate caches: a thousand actors on a handful of branches, in a few MB."""
 
 FOREIGN_NAMES_SHOWN_MAX = 3
@@ -509,7 +509,7 @@ graph."""
 FOUND_MAX = 1_000
 """Most nodes that a search may return: ids are looked up in batches of this size."""
 
-ARM_PLACES = 100
+RANKS_COUNTED = 100
 """Ranks of each ranking that count, or the number of requested nodes if larger: a rank beyond that
 adds less than the difference between two nodes further up."""
 
@@ -538,7 +538,7 @@ ARROW_PIECE_ROWS = 65_536
 """The same for Arrow, which takes less memory; a client may begin while further rows are in
 transit."""
 
-TOLD_VALUE_BYTES_MAX = 16 * 1024
+ERROR_VALUE_BYTES_MAX = 16 * 1024
 """Longest value that an error returns to the caller, which has it anyway."""
 
 
@@ -580,13 +580,13 @@ FEED_COMMITS = 100
 """Commits of a change feed that are requested at a time: as many as servers return."""
 
 
-WHOLE_ANSWER_BYTES_MAX = 4 * 1024 * 1024
+UNSTREAMED_BYTES_MAX = 4 * 1024 * 1024
 """Rows up to this many bytes are returned in one piece, more as a stream."""
 
-KEPT_ANSWER_BYTES_MAX = 64 * 1024
+CACHED_RESPONSE_BYTES_MAX = 64 * 1024
 """Longest response that is cached for identical requests: long ones are rarely requested twice."""
 
-KEPT_ANSWERS_BYTES_MAX = 64 * 1024 * 1024
+RESPONSE_CACHE_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of cached responses: little compared to the rows that an open graph caches."""
 
 EXPORT_PIECE_CHARACTERS = 128 * 1024
@@ -715,7 +715,7 @@ EMBED_CONNECT_S_MAX = 10.0
 EMBED_PIECE_BYTES = 256 * 1024
 """Bytes of a response that are read at a time, between two checks of the deadline."""
 
-ANSWER_BYTES_MAX = 64 * 1024 * 1024
+EMBED_RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 """Longest response that is read: ten times the size of the longest vectors of a request."""
 
 TIMEOUT_MS = 30_000
@@ -733,7 +733,7 @@ DEADLINE_MS = 60_000
 EMBED_ATTEMPTS_MAX = 100
 """Most attempts that may be configured: after this many the provider is considered dead."""
 
-PATIENCE_MS_MAX = 24 * 60 * 60 * 1_000
+CONFIGURED_MS_MAX = 24 * 60 * 60 * 1_000
 """Largest configurable value of these times: a day."""
 
 WAIT_S_MAX = 60.0
@@ -742,7 +742,7 @@ WAIT_S_MAX = 60.0
 REASON_CHARACTERS_MAX = 300
 """Longest text of a provider that an error repeats: about three lines of a terminal."""
 
-KEPT_BYTES_MAX = 16 * 1024 * 1024
+VECTOR_CACHE_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of query vectors that a graph caches: a thousand of the longest common ones."""
 
 

@@ -112,14 +112,14 @@ class Event(StrEnum):
     EMPTY_DISCARDED = "empty_discarded"
     COMPILED_HIT = "compiled_hit"
     COMPILED_MISS = "compiled_miss"
-    WARM_HIT = "warm_hit"
-    WARM_MISS = "warm_miss"
+    CACHE_HIT = "warm_hit"
+    CACHE_MISS = "warm_miss"
 
 
 class Phase(StrEnum):
     """A timed phase of a call, in the order of a write and then of a read."""
 
-    HEAL = "heal"
+    RECOVER = "heal"
     CAPTURE = "capture"
     PREPARE = "prepare"
     STAGE = "stage"

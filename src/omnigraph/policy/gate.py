@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from omnigraph.model.errors import InvalidValueError, PolicyDeniedError
-from omnigraph.model.limits import DECISIONS_KEPT_MAX
+from omnigraph.model.limits import CACHED_DECISIONS_MAX
 from omnigraph.model.ports import Access, Action, TypeView, View
 from omnigraph.policy.bundle import Bundle, BundleKind, TypeLimit, actions_of, read_bundle
 from omnigraph.policy.cedar import CEDAR_SUFFIX, Evaluator, Policies, compile_bundle, read_cedar
@@ -65,7 +65,7 @@ class PolicyGate:
     def __init__(self, policies: Policies, *, graph_id: str | None) -> None:
         self._policies = policies
         self._evaluator = Evaluator(policies, resource_id=graph_id)
-        self._remembered = lru_cache(DECISIONS_KEPT_MAX)(self._decide)
+        self._remembered = lru_cache(CACHED_DECISIONS_MAX)(self._decide)
 
     @property
     def protected_branches(self) -> frozenset[str]:

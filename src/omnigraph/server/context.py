@@ -30,7 +30,7 @@ from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.read.entities import LruCache
 from omnigraph.http.stored_queries import StoredQuery
 from omnigraph.model.errors import NotFoundError, PolicyDeniedError
-from omnigraph.model.limits import KEPT_ANSWER_BYTES_MAX, KEPT_ANSWERS_BYTES_MAX
+from omnigraph.model.limits import CACHED_RESPONSE_BYTES_MAX, RESPONSE_CACHE_BYTES_MAX
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action
 from omnigraph.server.admission import Admission, Workers, close_all
@@ -76,7 +76,7 @@ class ResponseCache:
 
     def __init__(self) -> None:
         self._kept: LruCache[CacheKey, tuple[KeptAnswer, int]] = LruCache(
-            bytes_max=KEPT_ANSWERS_BYTES_MAX, size_of=lambda each: each[1]
+            bytes_max=RESPONSE_CACHE_BYTES_MAX, size_of=lambda each: each[1]
         )
 
     def find(self, question: CacheKey) -> KeptAnswer | None:
@@ -87,7 +87,7 @@ class ResponseCache:
     def keep(self, question: CacheKey, answer: KeptAnswer) -> None:
         """Cache a response, unless it is long or of another commit than the key."""
         texts = len(answer.body) + len(question.source) + len(question.params)
-        if answer.commit_id == question.commit_id and texts <= KEPT_ANSWER_BYTES_MAX:
+        if answer.commit_id == question.commit_id and texts <= CACHED_RESPONSE_BYTES_MAX:
             self._kept.keep(question, (answer, texts + _OVERHEAD_BYTES))
 
 

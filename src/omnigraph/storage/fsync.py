@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from omnigraph.model.limits import SETTLED_FOLDERS_MAX
+from omnigraph.model.limits import DURABLE_FOLDERS_MAX
 
 Flush = Callable[[Path], None]
 
@@ -38,7 +38,7 @@ class Durability:
         unsettled = [each for each in found if self._settled.get(each[0]) != each[1]]
         for folder in dict.fromkeys([*folders, *(folder.parent for folder, _ in unsettled)]):
             self._flush(folder)
-        if len(self._settled) + len(unsettled) > SETTLED_FOLDERS_MAX:
+        if len(self._settled) + len(unsettled) > DURABLE_FOLDERS_MAX:
             self._settled.clear()
             self._settled_inside.clear()
         for folder, inode in unsettled:

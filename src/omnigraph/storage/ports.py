@@ -130,7 +130,7 @@ class RewrittenPart:
     """The new files of rewritten rows, and the fragments from which those rows are deleted."""
 
     files: tuple[NewFile, ...]
-    struck: tuple[FragmentDeletions, ...]
+    deletions: tuple[FragmentDeletions, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +234,8 @@ class TableDelta:
     A row whose values are all unchanged may be in both tables: it was only rewritten.
     """
 
-    gone: pa.Table
-    come: pa.Table
+    deleted: pa.Table
+    added: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,13 +479,13 @@ class TableStore(RowReader, Protocol):
     def stage_files(
         self,
         files: Sequence[NewFile],
-        struck: Sequence[FragmentDeletions],
+        deletions: Sequence[FragmentDeletions],
         *,
         columns: pa.Schema,
         is_overwrite: bool,
         onto: TableVersion,
     ) -> StagedWrite:
-        """Stage row files that other processes wrote, and the deletions in `struck`.
+        """Stage row files that other processes wrote, and deletions.
 
         Raises `ReadSetChangedError` if a file does not exist, because its table branch was deleted.
         """
@@ -593,13 +593,13 @@ class DeltaPart:
 class DeltaParts:
     """The rows of an old and of a new version that the other does not have at the same address."""
 
-    gone: tuple[DeltaPart, ...]
-    come: tuple[DeltaPart, ...]
+    deleted: tuple[DeltaPart, ...]
+    added: tuple[DeltaPart, ...]
 
     @property
     def row_count(self) -> int:
         """The estimated number of rows to read."""
-        return sum(each.row_count for each in (*self.gone, *self.come))
+        return sum(each.row_count for each in (*self.deleted, *self.added))
 
 
 NO_DELTA = DeltaParts((), ())

@@ -19,7 +19,7 @@ node Memo { head: String @key  body: String?  more: String?  v: Vector(3)? @embe
 NARROWER = """
 node Memo { head: String @key  body: String?  v: Vector(3)? @embed("body") }
 """
-LIMITS = ("UPKEEP_ROWS_MAX", "EMBEDDED_ROWS_MAX", "REWRITTEN_BYTES_MAX")
+LIMITS = ("MAINTENANCE_ROWS_MAX", "EMBEDDED_ROWS_MAX", "REWRITTEN_BYTES_MAX")
 
 Upkeep = Callable[[Graph, str], object]
 

@@ -18,7 +18,7 @@ from omnigraph.errors import GraphError
 from omnigraph.spark import session
 
 master, folder = sys.argv[1:]
-omnigraph.spark.load.inputs.PORTION_BYTES_MIN = 1
+omnigraph.spark.load.inputs.SPLIT_BYTES_MIN = 1
 graph = omnigraph.open(f"{folder}/graph", durability="relaxed")
 spark = session(master)
 

@@ -299,12 +299,12 @@ def test_versions_with_the_same_rows_have_no_delta_whatever_their_columns(place:
     unmoved = store.find_delta(at, changed, columns=["id", "age", "fresh"])
     moved = store.find_delta(at, later, columns=["id", "age", "fresh"])
 
-    assert (unmoved.gone.num_rows, unmoved.come.num_rows) == (0, 0)
-    assert (unmoved.gone.schema.names, unmoved.come.schema.names) == (
+    assert (unmoved.deleted.num_rows, unmoved.added.num_rows) == (0, 0)
+    assert (unmoved.deleted.schema.names, unmoved.added.schema.names) == (
         ["id", "age"],
         ["id", "age", "fresh"],
     )
-    assert moved.come.to_pylist() == [{"id": "bob", "age": 2, "fresh": "x"}]
+    assert moved.added.to_pylist() == [{"id": "bob", "age": 2, "fresh": "x"}]
 
 
 # Branches

@@ -59,10 +59,10 @@ def delta(store: LanceTables, old: TableVersion, new: TableVersion) -> TableDelt
     there = store.find_delta(old, new, columns=COLUMNS)
     back = store.find_delta(new, old, columns=COLUMNS)
     before, after = set(ages(store, old).items()), set(ages(store, new).items())
-    assert before - pairs(there.gone) | pairs(there.come) == after
-    assert pairs(there.gone) <= before
-    assert pairs(there.come) <= after
-    assert (pairs(back.gone), pairs(back.come)) == (pairs(there.come), pairs(there.gone))
+    assert before - pairs(there.deleted) | pairs(there.added) == after
+    assert pairs(there.deleted) <= before
+    assert pairs(there.added) <= after
+    assert (pairs(back.deleted), pairs(back.added)) == (pairs(there.added), pairs(there.deleted))
     return there
 
 
@@ -72,8 +72,8 @@ def test_equal_versions_have_no_delta(place: Place) -> None:
 
     found = delta(store, at, at)
 
-    assert (found.gone.num_rows, found.come.num_rows) == (0, 0)
-    assert found.gone.schema.names == found.come.schema.names == COLUMNS
+    assert (found.deleted.num_rows, found.added.num_rows) == (0, 0)
+    assert found.deleted.schema.names == found.added.schema.names == COLUMNS
 
 
 def test_rows_that_were_added_came(place: Place) -> None:
@@ -82,7 +82,7 @@ def test_rows_that_were_added_came(place: Place) -> None:
 
     found = delta(store, old, append(store, old, bob=2, cyd=3))
 
-    assert (pairs(found.gone), pairs(found.come)) == (set(), {("bob", 2), ("cyd", 3)})
+    assert (pairs(found.deleted), pairs(found.added)) == (set(), {("bob", 2), ("cyd", 3)})
 
 
 def test_a_row_that_was_replaced_went_and_came(place: Place) -> None:
@@ -91,7 +91,7 @@ def test_a_row_that_was_replaced_went_and_came(place: Place) -> None:
 
     found = delta(store, old, merge(store, old, bob=9))
 
-    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2)}, {("bob", 9)})
+    assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2)}, {("bob", 9)})
 
 
 def test_of_rows_removed_at_different_times_those_in_between_went(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_of_rows_removed_at_different_times_those_in_between_went(place: Place) 
 
     found = delta(store, old, remove(store, remove(store, old, "bob"), "dan"))
 
-    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2), ("dan", 4)}, set())
+    assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2), ("dan", 4)}, set())
 
 
 def test_a_file_that_lost_its_last_row_is_gone_whole(place: Place) -> None:
@@ -109,7 +109,7 @@ def test_a_file_that_lost_its_last_row_is_gone_whole(place: Place) -> None:
 
     found = delta(store, old, remove(store, old, "ann", "bob"))
 
-    assert (pairs(found.gone), pairs(found.come)) == ({("ann", 1), ("bob", 2)}, set())
+    assert (pairs(found.deleted), pairs(found.added)) == ({("ann", 1), ("bob", 2)}, set())
 
 
 def test_branches_that_removed_different_rows_of_one_file_differ_in_both(place: Place) -> None:
@@ -120,7 +120,7 @@ def test_branches_that_removed_different_rows_of_one_file_differ_in_both(place: 
 
     found = delta(store, ours, theirs)
 
-    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2)}, {("ann", 1)})
+    assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2)}, {("ann", 1)})
 
 
 def test_a_branch_of_a_branch_knows_what_was_removed_on_the_way(place: Place) -> None:
@@ -131,8 +131,8 @@ def test_a_branch_of_a_branch_knows_what_was_removed_on_the_way(place: Place) ->
 
     found = delta(store, base, grandchild)
 
-    assert pairs(found.gone) == {("bob", 2), ("cyd", 3)}
-    assert pairs(found.come) == {("cyd", 9), ("eve", 5)}
+    assert pairs(found.deleted) == {("bob", 2), ("cyd", 3)}
+    assert pairs(found.added) == {("cyd", 9), ("eve", 5)}
 
 
 def test_what_a_restore_brought_back_came(place: Place) -> None:
@@ -143,8 +143,8 @@ def test_what_a_restore_brought_back_came(place: Place) -> None:
 
     found = delta(store, removed, restored)
 
-    assert (pairs(found.gone), pairs(found.come)) == (set(), {("bob", 2)})
-    assert not delta(store, first, restored).come.num_rows
+    assert (pairs(found.deleted), pairs(found.added)) == (set(), {("bob", 2)})
+    assert not delta(store, first, restored).added.num_rows
 
 
 def test_a_number_that_a_restore_gives_to_another_file_does_not_confuse(place: Place) -> None:
@@ -155,7 +155,7 @@ def test_a_number_that_a_restore_gives_to_another_file_does_not_confuse(place: P
 
     found = delta(store, bob, append(store, restored, cyd=3))
 
-    assert (pairs(found.gone), pairs(found.come)) == ({("bob", 2)}, {("cyd", 3)})
+    assert (pairs(found.deleted), pairs(found.added)) == ({("bob", 2)}, {("cyd", 3)})
 
 
 def test_an_overwrite_leads_from_all_to_all(place: Place) -> None:
@@ -165,8 +165,8 @@ def test_an_overwrite_leads_from_all_to_all(place: Place) -> None:
 
     found = delta(store, old, new)
 
-    assert pairs(found.gone) - pairs(found.come) == {("ann", 1)}
-    assert pairs(found.come) - pairs(found.gone) == {("cyd", 3)}
+    assert pairs(found.deleted) - pairs(found.added) == {("ann", 1)}
+    assert pairs(found.added) - pairs(found.deleted) == {("cyd", 3)}
 
 
 def test_a_compaction_changes_no_row(place: Place) -> None:
@@ -177,8 +177,8 @@ def test_a_compaction_changes_no_row(place: Place) -> None:
 
     found = delta(store, old, merge(store, compacted, bob=9))
 
-    assert pairs(found.gone) - pairs(found.come) == {("bob", 2)}
-    assert pairs(found.come) - pairs(found.gone) == {("bob", 9)}
+    assert pairs(found.deleted) - pairs(found.added) == {("bob", 2)}
+    assert pairs(found.added) - pairs(found.deleted) == {("bob", 9)}
 
 
 def test_an_index_changes_no_row(place: Place) -> None:
@@ -188,7 +188,7 @@ def test_an_index_changes_no_row(place: Place) -> None:
 
     found = delta(store, old, indexed)
 
-    assert (found.gone.num_rows, found.come.num_rows) == (0, 0)
+    assert (found.deleted.num_rows, found.added.num_rows) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_many_rows_of_one_file_are_told_apart(place: Place, removed: int) -> Non
 
     found = delta(store, old, new)
 
-    assert pairs(found.gone) == {(f"p{2 * number}", 2 * number) for number in range(1, removed)}
-    assert not found.come.num_rows
+    assert pairs(found.deleted) == {(f"p{2 * number}", 2 * number) for number in range(1, removed)}
+    assert not found.added.num_rows
 
 
 def test_a_version_gives_the_columns_that_it_has(place: Place) -> None:
@@ -216,8 +216,8 @@ def test_a_version_gives_the_columns_that_it_has(place: Place) -> None:
 
     found = store.find_delta(old, new, columns=["id", "city"])
 
-    assert found.gone.to_pylist() == [{"id": "ann"}]
-    assert found.come.to_pylist() == [{"id": "ann", "city": "Rome"}]
+    assert found.deleted.to_pylist() == [{"id": "ann"}]
+    assert found.added.to_pylist() == [{"id": "ann", "city": "Rome"}]
 
 
 @pytest.mark.parametrize("count", [3, PROBED_VALUES_MAX + 3])
@@ -235,8 +235,8 @@ def test_blobs_come_as_bytes(place: Place, count: int) -> None:
 
     found = store.find_delta(old, new, columns=["id", "photo"])
 
-    assert found.gone.equals(photos.slice(0, count - 1))
-    assert found.come.schema == found.gone.schema
+    assert found.deleted.equals(photos.slice(0, count - 1))
+    assert found.added.schema == found.deleted.schema
 
 
 def test_a_version_that_is_not_there_has_no_delta(place: Place) -> None:
@@ -258,5 +258,5 @@ def test_a_delta_reads_no_file_that_both_versions_have(server: S3Server, fragmen
     with server.recording() as requests:
         found = store.find_delta(old, new, columns=COLUMNS)
 
-    assert (found.gone.num_rows, found.come.num_rows) == (1, 1)
+    assert (found.deleted.num_rows, found.added.num_rows) == (1, 1)
     assert len(requests) <= 9

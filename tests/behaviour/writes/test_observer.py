@@ -30,7 +30,7 @@ OLD = query("match { $p: Person $p.age > 29 } return { $p.name }")
 FRIENDS = query("match { $p: Person $p knows $f } return { $p.name, $f.name }")
 
 WRITE = (
-    Phase.HEAL,
+    Phase.RECOVER,
     Phase.CAPTURE,
     Phase.PREPARE,
     Phase.STAGE,
@@ -141,7 +141,7 @@ def test_a_write_that_changes_nothing_is_no_commit(tmp_path: Path) -> None:
     graph.mutate(query('delete Person where name = "Nobody"'))
 
     assert Event.COMMITTED not in observer.events
-    assert observer.phases == [Phase.HEAL, Phase.CAPTURE, Phase.PREPARE]
+    assert observer.phases == [Phase.RECOVER, Phase.CAPTURE, Phase.PREPARE]
 
 
 def test_a_write_that_was_overtaken_and_done_again_is_a_conflict_and_a_retry(
@@ -215,7 +215,7 @@ def test_a_recovery_is_told_by_how_it_ended(tmp_path: Path, place: Failpoint, ev
     graph.refresh()
 
     assert observer.events == {event: 1}
-    assert observer.phases == [Phase.HEAL]
+    assert observer.phases == [Phase.RECOVER]
 
 
 def test_a_write_that_is_undone_is_told(tmp_path: Path) -> None:
@@ -242,10 +242,10 @@ def test_a_query_is_told_phase_by_phase_and_warm_from_the_second_time_on(tmp_pat
 
     assert phases == tuple(observer.phases) == (Phase.PIN, Phase.COMPILE, Phase.RUN)
     assert cold[Event.COMPILED_MISS] == 1
-    assert cold[Event.WARM_MISS] > 0
+    assert cold[Event.CACHE_MISS] > 0
     assert observer.events[Event.COMPILED_HIT] == 1
-    assert observer.events[Event.WARM_HIT] > 0
-    assert not {Event.COMPILED_MISS, Event.WARM_MISS} & observer.events.keys()
+    assert observer.events[Event.CACHE_HIT] > 0
+    assert not {Event.COMPILED_MISS, Event.CACHE_MISS} & observer.events.keys()
 
 
 def test_a_phase_that_fails_ends(tmp_path: Path) -> None:

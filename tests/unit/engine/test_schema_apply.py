@@ -50,7 +50,7 @@ def test_a_property_that_comes_or_goes_changes_the_columns_of_its_table() -> Non
     (change,) = plan(BEFORE.replace("age: I32?", "nick: String?")).changed
 
     assert change.entry.table_key == change.published_key == "node:Person"
-    assert (change.renames, change.is_final, change.lift) == ({}, False, 0)
+    assert (change.renames, change.is_final, change.version_bumps) == ({}, False, 0)
 
 
 def test_what_is_dropped_for_good_is_written_anew() -> None:
@@ -80,16 +80,16 @@ def test_a_renamed_type_with_other_columns_is_a_version_under_another_key() -> N
     assert found.tombstones == (Tombstone("node:Note", 8),)
 
 
-@pytest.mark.parametrize(("hidden", "lift"), [(6, 0), (7, 1), (9, 3)])
+@pytest.mark.parametrize(("hidden", "bumps"), [(6, 0), (7, 1), (9, 3)])
 def test_a_name_that_was_another_types_takes_the_table_above_what_that_one_had(
-    hidden: int, lift: int
+    hidden: int, bumps: int
 ) -> None:
     gone = (make_update("node:Memo", hidden - 1), Tombstone("node:Memo", hidden))
 
     found = plan(BEFORE.replace("node Note", 'node Memo @rename_from("Note")'), *gone)
 
-    assert [each.lift for each in found.changed] == ([lift] if lift else [])
-    assert len(found.adopted) == (0 if lift else 1)
+    assert [each.version_bumps for each in found.changed] == ([bumps] if bumps else [])
+    assert len(found.adopted) == (0 if bumps else 1)
 
 
 def test_a_version_that_a_change_of_columns_makes_counts_as_one_of_those() -> None:
@@ -99,7 +99,7 @@ def test_a_version_that_a_change_of_columns_makes_counts_as_one_of_those() -> No
     (change,) = plan(BEFORE.replace("node Note { title: String @key }", renamed), *gone).changed
 
     # From 7 to 8 by its columns, then above 9.
-    assert change.lift == 2
+    assert change.version_bumps == 2
 
 
 @pytest.mark.parametrize(("is_final", "version"), [(False, 8), (True, 9)])

@@ -152,9 +152,9 @@ class TableChange:
     removed, and `removed` is empty. A change that only builds `indexes`, takes steps of `layout`,
     or gives the table the columns of its type does not change any row. `renames` are the columns
     that retain their values under another name, and `published_key` is the key of a type that was
-    renamed. `lift` is the number of no-op version bumps, which take the table above the versions
-    that a key has had before. `files` are rows that other processes have already written, and
-    `struck` the rows that these replace; `put` and `removed` are then empty.
+    renamed. `version_bumps` is the number of versions without a change, which take the table above
+    the versions that a key has had before. `files` are rows that other processes have already
+    written, and `deletions` the rows that these replace; `put` and `removed` are then empty.
     """
 
     type: NodeType | EdgeType
@@ -165,9 +165,9 @@ class TableChange:
     layout: tuple[LayoutStep, ...] = ()
     renames: Mapping[str, str] = field(default_factory=dict)
     published_key: str | None = None
-    lift: int = 0
+    version_bumps: int = 0
     files: tuple[NewFile, ...] = ()
-    struck: tuple[FragmentDeletions, ...] = ()
+    deletions: tuple[FragmentDeletions, ...] = ()
 
 
 TableChanges = Mapping[str, TableChange]

@@ -214,7 +214,7 @@ class Authorship:
     expected_head: str | None
     request: Request | None = None
 
-    def answering(self, request: Request | None) -> Authorship:
+    def with_request(self, request: Request | None) -> Authorship:
         """The same authorship for a keyed request, or for none."""
         return replace(self, request=request)
 
@@ -232,14 +232,14 @@ class WritePath:
     observer: Observer
     load_concurrency: int
 
-    @timed(Phase.HEAL)
-    def heal(self) -> Listing:
+    @timed(Phase.RECOVER)
+    def recover(self) -> Listing:
         """Recover interrupted writes, and check that the schema's files are the accepted ones.
 
         The listing of the root that the recovery was based on is returned for reuse.
         """
         root = self.stores.objects.list("")
-        self.recoverer.heal(root)
+        self.recoverer.recover(root)
         self.branch_states.refresh_accepted_schema(root.token_by_name)
         return root
 

@@ -148,7 +148,7 @@ class Recoverer:
     failpoints: Failpoints
     observer: Observer
 
-    def heal(self, root: Listing) -> None:
+    def recover(self, root: Listing) -> None:
         """Recover every write that a listing of the root shows to be unfinished.
 
         An unreadable sidecar raises `CorruptError` and is left in place.

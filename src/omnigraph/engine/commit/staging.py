@@ -143,7 +143,7 @@ def _run_each(
 def _plan_later(change: TableChange) -> Iterator[DeferredStep]:
     for step in change.layout[1:]:
         yield CompactionStep(step, change.indexes, str(uuid4()))
-    for _ in range(change.lift):
+    for _ in range(change.version_bumps):
         yield VersionBump(str(uuid4()))
 
 
@@ -167,7 +167,7 @@ def _stage_one(
         case StagingMode.FILES:
             return tables.stage_files(
                 change.files,
-                change.struck,
+                change.deletions,
                 columns=table_schema(change.type),
                 is_overwrite=change.is_overwrite,
                 onto=entry.at,

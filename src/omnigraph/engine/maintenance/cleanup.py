@@ -23,7 +23,7 @@ from omnigraph.engine.commit.publish import require_locks_held
 from omnigraph.engine.commit.sidecar import Sidecar, list_sidecars
 from omnigraph.engine.ops.refs import Tag, list_tags
 from omnigraph.engine.ops.transaction import sweep_transactions
-from omnigraph.engine.state.ancestry import Ancestry, ForkPoint, find_junctions, gather_ancestry
+from omnigraph.engine.state.ancestry import Ancestry, ForkPoint, find_fork_points, gather_ancestry
 from omnigraph.engine.state.history import Ancestor, Commit
 from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
@@ -49,7 +49,7 @@ from omnigraph.model.limits import (
     CLEANUP_IDLE_DAYS_MAX,
     LEASE_CLOCK_SKEW_S_MAX,
     READER_GRACE_S,
-    RETENTION_LOOKS_MAX,
+    RETENTION_READS_MAX,
 )
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
@@ -121,7 +121,7 @@ def find_required_versions(*, since: datetime, path: WritePath) -> RequiredVersi
 
 def _look(read: Callable[[WritePath], Looked], path: WritePath) -> Looked:
     """Read all branches, and again if one of them is deleted meanwhile."""
-    for _ in range(RETENTION_LOOKS_MAX):
+    for _ in range(RETENTION_READS_MAX):
         # The manifest is never cleaned up, so a missing version was deleted with its branch.
         with suppress(NotFoundError):
             return read(path)
@@ -208,7 +208,7 @@ def _add_partings(
         own = table_branch_of(state.branch)
         paths = state.path_by_table.values()
         lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
-    for junction in find_junctions((state.head.id for state in states.values()), known=known):
+    for junction in find_fork_points((state.head.id for state in states.values()), known=known):
         commit = junction.commit
         snapshot = _find_snapshot(commit.id, commit.branch, commit.manifest_version, path)
         if snapshot is not None:
@@ -335,7 +335,7 @@ def cleanup(
     A preview deletes nothing. Without `trusts_clock`, a clock far ahead of the newest commit is
     rejected.
     """
-    root = path.heal()
+    root = path.recover()
     if not is_preview:
         sweep_transactions(root, path=path)
     _require_none_under_way(path)
@@ -514,7 +514,7 @@ def _require_none_under_way(path: WritePath) -> None:
             # The writer has finished or failed.
             pass
     if under_way:
-        path.heal()
+        path.recover()
     left = {sidecar.operation_id for sidecar in list_sidecars(path.stores.objects)}
     for sidecar in under_way:
         if sidecar.operation_id in left:

@@ -194,7 +194,7 @@ def _make_change(declared: NodeType, parts: Iterable[EmbeddedPart]) -> TableChan
         removed=nothing["id"].combine_chunks(),
         is_overwrite=False,
         files=tuple(file for each in some for file in each.files),
-        struck=tuple(struck for each in some for struck in each.struck),
+        deletions=tuple(deletions for each in some for deletions in each.deletions),
     )
 
 

@@ -21,7 +21,7 @@ from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry, Snapshot, table_branch_of, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, Index, Key, NodeType
-from omnigraph.model.limits import WORN_FILES_MIN, WORN_SHARE_MIN
+from omnigraph.model.limits import SMALL_FILES_MIN, UNINDEXED_SHARE_MIN
 from omnigraph.model.names import BranchName
 from omnigraph.model.types import PropertyType, Scalar
 from omnigraph.storage.failpoints import Failpoint
@@ -304,7 +304,7 @@ def needs_optimize(basis: Basis, *, tables: TableStore) -> bool:
 def _is_type_worn(declared: NodeType | EdgeType, entry: Entry, tables: TableStore) -> bool:
     wanted = find_buildable(declared, entry, tables)
     covered = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
-    enough = entry.row_count * (1 - WORN_SHARE_MIN)
+    enough = entry.row_count * (1 - UNINDEXED_SHARE_MIN)
     if any(each not in covered or covered[each] < enough for each in wanted):
         return True
-    return tables.plan_layout(entry.at, wanted=wanted).fragments_removed >= WORN_FILES_MIN
+    return tables.plan_layout(entry.at, wanted=wanted).fragments_removed >= SMALL_FILES_MIN

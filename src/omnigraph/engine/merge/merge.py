@@ -129,7 +129,7 @@ def merge_branch(
         prepared = merge.prepare(basis, committed)
         return MergeResult(prepared.outcome, None, prepared.conflicts)
     # Recovery decides whether an interrupted write on the source is part of the source.
-    path.heal()
+    path.recover()
     told = run_recorded_write(
         into,
         prepare=_start(source, terms, replayer, path).prepare,

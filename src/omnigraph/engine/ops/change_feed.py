@@ -110,7 +110,7 @@ class ChangeFeed:
                 older = None if before is None else self._as_of(before, basis)
                 newer = self._as_of(state, basis)
                 changes = diff(older, newer, selection=selection, tables=tables)
-            told = commit if newer.limited is None else without_rows(commit)
+            told = commit if newer.visible is None else without_rows(commit)
             yield CommitChanges(told, changes)
             self._cursor = f"{_AFTER}{commit.id}"
 

@@ -178,7 +178,7 @@ def find_changes(
 ) -> TypeChanges:
     """The changes from one state of a type to another; None is a state without the type."""
     delta = _find_delta(old, new, table_schema(declared), tables)
-    return compare_rows(declared, gone=delta.gone, come=delta.come)
+    return compare_rows(declared, gone=delta.deleted, come=delta.added)
 
 
 def compare_rows(declared: NodeType | EdgeType, *, gone: pa.Table, come: pa.Table) -> TypeChanges:
@@ -211,7 +211,7 @@ def plan_changes(old: Entry | None, new: Entry | None, tables: TableStore) -> De
             return NO_DELTA
         before, after = (place_of(each.at, tables) for each in (old, new))
         return plan_delta(before, after, rows_max=SPARK_PART_ROWS_MAX)
-    return DeltaParts(gone=_take_all(old, tables), come=_take_all(new, tables))
+    return DeltaParts(deleted=_take_all(old, tables), added=_take_all(new, tables))
 
 
 def place_of(at: TableVersion, tables: TableStore) -> VersionLocation:
@@ -231,9 +231,9 @@ def _find_delta(
 ) -> TableDelta:
     if old is not None and new is not None and old.path == new.path:
         if old.at == new.at:
-            return TableDelta(gone=schema.empty_table(), come=schema.empty_table())
+            return TableDelta(deleted=schema.empty_table(), added=schema.empty_table())
         return tables.find_delta(old.at, new.at, columns=schema.names)
-    return TableDelta(gone=_scan(old, schema, tables), come=_scan(new, schema, tables))
+    return TableDelta(deleted=_scan(old, schema, tables), added=_scan(new, schema, tables))
 
 
 def _scan(entry: Entry | None, schema: pa.Schema, tables: DeltaSource) -> pa.Table:

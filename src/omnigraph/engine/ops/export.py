@@ -135,7 +135,7 @@ def export_files(
 
 def is_large_export(basis: Basis, types: Sequence[str] | None) -> bool:
     """Whether the selected types of a state have more rows than one process should write."""
-    if basis.limited is not None:
+    if basis.visible is not None:
         # Spark does not apply row-level security.
         return False
     entries = basis.snapshot.entries

@@ -96,7 +96,7 @@ def create_tag(
     try:
         # A cleanup announces what it deletes and then lists the tags, so one process sees the
         # other.
-        readers.require_kept(state.snapshot)
+        readers.require_retained(state.snapshot)
         for entry in state.snapshot:
             path.stores.tables.schema(entry.at)
     except NotFoundError:

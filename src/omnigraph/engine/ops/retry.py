@@ -230,7 +230,7 @@ def find_told(
     """
     if authorship.request is None:
         return None
-    path.heal()
+    path.recover()
     return find_told_at(path.branch_states.state(branch), authorship=authorship, path=path)
 
 
@@ -263,7 +263,7 @@ def _write(
         attempts_left -= 1
         # No lock is held here, so that other writers do not wait for a provider.
         _ask_for(outstanding)
-        path.heal()
+        path.recover()
         with path.locks.hold(wanted) as held:
             with path.observer.phase(Phase.CAPTURE):
                 basis = path.branch_states.capture(branch)

@@ -254,7 +254,7 @@ def _remove_quietly(name: str, path: WritePath, *, is_whole: bool) -> None:
     try:
         if not is_whole:
             # An interrupted write of the transaction is discarded with its branch.
-            path.heal()
+            path.recover()
         _remove(name, path)
     except GraphError as error:
         # The outcome of the transaction is decided; the next process that opens the graph cleans

@@ -28,7 +28,7 @@ from omnigraph.engine.read.entities import (
     one_chunk,
     to_codes,
 )
-from omnigraph.model.limits import WARM_KEYS_MAX, WARM_TOPOLOGY_BYTES_MAX
+from omnigraph.model.limits import CACHED_TOPOLOGY_BYTES_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.ports import RowReader, TableVersion
@@ -194,14 +194,14 @@ class AdjacencyCache:
 
     def __init__(self, observer: Observer) -> None:
         self._topologies: LruCache[TableVersion, Topology] = LruCache(
-            bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2,
+            bytes_max=CACHED_TOPOLOGY_BYTES_MAX // 2,
             size_of=lambda each: each.nbytes,
             observer=observer,
         )
         self._adjacency: LruCache[_Ends, Adjacency] = LruCache(
-            bytes_max=WARM_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
+            bytes_max=CACHED_TOPOLOGY_BYTES_MAX // 2, size_of=lambda each: each.nbytes
         )
-        self._probed: UseCounter[TableVersion] = UseCounter(keys_max=WARM_KEYS_MAX)
+        self._probed: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
 
     def is_warm(self, at: TableVersion) -> bool:
         """Whether the edges of a version are cached."""

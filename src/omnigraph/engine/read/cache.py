@@ -15,7 +15,7 @@ from omnigraph.engine.read.entities import ColumnCache, LruCache, Marks, TableEn
 from omnigraph.engine.read.search.vectors import VectorColumn, vector_column
 from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key
 from omnigraph.model.catalog import Catalog, TypeKind
-from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_SEARCH_BYTES_MAX
+from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_SEARCH_BYTES_MAX
 from omnigraph.model.ports import Observer
 from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.ports import RowReader, TableVersion
@@ -65,15 +65,15 @@ class Kept:
         self.columns = ColumnCache(observer)
         self.topologies = AdjacencyCache(observer)
         self.seen: LruCache[TableVersion, SeenRows] = LruCache(
-            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.marks.nbytes
+            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.marks.nbytes
         )
         self.texts: LruCache[_Searched, TextIndex] = LruCache(
-            bytes_max=WARM_SEARCH_BYTES_MAX // 2,
+            bytes_max=CACHED_SEARCH_BYTES_MAX // 2,
             size_of=lambda each: each.nbytes,
             observer=observer,
         )
         self.vectors: LruCache[_Searched, VectorColumn] = LruCache(
-            bytes_max=WARM_SEARCH_BYTES_MAX // 2,
+            bytes_max=CACHED_SEARCH_BYTES_MAX // 2,
             size_of=lambda each: each.nbytes,
             observer=observer,
         )

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.ordering import order_keys
-from omnigraph.model.limits import WARM_COLUMN_BYTES_MAX, WARM_KEYS_MAX, WARM_TYPE_ROWS_MAX
+from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Event, Observer
 from omnigraph.storage.ports import RowReader, TableVersion
 
@@ -52,7 +52,7 @@ class LruCache(Generic[K, V]):
             self._kept.move_to_end(key)
             found = self._kept[key]
         if self._observer is not None:
-            self._observer.count(Event.WARM_HIT)
+            self._observer.count(Event.CACHE_HIT)
         return found
 
     def get(self, key: K, make: Callable[[], V]) -> V:
@@ -61,7 +61,7 @@ class LruCache(Generic[K, V]):
         if found is not None:
             return found
         if self._observer is not None:
-            self._observer.count(Event.WARM_MISS)
+            self._observer.count(Event.CACHE_MISS)
         made = make()
         self.keep(key, made)
         return made
@@ -137,16 +137,16 @@ class ColumnCache:
 
     def __init__(self, observer: Observer) -> None:
         self._columns: LruCache[tuple[TableVersion, str], pa.Array] = LruCache(
-            bytes_max=WARM_COLUMN_BYTES_MAX, size_of=_bytes_of, observer=observer
+            bytes_max=CACHED_COLUMN_BYTES_MAX, size_of=_bytes_of, observer=observer
         )
         self._id_keys: LruCache[TableVersion, Ordinals] = LruCache(
-            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
+            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
         )
         self._code_by_id: LruCache[TableVersion, Mapping[str, int]] = LruCache(
-            bytes_max=WARM_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
+            bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
         )
-        self._looked_for: UseCounter[TableVersion] = UseCounter(keys_max=WARM_KEYS_MAX)
-        self._asked: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=WARM_KEYS_MAX)
+        self._looked_for: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
+        self._asked: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=USE_COUNTERS_MAX)
 
     def find(self, at: TableVersion, name: str) -> pa.Array | None:
         """A column, or None if it is not cached."""
@@ -181,7 +181,7 @@ class ColumnCache:
         if not cold or size <= _FEW:
             return True
         counts = [self._asked.note((at, name)) for name in cold]
-        return min(counts) > 1 and size <= WARM_TYPE_ROWS_MAX
+        return min(counts) > 1 and size <= CACHED_TYPE_ROWS_MAX
 
 
 class TableEntities:
@@ -245,7 +245,7 @@ class TableEntities:
 
     def _read_some(self, name: str, wanted: Ordinals) -> pa.Array:
         is_asked_again = self._warm.is_worth_reading(self.at, [name], size=self.size)
-        if is_asked_again and self._stored_bytes(name) <= WARM_COLUMN_BYTES_MAX // 8:
+        if is_asked_again and self._stored_bytes(name) <= CACHED_COLUMN_BYTES_MAX // 8:
             return take(self.column(name), wanted)
         rows = self._tables.take(self.at, positions=wanted, columns=[name])
         return one_chunk(rows[name])

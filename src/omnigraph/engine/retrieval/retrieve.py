@@ -70,7 +70,7 @@ from omnigraph.model.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from omnigraph.model.limits import ARM_PLACES, FOUND_MAX
+from omnigraph.model.limits import FOUND_MAX, RANKS_COUNTED
 from omnigraph.model.ports import Observer, Phase
 from omnigraph.model.source import Source
 from omnigraph.model.types import STRING, format_datetime, parse_datetime
@@ -172,7 +172,7 @@ def _rank(
     arms: Sequence[Arm], request: Request, vectors: Sequence[QueryVector], reads: Reads
 ) -> Iterator[RankedArm]:
     numbers_by_length = {len(each.numbers): each.numbers for each in vectors}
-    places = max(ARM_PLACES, request.k)
+    places = max(RANKS_COUNTED, request.k)
     for arm in arms:
         found = reads.rank(arm, text=request.text, vectors=numbers_by_length, places=places)
         weight = request.word_weight if isinstance(arm, TextRanker) else request.vector_weight

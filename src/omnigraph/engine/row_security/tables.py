@@ -190,13 +190,13 @@ class SecuredTables:
             return self.tables.find_delta(old, new, columns=columns)
         if before is None or after is None or not self._sees_alike(before, after):
             return TableDelta(
-                gone=self._scan_some(old, columns), come=self._scan_some(new, columns)
+                deleted=self._scan_some(old, columns), added=self._scan_some(new, columns)
             )
         wanted = list(dict.fromkeys([*columns, *before.looked_at]))
         delta = self.tables.find_delta(before.at, after.at, columns=wanted)
         return TableDelta(
-            gone=self._select(before, delta.gone, columns),
-            come=self._select(after, delta.come, columns),
+            deleted=self._select(before, delta.deleted, columns),
+            added=self._select(after, delta.added, columns),
         )
 
     def take(
@@ -300,7 +300,7 @@ class SecuredTables:
         if old.ref.path != new.ref.path:
             return False
         delta = self.find_delta(old, new, columns=["id"])
-        gone, come = (one_chunk(each["id"]).sort() for each in (delta.gone, delta.come))
+        gone, come = (one_chunk(each["id"]).sort() for each in (delta.deleted, delta.added))
         return bool(gone.equals(come))
 
     def _select(self, limit: VisibleRows, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -320,7 +320,7 @@ def _to_marks(marked: pa.Array | pa.ChunkedArray) -> Marks:
 
 def read_together(old: Basis | None, new: Basis, tables: TableStore) -> RowReader:
     """The reader of two states: the given store, or a restricted one if access is limited."""
-    limited = [each.limited.tables for each in (old, new) if each is not None and each.limited]
+    limited = [each.visible.tables for each in (old, new) if each is not None and each.visible]
     if not limited:
         return tables
     *others, last = limited
@@ -337,9 +337,9 @@ def find_visible_rows(basis: Basis, table_key: str) -> VisibleRows | None:
     For callers that do not read rows through the reader of the state.
     """
     entry = basis.state.snapshot.entries.get(table_key)
-    if basis.limited is None or entry is None:
+    if basis.visible is None or entry is None:
         return None
-    reader = basis.limited.tables
+    reader = basis.visible.tables
     assert isinstance(reader, SecuredTables)
     found = (each for each in reader.limit_by_version.values() if each.at == entry.at)
     return next(found, None)

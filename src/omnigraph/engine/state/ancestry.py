@@ -160,7 +160,7 @@ class ForkPoint:
     head_ids: frozenset[str]
 
 
-def find_junctions(head_ids: Iterable[str], *, known: Ancestry) -> tuple[ForkPoint, ...]:
+def find_fork_points(head_ids: Iterable[str], *, known: Ancestry) -> tuple[ForkPoint, ...]:
     """The fork points in the pasts of some heads, by id; a head that others descend from is one."""
     heads = sorted(set(head_ids))
     children = _find_children(heads, known)

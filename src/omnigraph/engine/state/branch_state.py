@@ -76,14 +76,14 @@ class VisibleState:
 class Basis:
     """The state that a write is prepared against, or that a read runs on.
 
-    For a caller with restricted access, `limited` is the visible part of the state, and
+    For a caller with restricted access, `visible` is the visible part of the state, and
     `accepted_schema` has only the properties that are not hidden. A write is never prepared against
     a restricted basis.
     """
 
     state: ManifestState
     accepted_schema: AcceptedSchema
-    limited: VisibleState | None = None
+    visible: VisibleState | None = None
 
     @property
     def branch(self) -> BranchName:
@@ -95,7 +95,7 @@ class Basis:
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.state.snapshot if self.limited is None else self.limited.snapshot
+        return self.state.snapshot if self.visible is None else self.visible.snapshot
 
     @property
     def catalog(self) -> Catalog:
@@ -103,7 +103,7 @@ class Basis:
 
     def reader(self, tables: TableStore) -> RowReader:
         """The reader of this state: the given store, or a restricted one if access is limited."""
-        return tables if self.limited is None else self.limited.tables
+        return tables if self.visible is None else self.visible.tables
 
 
 class BranchStates:

@@ -72,7 +72,7 @@ class Readers:
         claim.keep_alive(first_s=READER_LEASE_S / 3 if is_past else READER_GRACE_S / 2)
         try:
             if is_past:
-                self.require_kept(snapshot)
+                self.require_retained(snapshot)
             yield
         finally:
             claim.let_go()
@@ -106,7 +106,7 @@ class Readers:
         """Every version that an active cleanup is about to delete."""
         return self._find(CLEANUPS_PREFIX)
 
-    def require_kept(self, snapshot: Snapshot) -> None:
+    def require_retained(self, snapshot: Snapshot) -> None:
         """Raise `NotFoundError` if a version of a snapshot is about to be deleted."""
         if self.find_doomed() & {each.at for each in snapshot}:
             raise NotFoundError(

@@ -30,7 +30,7 @@ from omnigraph.http.encode import encode_mutation, ingest_output
 from omnigraph.http.responses import ExplainOutput, IngestOutput, QueryList
 from omnigraph.http.stored_queries import StoredQuery, stored_query_output
 from omnigraph.model.errors import CompileError, ForbiddenError
-from omnigraph.model.limits import BODY_BYTES_MAX, LOAD_BODY_BYTES_MAX, WHOLE_ANSWER_BYTES_MAX
+from omnigraph.model.limits import BODY_BYTES_MAX, LOAD_BODY_BYTES_MAX, UNSTREAMED_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.ports import Action
 from omnigraph.server.context import (
@@ -193,7 +193,7 @@ def _find_answer(
             limits=replace(call.limits, seconds_max=asked.seconds_max, bytes_max=asked.bytes_max),
         )
     table = result.to_arrow()
-    if table.nbytes > WHOLE_ANSWER_BYTES_MAX:
+    if table.nbytes > UNSTREAMED_BYTES_MAX:
         return _Long(result)
     body = encode_table(noted_table(result)) if is_arrow else encode_result(result, place.target)
     answer = KeptAnswer(result.commit_id, result.query_name, body)

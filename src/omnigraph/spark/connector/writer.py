@@ -53,7 +53,7 @@ from omnigraph.model.errors import (
     LimitExceededError,
     SchemaChangedError,
 )
-from omnigraph.model.limits import CLAIMED_ROWS_MAX, PORTIONS_MAX
+from omnigraph.model.limits import CLAIMED_ROWS_MAX, SPLITS_MAX
 from omnigraph.model.names import BranchName, parse_branch_name
 from omnigraph.spark.connector.options import WriteOptions, refuse_option
 from omnigraph.spark.load.checks import read_keys, require_rules
@@ -131,9 +131,9 @@ def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
 
 def stage_rows(job: WriteJob, number: int, batches: Iterable[pa.RecordBatch]) -> StagedSplit:
     """Write the rows of a partition, given by its number, to unreferenced files."""
-    if number >= PORTIONS_MAX:
+    if number >= SPLITS_MAX:
         raise LimitExceededError(
-            resource="the partitions of a frame", limit=PORTIONS_MAX, found=number + 1
+            resource="the partitions of a frame", limit=SPLITS_MAX, found=number + 1
         )
     # Set per task, because a stream plans once for all its batches and each needs new ids.
     first_id = int(ULID()) >> POSITION_BITS << POSITION_BITS
@@ -216,7 +216,7 @@ class _Committing:
                     change,
                     put=table_schema(declared).empty_table(),
                     files=self._files,
-                    struck=self._strike(known, basis),
+                    deletions=self._write_deletions(known, basis),
                 )
             },
             placement={self._job.table_key: StagingMode.FILES},
@@ -258,7 +258,7 @@ class _Committing:
             raise KeyConflictError(type=name, id=min(known.to_pylist()))
         return known
 
-    def _strike(self, known: pa.Array, basis: Basis) -> tuple[FragmentDeletions, ...]:
+    def _write_deletions(self, known: pa.Array, basis: Basis) -> tuple[FragmentDeletions, ...]:
         """Write deletions of committed rows, fragment by fragment."""
         if not len(known):
             return ()

@@ -14,7 +14,7 @@ from omnigraph.engine.input.sources import holds_dicts, read_given
 from omnigraph.engine.input.splits import Split, is_named, plan_splits, refuse_given
 from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.errors import LimitExceededError
-from omnigraph.model.limits import PORTION_BYTES_MAX, PORTION_BYTES_MIN, PORTIONS_MAX
+from omnigraph.model.limits import SPLIT_BYTES_MAX, SPLIT_BYTES_MIN, SPLITS_MAX
 from omnigraph.spark.load.staged import INPUTS_MAX
 
 _TASKS_PER_CORE = 3
@@ -109,8 +109,8 @@ def _parse_other(given: Input, means: ReadContext, *, is_tolerant: bool) -> JobI
 def _portion_size(total_bytes: int, *, cores: int) -> int:
     """How many bytes of input one task gets: enough tasks for all cores, each worth starting."""
     wanted = total_bytes // (cores * _TASKS_PER_CORE)
-    bounded = min(max(wanted, PORTION_BYTES_MIN), PORTION_BYTES_MAX)
-    return max(bounded, total_bytes // PORTIONS_MAX)
+    bounded = min(max(wanted, SPLIT_BYTES_MIN), SPLIT_BYTES_MAX)
+    return max(bounded, total_bytes // SPLITS_MAX)
 
 
 def _pack(splits: Iterable[Split], *, size: int) -> Iterator[tuple[Split, ...]]:

@@ -73,19 +73,19 @@ def delete_replaced_rows(
     """Write deletions of the rows of a version at some addresses, given as a column `address`."""
     places = addresses.select(f.expr(_FRAGMENT).alias("fragment"), f.expr(_OFFSET).alias("offset"))
     # This must be a function of one argument, because Spark inspects the argument count.
-    struck = places.groupBy("fragment").applyInArrow(
-        lambda group: _strike(folder, version, group), "struck string"
+    deletions = places.groupBy("fragment").applyInArrow(
+        lambda group: _write_deletions(folder, version, group), "deletions string"
     )
-    found = (decode(FragmentDeletions, row["struck"]) for row in struck.collect())
+    found = (decode(FragmentDeletions, row["deletions"]) for row in deletions.collect())
     return tuple(sorted(found, key=lambda each: each.number))
 
 
-def _strike(folder: TableBranchFolder, version: int, places: pa.Table) -> pa.Table:
+def _write_deletions(folder: TableBranchFolder, version: int, places: pa.Table) -> pa.Table:
     number = places["fragment"][0].as_py()
     part = TablePart(folder, version, (number,), places.num_rows)
     with carried_errors():
-        struck = write_deletions(part, places["offset"].to_pylist())
-    return pa.table({"struck": [encode(struck)]})
+        deletions = write_deletions(part, places["offset"].to_pylist())
+    return pa.table({"deletions": [encode(deletions)]})
 
 
 _CORES_OF_SERVER = 8
@@ -288,7 +288,7 @@ class _Load:
                 removed=table_schema(declared).empty_table()["id"].combine_chunks(),
                 is_overwrite=job.is_overwrite,
                 files=files,
-                struck=self._strike(key, job, judgement, basis),
+                deletions=self._write_deletions(key, job, judgement, basis),
             )
             counts = nodes if isinstance(declared, NodeType) else edges
             counts[declared.name] = sum(each.row_count for each in files)
@@ -300,7 +300,7 @@ class _Load:
         )
         return PreparedLoad(write, nodes, edges)
 
-    def _strike(
+    def _write_deletions(
         self, key: str, job: JobRows, judgement: KeyCheckResult, basis: Basis
     ) -> tuple[FragmentDeletions, ...]:
         """Mark the committed rows that the job replaces as deleted."""

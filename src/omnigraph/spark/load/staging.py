@@ -53,8 +53,8 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import (
     FRAGMENT_ROWS_MAX,
-    PORTIONS_MAX,
     QUARANTINED_ROWS_MAX,
+    SPLITS_MAX,
     STAGED_BYTES_MAX,
     VIOLATIONS_MAX,
 )
@@ -504,9 +504,9 @@ def _stage_frame(
     assert context is not None, "it runs in a task"
     key = SplitKey(source, context.partitionId())
     with carried_errors():
-        if key.number >= PORTIONS_MAX:
+        if key.number >= SPLITS_MAX:
             raise LimitExceededError(
-                resource="the partitions of a frame", limit=PORTIONS_MAX, found=key.number + 1
+                resource="the partitions of a frame", limit=SPLITS_MAX, found=key.number + 1
             )
         if only is None or key in only:
             yield _as_batch(stage_batches(plan, key, table_key, batches))

@@ -208,8 +208,8 @@ class SparkChanges:
 def _plan_meeting(pair: TypePair, old: Basis, new: Basis, opened: GraphContext) -> RangeJoin:
     """The rows of a type that have to be compared."""
     delta = plan_changes(pair.old, pair.new, opened.stores.tables)
-    gone = _Side(_GONE, pair.old, old, delta.gone)
-    come = _Side(_COME, pair.new, new, delta.come)
+    gone = _Side(_GONE, pair.old, old, delta.deleted)
+    come = _Side(_COME, pair.new, new, delta.added)
     columns = tuple(table_schema(pair.declared).names)
     return RangeJoin(
         readings=tuple(

@@ -132,7 +132,7 @@ class RecordedReads:
     ) -> TableDelta:
         """No difference."""
         self.heard[Question(old, new)] = None
-        return TableDelta(gone=_NOTHING, come=_NOTHING)
+        return TableDelta(deleted=_NOTHING, added=_NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class ShippedRows:
     ) -> TableDelta:
         """The rows in which two versions differ."""
         question = Question(old, new)
-        return TableDelta(gone=self.gone(question), come=self.come(question))
+        return TableDelta(deleted=self.gone(question), added=self.come(question))
 
     def gone(self, question: Question) -> pa.Table:
         """The rows of the old version that the new one lacks or has elsewhere."""
@@ -202,8 +202,8 @@ def plan_reads(
             continue
         old, new = place_of(each.old, tables), place_of(each.new, tables)
         delta = plan_delta(old, new, rows_max=SPARK_PART_ROWS_MAX)
-        yield from ((2 * place, part) for part in delta.gone)
-        yield from ((2 * place + 1, part) for part in delta.come)
+        yield from ((2 * place, part) for part in delta.deleted)
+        yield from ((2 * place + 1, part) for part in delta.added)
 
 
 REPORTS = "meeting int, part int, report binary"
@@ -246,7 +246,7 @@ class RangeReport:
     put_sizes: tuple[int, ...]
     removed: pa.Array
     removed_sizes: tuple[int, ...]
-    struck: npt.NDArray[np.uint64]
+    deletions: npt.NDArray[np.uint64]
     files: tuple[NewFile, ...]
     conflicts: tuple[Conflict, ...]
     violations: tuple[Violations, ...]
@@ -323,7 +323,9 @@ def _keep_fragments(rows: pa.Table, numbers: frozenset[int]) -> pa.Table:
     return rows.filter(pa.array(np.isin(fragments, np.array(sorted(numbers), np.uint64))))
 
 
-def _tell(merged: MergedType, outcome: Reconciled, struck: npt.NDArray[np.uint64]) -> RangeReport:
+def _tell(
+    merged: MergedType, outcome: Reconciled, deletions: npt.NDArray[np.uint64]
+) -> RangeReport:
     declared = merged.opened.declared
     change = TableChange(declared, outcome.put, outcome.removed, is_overwrite=False)
     return RangeReport(
@@ -331,7 +333,7 @@ def _tell(merged: MergedType, outcome: Reconciled, struck: npt.NDArray[np.uint64
         put_sizes=outcome.put_sizes,
         removed=outcome.removed,
         removed_sizes=outcome.removed_sizes,
-        struck=np.sort(struck),
+        deletions=np.sort(deletions),
         files=(),
         conflicts=outcome.conflicts[:MERGE_CONFLICTS_MAX],
         violations=tuple(check_values(change)),
@@ -568,15 +570,15 @@ class _Merging:
             removed=nothing["id"].combine_chunks(),
             is_overwrite=False,
             files=tuple(file for each in parts for file in each.files),
-            struck=self._strike(merged, parts, version),
+            deletions=self._write_deletions(merged, parts, version),
         )
 
-    def _strike(
+    def _write_deletions(
         self, merged: MergedType, parts: Sequence[RangeReport], version: int
     ) -> tuple[FragmentDeletions, ...]:
         """Mark rows as deleted, fragment by fragment."""
         assert merged.folder is not None, "what is gone was there"
-        addresses = np.sort(np.concatenate([each.struck for each in parts]))
+        addresses = np.sort(np.concatenate([each.deletions for each in parts]))
         numbers, starts = np.unique(addresses >> np.uint64(32), return_index=True)
         ends = [*starts.tolist(), len(addresses)]
         offsets = addresses & np.uint64(0xFFFF_FFFF)

@@ -276,7 +276,7 @@ class TypeFrames:
         if limit is not None:
             condition = And((condition, limit.condition))
         # Tasks read the stored versions; the condition already includes the row-level security.
-        stored = replace(self.basis, limited=None)
+        stored = replace(self.basis, visible=None)
         return pin_rows(declared, condition, graph=self.opened, basis=stored)
 
     def _is_small(self, pinned: PinnedType, columns: Iterable[str]) -> bool:

@@ -64,11 +64,11 @@ def plan_delta(old: VersionLocation, new: VersionLocation, *, rows_max: int) -> 
     lost = [_lost(one, other) for one, other in pairs if other.num_deletions]
     regained = [_lost(other, one) for one, other in pairs if one.num_deletions]
     return DeltaParts(
-        gone=(
+        deleted=(
             *_group(old, _alone(left, right), None, rows_max),
             *_group(old, lost, new, rows_max),
         ),
-        come=(
+        added=(
             *_group(new, _alone(right, left), None, rows_max),
             *_group(new, regained, old, rows_max),
         ),
@@ -274,8 +274,8 @@ def find_delta(
     added = [after[name] for name in after.keys() - before.keys()]
     reader = _Reader(columns, deletions.path, places)
     return TableDelta(
-        gone=reader.read(old, dropped, np.concatenate(gone)),
-        come=reader.read(new, added, np.concatenate(come)),
+        deleted=reader.read(old, dropped, np.concatenate(gone)),
+        added=reader.read(new, added, np.concatenate(come)),
     )
 
 

@@ -154,8 +154,8 @@ def replace_rows(
     for rows in _gather(found):
         addresses.append(rows["_rowaddr"].to_numpy())
         files += write_files(part.folder, convert(rows.select(list(columns))))
-    struck = _strike_all(part, np.concatenate(addresses)) if addresses else ()
-    return RewrittenPart(tuple(files), tuple(struck))
+    deletions = _write_all_deletions(part, np.concatenate(addresses)) if addresses else ()
+    return RewrittenPart(tuple(files), tuple(deletions))
 
 
 def copy_rows(
@@ -169,13 +169,13 @@ def copy_rows(
 def stage_files(
     table: LanceDataset,
     files: Sequence[NewFile],
-    struck: Sequence[FragmentDeletions],
+    deletions: Sequence[FragmentDeletions],
     *,
     columns: pa.Schema,
     is_overwrite: bool,
     onto: TableVersion,
 ) -> StagedWrite:
-    """Stage files that are added or replace all rows, and the deletions in `struck`.
+    """Stage files that are added or replace all rows, and deletions.
 
     `columns` is the schema of the rows.
     """
@@ -188,10 +188,10 @@ def stage_files(
         new = [_renumber(each, stored, table.lance_schema) for each in files]
         operation = LanceOperation.Append(new)
         kind = StagedKind.APPEND
-    left = [FragmentMetadata.from_json(each.fragment) for each in struck if each.fragment]
-    if struck:
+    left = [FragmentMetadata.from_json(each.fragment) for each in deletions if each.fragment]
+    if deletions:
         operation = LanceOperation.Update(
-            removed_fragment_ids=[each.number for each in struck if each.fragment is None],
+            removed_fragment_ids=[each.number for each in deletions if each.fragment is None],
             updated_fragments=left,
             new_fragments=new,
             # Every field is listed as rewritten, so that no index claims to cover the new files.
@@ -204,7 +204,7 @@ def stage_files(
         kind=kind,
         onto=onto,
         rows_added=sum(each.row_count for each in files),
-        rows_removed=table.count_rows() if is_overwrite else sum(s.rows_removed for s in struck),
+        rows_removed=table.count_rows() if is_overwrite else sum(s.rows_removed for s in deletions),
         files=(*data_files(new), *deletion_files(left)),
     )
 
@@ -229,7 +229,7 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _strike_all(part: TablePart, addresses: Addresses) -> Iterator[FragmentDeletions]:
+def _write_all_deletions(part: TablePart, addresses: Addresses) -> Iterator[FragmentDeletions]:
     # An address is a fragment id above 32 bits of offset.
     numbers = addresses >> np.uint64(32)
     for number in part.fragments:

@@ -21,10 +21,10 @@ from lance import Session as LanceSession  # type: ignore[attr-defined]  # not i
 
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import (
-    MET_LINES_MAX,
     OBJECT_RETRIES_MAX,
     OBJECT_RETRY_TIMEOUT_S,
     OPEN_TABLES_MAX,
+    OPENED_TABLE_BRANCHES_MAX,
     TABLE_INDEX_BYTES_MAX,
     TABLE_METADATA_BYTES_MAX,
 )
@@ -157,7 +157,7 @@ class DatasetCache:
     def _meet(self, ref: TableRef) -> None:
         if ref in self._deleted:
             self._succeed(ref)
-        if len(self._met) >= MET_LINES_MAX:
+        if len(self._met) >= OPENED_TABLE_BRANCHES_MAX:
             # Everything cached about them is invalidated by the generation.
             self._generation += 1
             self._met.clear()

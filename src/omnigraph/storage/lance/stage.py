@@ -106,16 +106,16 @@ def stage_merge(
         fragments = _write_rows(table, written)
         _carry_row_ids(fragments, found["_rowid"])
         addresses = pa.chunked_array([*found["_rowaddr"].chunks, *gone["_rowaddr"].chunks])
-        struck, emptied = _strike(table, addresses.to_numpy())
+        updated, emptied = _write_deletions(table, addresses.to_numpy())
         operation = LanceOperation.Update(
             removed_fragment_ids=emptied,
-            updated_fragments=struck,
+            updated_fragments=updated,
             new_fragments=fragments,
             # Every field is listed as rewritten, so that no index claims to cover the new files.
             fields_for_preserving_frag_bitmap=fields_of(fragments),
             update_mode="rewrite_rows",
         )
-        files = (*data_files(fragments), *deletion_files(struck))
+        files = (*data_files(fragments), *deletion_files(updated))
     staged = make_staged(
         operation,
         kind=StagedKind.MERGE,
@@ -134,16 +134,16 @@ def stage_delete(
     addresses = _locate(table, ids, onto, places)["_rowaddr"].to_numpy()
     if not len(addresses):
         return None
-    struck, emptied = _strike(table, addresses)
+    updated, emptied = _write_deletions(table, addresses)
     # Lance stores the predicate only for people to read, and a list of ids is not readable.
     shown = f"id IN ({len(addresses)} ids)"
     return make_staged(
-        LanceOperation.Delete(struck, emptied, shown),
+        LanceOperation.Delete(updated, emptied, shown),
         kind=StagedKind.DELETE,
         onto=onto,
         rows_added=0,
         rows_removed=len(addresses),
-        files=deletion_files(struck),
+        files=deletion_files(updated),
     )
 
 
@@ -158,12 +158,12 @@ def stage_replacement(
     number of rows.
     """
     addresses = _find_newest(table, replacing, onto)
-    struck, emptied = _strike(table, addresses)
+    updated, emptied = _write_deletions(table, addresses)
     fragments = _write_rows(table, rows)
     return make_staged(
         LanceOperation.Update(
             removed_fragment_ids=emptied,
-            updated_fragments=struck,
+            updated_fragments=updated,
             new_fragments=fragments,
             fields_for_preserving_frag_bitmap=fields_of(fragments),
             update_mode="rewrite_rows",
@@ -172,7 +172,7 @@ def stage_replacement(
         onto=onto,
         rows_added=rows.num_rows,
         rows_removed=len(replacing),
-        files=(*data_files(fragments), *deletion_files(struck)),
+        files=(*data_files(fragments), *deletion_files(updated)),
     )
 
 
@@ -280,9 +280,11 @@ def _carry_row_ids(fragments: list[FragmentMetadata], row_ids: pa.ChunkedArray) 
         start += fragment.physical_rows
 
 
-def _strike(table: LanceDataset, addresses: Addresses) -> tuple[list[FragmentMetadata], list[int]]:
+def _write_deletions(
+    table: LanceDataset, addresses: Addresses
+) -> tuple[list[FragmentMetadata], list[int]]:
     """The fragments without the rows at the addresses, and the ids of emptied fragments."""
-    struck, emptied = [], []
+    updated, emptied = [], []
     for fragment_id, offsets in _by_fragment(addresses):
         fragment = table.get_fragment(fragment_id)
         if fragment is None:
@@ -296,8 +298,8 @@ def _strike(table: LanceDataset, addresses: Addresses) -> tuple[list[FragmentMet
             continue
         remaining = fragment.delete_rows(offsets.tolist())
         assert remaining is not None
-        struck.append(remaining)
-    return struck, emptied
+        updated.append(remaining)
+    return updated, emptied
 
 
 def _by_fragment(addresses: Addresses) -> Iterator[tuple[int, Addresses]]:

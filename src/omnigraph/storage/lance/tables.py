@@ -162,7 +162,7 @@ class LanceTables:
             found = delta.find_delta(
                 before, after, columns=columns, deletions=deletions, places=self._places
             )
-            return TableDelta(gone=read_rows(found.gone), come=read_rows(found.come))
+            return TableDelta(deleted=read_rows(found.deleted), added=read_rows(found.added))
 
     def count(self, at: TableVersion, *, predicate: str | None) -> int:
         with self._reading(at) as table:
@@ -259,7 +259,7 @@ class LanceTables:
     def stage_files(
         self,
         files: Sequence[NewFile],
-        struck: Sequence[FragmentDeletions],
+        deletions: Sequence[FragmentDeletions],
         *,
         columns: pa.Schema,
         is_overwrite: bool,
@@ -267,7 +267,7 @@ class LanceTables:
     ) -> StagedWrite:
         with self._staging(onto) as table:
             staged = lance_parts.stage_files(
-                table, files, struck, columns=columns, is_overwrite=is_overwrite, onto=onto
+                table, files, deletions, columns=columns, is_overwrite=is_overwrite, onto=onto
             )
         self._require_files(staged)
         return staged

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.state.ancestry import find_junctions, find_shared_past
+from omnigraph.engine.state.ancestry import find_fork_points, find_shared_past
 from omnigraph.engine.state.history import Ancestor
 
 
@@ -16,7 +16,7 @@ def history(**parents: str) -> dict[str, Ancestor]:
 
 
 def names(heads: str, known: dict[str, Ancestor]) -> list[str]:
-    return [junction.commit.id for junction in find_junctions(heads, known=known)]
+    return [junction.commit.id for junction in find_fork_points(heads, known=known)]
 
 
 def test_one_head_has_no_junction() -> None:
@@ -26,7 +26,7 @@ def test_one_head_has_no_junction() -> None:
 def test_two_heads_part_at_one_commit() -> None:
     known = history(a="", b="a", c="b", d="b", e="d")
 
-    (junction,) = find_junctions("ce", known=known)
+    (junction,) = find_fork_points("ce", known=known)
 
     assert (junction.commit.id, junction.head_ids) == ("b", frozenset("ce"))
 
@@ -72,7 +72,7 @@ def test_whatever_two_heads_last_had_in_common_is_a_junction(
 ) -> None:
     heads = data.draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=5, unique=True))
 
-    found = {junction.commit.id for junction in find_junctions(heads, known=known)}
+    found = {junction.commit.id for junction in find_fork_points(heads, known=known)}
 
     for one in heads:
         for other in heads:
