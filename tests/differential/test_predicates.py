@@ -19,6 +19,7 @@ from omnigraph.compiler.ir import (
     NullTest,
     PropertyValue,
 )
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import bind, evaluate_mask, render_predicate
 from omnigraph.engine.rows.values import column_of
 from omnigraph.model.catalog import TypeKind
@@ -112,7 +113,7 @@ def _as_table(rows: Rows) -> pa.Table:
 
 
 def _find(uri: str, asked: Asked, *, has_index: bool) -> list[int]:
-    bound = bind(asked.condition, kind=TypeKind.NODE, values=asked.parameters, now=NOW)
+    bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
     table = lance.dataset(uri)
     scanner = table.scanner(
         columns=["row"], filter=render_predicate(bound), use_scalar_index=has_index
@@ -122,7 +123,7 @@ def _find(uri: str, asked: Asked, *, has_index: bool) -> list[int]:
 
 
 def _marked(asked: Asked, stored: pa.Table) -> list[int]:
-    bound = bind(asked.condition, kind=TypeKind.NODE, values=asked.parameters, now=NOW)
+    bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
     # In two chunks, as a table that was put together is.
     chunked = pa.concat_tables([stored.slice(0, 1), stored.slice(1)])
     marked: list[int] = stored["row"].filter(evaluate_mask(bound, chunked)).to_pylist()

@@ -19,8 +19,8 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.engine.read.aggregate import aggregate as aggregate_locally
 from omnigraph.engine.read.aggregate import group_rows
-from omnigraph.engine.read.filter import Inputs
 from omnigraph.engine.read.ordering import order_keys, without_signed_zeros
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.values import column_of
 from omnigraph.model.types import DATETIME, STRING
 from omnigraph.spark.query.aggregate import AggregateColumn, Argument, aggregate

@@ -31,6 +31,7 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     Value,
 )
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import bind, evaluate_mask
 from omnigraph.engine.rows.values import column_of, compare
 from omnigraph.model.catalog import TypeKind
@@ -352,7 +353,7 @@ def expected_marks(condition: Condition, cells: Cells) -> Marks:
         case Comparison(PropertyValue(property=left), comparator, PropertyValue(property=right)):
             return compare(cells.columns[left], comparator, cells.columns[right])
         case Comparison(PropertyValue(), _, _) | Comparison(_, _, PropertyValue()):
-            bound = bind(condition, kind=TypeKind.NODE, values={}, now=NOW)
+            bound = bind(condition, kind=TypeKind.NODE, inputs=Inputs({}, NOW))
             marks: Marks = evaluate_mask(bound, pa.table(dict(cells.columns))).to_numpy(
                 zero_copy_only=False
             )

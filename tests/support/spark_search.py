@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from omnigraph import Graph
 from omnigraph.compiler.ir import Bm25, Constant, Nearest, PropertyValue, TextFunction, TextMatch
 from omnigraph.engine.context import GraphContext
-from omnigraph.engine.read.filter import Inputs
 from omnigraph.engine.read.ranking import QueryVectors
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import ALWAYS, BoundCondition
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.branch_state import Basis

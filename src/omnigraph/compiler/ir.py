@@ -117,6 +117,9 @@ Given = ParameterValue | Constant | Now
 
 Operand = PropertyValue | EntityId | Given
 
+ScalarOperand = PropertyValue | Given
+"""An operand that can be compared; entities cannot."""
+
 
 # Conditions
 
@@ -125,9 +128,9 @@ Operand = PropertyValue | EntityId | Given
 class Comparison:
     """A comparison of two operands; numbers compare exactly, whatever their widths."""
 
-    left: Operand
+    left: ScalarOperand
     comparator: Comparator
-    right: Operand
+    right: ScalarOperand
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,6 +317,10 @@ def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> Co
     if _is_null(left) or _is_null(right):
         advice = _advise_null_test(written.operator.text)
         scope.diagnostics.warn("W1", "a comparison with null never matches", span, advice)
+    if isinstance(left, EntityId) or isinstance(right, EntityId):
+        problem, remedy = _explain_mismatch(written.operator.text, left, right)
+        scope.diagnostics.error("T7", problem, span, remedy)
+        return None
     comparator = _choose_comparator(written.operator.text, left, right)
     if comparator is None:
         problem, remedy = _explain_mismatch(written.operator.text, left, right)
@@ -341,8 +345,6 @@ def _check_text_truth(call: Call, written: ast.Comparison, scope: Scope) -> Text
 
 def _choose_comparator(operator: str, left: Operand, right: Operand) -> Comparator | None:
     """The comparator for two operands, or `None` if their types do not allow the comparison."""
-    if isinstance(left, EntityId) or isinstance(right, EntityId):
-        return None
     left_type, right_type = type_of(left), type_of(right)
     # An empty list has no element that could have the wrong type.
     if operator == "in" and _is_empty_list(right):

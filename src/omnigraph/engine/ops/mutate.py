@@ -18,12 +18,9 @@ from omnigraph.compiler.ir import (
     Assignment,
     Comparator,
     Condition,
-    Constant,
     Delete,
-    Given,
     Insert,
     MutationIR,
-    Now,
     ParameterValue,
     Update,
     Value,
@@ -33,6 +30,7 @@ from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, T
 from omnigraph.engine.input.batches import inline_reference, node_ids
 from omnigraph.engine.ops.embeddings import WriteVectors, empty_stale
 from omnigraph.engine.ops.recorded_responses import Answer
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
     BoundCondition,
     Column,
@@ -124,6 +122,7 @@ class _Run:
         self, call: MutationCall, catalog: Catalog, committed: SnapshotRows, runtime: Runtime
     ) -> None:
         self._call = call
+        self._inputs = Inputs(call.values, call.now)
         self._catalog = catalog
         self._committed = committed
         self._runtime = runtime
@@ -240,10 +239,10 @@ class _Run:
         return self._pending.setdefault(table_key_of(declared), PendingRows(declared))
 
     def _bind(self, condition: Condition, kind: TypeKind) -> BoundCondition:
-        return bind(condition, kind=kind, values=self._call.values, now=self._call.now)
+        return bind(condition, kind=kind, inputs=self._inputs)
 
     def _value(self, assignment: Assignment, declared: NodeType | EdgeType) -> Value:
-        value = _read_given(assignment.value, self._call)
+        value = self._inputs.value_of(assignment.value)
         assigned = declared.properties.get(assignment.property)
         if assigned is None or assigned.type.element is not Scalar.BLOB:
             return value
@@ -301,16 +300,6 @@ def _named_ids(declared: NodeType | EdgeType, bound: BoundCondition) -> pa.Array
                 named = column_of([value], declared.properties[key].type, subject=key)
                 return node_ids(declared, pa.table({key: named}))
     return None
-
-
-def _read_given(given: Given, call: MutationCall) -> Value:
-    match given:
-        case ParameterValue(name):
-            return call.values[name]
-        case Constant(value):
-            return value
-        case Now():
-            return call.now
 
 
 def _inline(value: Value, subject: str, external: ExternalBlobs) -> Value:

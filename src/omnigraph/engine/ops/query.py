@@ -20,12 +20,13 @@ from omnigraph.engine.read.budget import Allowance, Budget
 from omnigraph.engine.read.cache import ReadCache, Sources
 from omnigraph.engine.read.expand import AccessRules, Expander
 from omnigraph.engine.read.explain import Explainer
-from omnigraph.engine.read.filter import Filter, Inputs
+from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.output import Output
 from omnigraph.engine.read.pipeline import Pipeline
 from omnigraph.engine.read.plan import Plan
 from omnigraph.engine.read.ranking import Ranker
 from omnigraph.engine.results import Blob, Result, ResultColumn
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.json_rows import encode_entity
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Snapshot, get_stored_type, table_key_of

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -22,27 +21,31 @@ from omnigraph.compiler.ir import (
     Condition,
     Constant,
     EntityId,
-    Given,
     Now,
     NullTest,
     Operand,
     ParameterValue,
     PropertyValue,
     SameEntity,
-    TextFunction,
     TextMatch,
-    Value,
 )
 from omnigraph.engine.read.cache import Sources
 from omnigraph.engine.read.entities import UNBOUND, Marks, Ordinals, Space, move
 from omnigraph.engine.read.plan import variables_of
 from omnigraph.engine.read.relation import Relation
-from omnigraph.engine.rows.conditions import BoundCondition, bind, compare_values, evaluate_mask
-from omnigraph.engine.rows.values import compare, repeat_value
+from omnigraph.engine.rows.comparisons import Inputs, row_operands, type_of
+from omnigraph.engine.rows.conditions import (
+    ALWAYS,
+    NEVER,
+    BoundCondition,
+    bind,
+    columns_of,
+    evaluate_mask,
+)
+from omnigraph.engine.rows.values import SUBJECT, compare, repeat_value
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.runtime import lazy_module
-from omnigraph.model.types import DATETIME, STRING, PropertyType
 from omnigraph.storage.row_files import arrow_type
 
 if TYPE_CHECKING:
@@ -51,45 +54,16 @@ if TYPE_CHECKING:
 else:
     text_index = lazy_module("omnigraph.engine.read.search.text_index")
 
-_EDITS = 2
-"""The default edit distance of `fuzzy`."""
 
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The inputs that do not depend on a row: parameter values and the time of the query."""
-
-    values: Mapping[str, Value]
-    now: datetime
-
-    def value_of(self, given: Given) -> Value:
-        """The value of a parameter, a literal or `now()`, which is truncated to milliseconds."""
-        match given:
-            case ParameterValue(name):
-                return self.values[name]
-            case Constant(value):
-                return value
-            case Now():
-                return self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
-
-    def holds(self, comparison: Comparison) -> bool:
-        """Whether a comparison of two given values holds; the result is the same for every row."""
-        left, right = comparison.left, comparison.right
-        assert isinstance(left, Given), "properties and entities depend on a row"
-        assert isinstance(right, Given), "properties and entities depend on a row"
-        return compare_values(self.value_of(left), comparison.comparator, self.value_of(right))
-
-    def sought(self, condition: TextMatch) -> TextQuery | None:
-        """The text query of a condition; None if a null makes the result unknown."""
-        words = self.value_of(condition.query)
-        edits: Value = _EDITS if condition.function is TextFunction.FUZZY else None
-        if condition.edits is not None:
-            edits = self.value_of(condition.edits)
-        if words is None or (condition.edits is not None and edits is None):
-            return None
-        assert isinstance(words, str)
-        assert edits is None or isinstance(edits, int)
-        return text_index.TextQuery(words, edits)
+def text_query(condition: TextMatch, inputs: Inputs) -> TextQuery | None:
+    """The text query of a condition; None if a null makes the result unknown."""
+    words = inputs.value_of(condition.query)
+    edits = None if condition.edits is None else inputs.value_of(condition.edits)
+    if words is None or (condition.edits is not None and edits is None):
+        return None
+    assert isinstance(words, str)
+    assert edits is None or isinstance(edits, int)
+    return text_index.TextQuery(words, edits)
 
 
 def can_push_down(condition: Condition) -> bool:
@@ -99,10 +73,8 @@ def can_push_down(condition: Condition) -> bool:
 
 def _is_about_columns(condition: Condition) -> bool:
     match condition:
-        case Comparison(left, _, right):
-            return isinstance(left, PropertyValue) != isinstance(right, PropertyValue)
-        case NullTest(operand):
-            return isinstance(operand, PropertyValue | EntityId)
+        case Comparison() | NullTest():
+            return len(row_operands(condition)) == 1
         case AllOf(conditions) | AnyOf(conditions):
             return all(_is_about_columns(each) for each in conditions)
         case SameEntity() | TextMatch():
@@ -124,7 +96,7 @@ class Filter:
 
     def bind(self, condition: Condition) -> BoundCondition:
         """A condition on the columns of one variable, with parameters replaced by values."""
-        return bind(condition, kind=TypeKind.NODE, values=self.inputs.values, now=self.inputs.now)
+        return bind(condition, kind=TypeKind.NODE, inputs=self.inputs)
 
     def marks(self, condition: Condition, relation: Relation, spaces: Mapping[str, Space]) -> Marks:
         """A mark for each row that meets a condition."""
@@ -147,11 +119,12 @@ class Filter:
             case EntityId(variable):
                 return spaces[variable].ids(relation.codes[variable])
             case ParameterValue() | Constant() | Now():
-                return self._repeat(operand, relation.count)
+                value, type = self.inputs.value_of(operand), type_of(operand)
+                return repeat_value(value, type, count=relation.count, subject=SUBJECT)
 
     def text_marks(self, condition: TextMatch, codes: Ordinals, space: Space) -> Marks:
         """A mark for each entity that meets a text condition."""
-        sought = self.inputs.sought(condition)
+        sought = text_query(condition, self.inputs)
         table, places = space.whole, move(codes, source=space, target=space.whole)
         name = condition.field.property
         if sought is None or not table.has_columns([name]):
@@ -171,24 +144,8 @@ class Filter:
             case AnyOf(conditions):
                 marked = (self._marks(each, relation, spaces) for each in conditions)
                 return reduce(np.logical_or, marked, np.zeros(relation.count, np.bool_))
-            case Comparison(left, comparator, right):
-                if isinstance(left, Given) and isinstance(right, Given):
-                    return np.full(relation.count, self.inputs.holds(condition))
-                if isinstance(left, Given) or isinstance(right, Given):
-                    return self._compare_with_value(condition, relation, spaces)
-                return compare(
-                    self.values(left, relation, spaces),
-                    comparator,
-                    self.values(right, relation, spaces),
-                )
-            case NullTest(ParameterValue() | Constant() | Now() as given, is_negated):
-                is_null = self.inputs.value_of(given) is None
-                return np.full(relation.count, is_null != is_negated)
-            case NullTest(operand, is_negated):
-                values = self.values(operand, relation, spaces)
-                known = values.is_valid() if is_negated else values.is_null()
-                marks: Marks = known.to_numpy(zero_copy_only=False)
-                return marks
+            case Comparison() | NullTest():
+                return self._mark_columns(condition, relation, spaces)
             case SameEntity(left_name, right_name):
                 lefts, rights = relation.codes[left_name], relation.codes[right_name]
                 moved = move(rights, source=spaces[right_name], target=spaces[left_name])
@@ -198,29 +155,16 @@ class Filter:
                 codes = relation.codes[field.variable]
                 return self.text_marks(condition, codes, spaces[field.variable])
 
-    def _compare_with_value(
-        self, condition: Comparison, relation: Relation, spaces: Mapping[str, Space]
+    def _mark_columns(
+        self, condition: Comparison | NullTest, relation: Relation, spaces: Mapping[str, Space]
     ) -> Marks:
+        columns = [self.values(each, relation, spaces) for each in row_operands(condition)]
+        if isinstance(condition, Comparison) and len(columns) == 2:
+            return compare(columns[0], condition.comparator, columns[1])
         # One implementation of exact comparison with constants serves both predicates and masks.
         bound = self.bind(condition)
-        side = condition.left if isinstance(condition.left, PropertyValue) else condition.right
-        assert isinstance(side, PropertyValue)
-        rows = pa.table({side.property: self.values(side, relation, spaces)})
+        if bound in (ALWAYS, NEVER):
+            return np.full(relation.count, bound == ALWAYS)
+        rows = pa.table(columns, list(dict.fromkeys(columns_of(bound))))
         marks: Marks = evaluate_mask(bound, rows).to_numpy(zero_copy_only=False)
         return marks
-
-    def _repeat(self, given: Given, count: int) -> pa.Array:
-        value = self.inputs.value_of(given)
-        return repeat_value(value, type_of(given), count=count, subject="a value of the query")
-
-
-def type_of(given: Given) -> PropertyType:
-    """The type of a value that does not depend on a row."""
-    match given:
-        case ParameterValue(type=type):
-            return type
-        case Constant(type=type):
-            # The type of `null` is unknown, and any type works.
-            return STRING if type is None else type
-        case Now():
-            return DATETIME

@@ -32,11 +32,12 @@ from omnigraph.compiler.ir import (
 from omnigraph.engine.read.aggregate import Groups, aggregate, group_rows
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, distinct_codes
-from omnigraph.engine.read.filter import Filter, Inputs
+from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed_zeros
 from omnigraph.engine.read.plan import Plan, counts_rows, ranked_variable
 from omnigraph.engine.read.ranking import Ranked, Ranker
 from omnigraph.engine.read.relation import Relation
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.storage.row_files import arrow_type
 

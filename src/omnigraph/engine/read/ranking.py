@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from omnigraph.compiler.ir import Bm25, Given, Nearest, PropertyValue, Ranking, Rrf, Value
 from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, TableEntities, move
-from omnigraph.engine.read.filter import Filter, Inputs
+from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.relation import Relation
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import EmbeddingError, InvalidValueError
 from omnigraph.model.ports import Embedder

@@ -18,9 +18,9 @@ import numpy.typing as npt
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Constant, Nearest, PropertyValue
 from omnigraph.compiler.query.conditions import RRF_K_DEFAULT
-from omnigraph.engine.read.filter import Inputs
 from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.retrieval.results import ArmRank, NodeName, QueryVector, Request, hash_text
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.model.catalog import Catalog, Embedding, Index, NodeType, Property
 from omnigraph.model.errors import EmbeddingError, InvalidValueError, NotFoundError
 from omnigraph.model.ports import Embedder

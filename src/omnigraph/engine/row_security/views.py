@@ -19,6 +19,7 @@ from omnigraph.compiler.schema.canonical import format_schema
 from omnigraph.engine.read.cache import ReadCache
 from omnigraph.engine.read.entities import LruCache
 from omnigraph.engine.row_security.tables import SecuredEntries, SecuredTables, VisibleRows
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
     ALWAYS,
     NEVER,
@@ -258,7 +259,7 @@ class RowSecurity:
                 "does not allow; whoever keeps the policy has to change it",
             ) from error
         values = {"actor": limiting.view.actor}
-        return bind(condition, kind=declared.kind, values=values, now=limiting.now)
+        return bind(condition, kind=declared.kind, inputs=Inputs(values, limiting.now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,10 @@ predicate of one condition select the same rows. Columns that a table lacks coun
 from __future__ import annotations
 
 import math
-import operator
 import struct
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import reduce
 
 import numpy as np
@@ -31,18 +29,26 @@ from omnigraph.compiler.ir import (
     Constant,
     Delete,
     EntityId,
-    Given,
     MutationIR,
     Now,
     NullTest,
-    Operand,
     ParameterValue,
     PropertyValue,
     SameEntity,
     TextMatch,
     Value,
 )
-from omnigraph.engine.rows.values import column_of, to_stored
+from omnigraph.engine.rows.comparisons import (
+    MIRRORED,
+    RULE_BY_COMPARATOR,
+    InList,
+    InOrder,
+    Inputs,
+    InText,
+    Order,
+    compare_values,
+)
+from omnigraph.engine.rows.values import ARROW_FUNCTION_BY_COMPARATOR, column_of, to_stored
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import CONDITION_NESTING_MAX
@@ -224,16 +230,14 @@ NEVER = Or(())
 # Binding
 
 
-def bind(
-    condition: Condition, *, kind: TypeKind, values: Mapping[str, Value], now: datetime
-) -> BoundCondition:
+def bind(condition: Condition, *, kind: TypeKind, inputs: Inputs) -> BoundCondition:
     """The condition with its parameters and `now()` replaced by values of the columns' types.
 
-    Each comparison must have a column of the row on one side and a given value on the other. `kind`
-    is the kind of the row's type: only for edges, `from` and `to` are other names for columns.
-    Raises `LimitExceededError` if the condition is nested too deeply.
+    No comparison may have columns of the row on both sides. `kind` is the kind of the row's type:
+    only for edges, `from` and `to` are other names for columns. Raises `LimitExceededError` if the
+    condition is nested too deeply.
     """
-    bound = _Binder(kind, values, now).bind(condition)
+    bound = _Binder(kind, inputs).bind(condition)
     nesting = _nesting_of(bound)
     if nesting > CONDITION_NESTING_MAX:
         raise LimitExceededError(
@@ -242,27 +246,13 @@ def bind(
     return bound
 
 
-_MIRRORED = {
-    Comparator.EQ: Comparator.EQ,
-    Comparator.NE: Comparator.NE,
-    Comparator.LT: Comparator.GT,
-    Comparator.LE: Comparator.GE,
-    Comparator.GT: Comparator.LT,
-    Comparator.GE: Comparator.LE,
-    Comparator.IN: Comparator.LIST_CONTAINS,
-    Comparator.LIST_CONTAINS: Comparator.IN,
-}
-"""The comparator that applies when the two sides are exchanged; text searches have none."""
-
-
 _COLUMN_BY_END = {"from": "src", "to": "dst"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Binder:
     kind: TypeKind
-    values: Mapping[str, Value]
-    now: datetime
+    inputs: Inputs
 
     def bind(self, condition: Condition) -> BoundCondition:
         match condition:
@@ -270,27 +260,30 @@ class _Binder:
                 return _all_of(self.bind(each) for each in conditions)
             case AnyOf(conditions):
                 return _any_of(self.bind(each) for each in conditions)
-            case NullTest(operand, is_negated):
-                return self._bind_null_test(operand, is_negated=is_negated)
-            case Comparison(PropertyValue() as left, comparator, right):
-                assert isinstance(right, Given), "both sides of a comparison are columns"
-                return _bind_comparison(self._column(left), comparator, self._value(right))
-            case Comparison(left, comparator, right):
-                assert isinstance(left, Given), "entities cannot be compared"
-                assert isinstance(right, PropertyValue), "no side of a comparison is a column"
-                return _bind_mirrored(self._value(left), comparator, self._column(right))
+            case NullTest(PropertyValue(property=name), is_negated):
+                column = self._column_name(name)
+                return IsPresent(column) if is_negated else IsNull(column)
+            case NullTest(EntityId(), is_negated):
+                return IsPresent("id") if is_negated else IsNull("id")
+            case NullTest(ParameterValue() | Constant() | Now() as given, is_negated):
+                return ALWAYS if (self.inputs.value_of(given) is None) != is_negated else NEVER
+            case NullTest():
+                raise AssertionError(f"{condition} has an unknown operand")
+            case Comparison():
+                return self._bind_comparison(condition)
             case SameEntity() | TextMatch():
                 raise AssertionError(f"{condition} is not about the columns of one row")
 
-    def _bind_null_test(self, operand: Operand, *, is_negated: bool) -> BoundCondition:
-        match operand:
-            case PropertyValue(property=written):
-                name = self._column_name(written)
-                return IsPresent(name) if is_negated else IsNull(name)
-            case EntityId():
-                return IsPresent("id") if is_negated else IsNull("id")
-            case ParameterValue() | Constant() | Now():
-                return ALWAYS if (self._value(operand) is None) != is_negated else NEVER
+    def _bind_comparison(self, comparison: Comparison) -> BoundCondition:
+        left, comparator, right = comparison.left, comparison.comparator, comparison.right
+        if isinstance(left, PropertyValue):
+            assert not isinstance(right, PropertyValue), "both sides of a comparison are columns"
+            return _bind_comparison(self._column(left), comparator, self.inputs.value_of(right))
+        value = self.inputs.value_of(left)
+        if isinstance(right, PropertyValue):
+            return _bind_mirrored(value, comparator, self._column(right))
+        holds = compare_values(value, comparator, self.inputs.value_of(right))
+        return ALWAYS if holds else NEVER
 
     def _column(self, operand: PropertyValue) -> Column:
         element = operand.type.element
@@ -299,15 +292,6 @@ class _Binder:
 
     def _column_name(self, property: str) -> str:
         return _COLUMN_BY_END.get(property, property) if self.kind is TypeKind.EDGE else property
-
-    def _value(self, given: Given) -> Value:
-        match given:
-            case ParameterValue(name):
-                return self.values[name]
-            case Constant(value):
-                return value
-            case Now():
-                return self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
 
 
 def _all_of(conditions: Iterable[BoundCondition]) -> BoundCondition:
@@ -329,70 +313,61 @@ def _any_of(conditions: Iterable[BoundCondition]) -> BoundCondition:
 
 
 def _bind_mirrored(value: Value, comparator: Comparator, column: Column) -> BoundCondition:
-    match comparator:
-        case Comparator.STRING_CONTAINS | Comparator.STARTS_WITH:
+    match RULE_BY_COMPARATOR[comparator]:
+        case InText(is_prefix):
             if value is None:
                 return NEVER
             assert isinstance(value, str)
-            return WithinText(column, value, is_prefix=comparator is Comparator.STARTS_WITH)
-        case _:
-            return _bind_comparison(column, _MIRRORED[comparator], value)
+            return WithinText(column, value, is_prefix)
+        case InOrder() | InList():
+            return _bind_comparison(column, MIRRORED[comparator], value)
 
 
 def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> BoundCondition:
     if value is None:
         return NEVER
-    match comparator:
-        case Comparator.STRING_CONTAINS | Comparator.STARTS_WITH:
+    match RULE_BY_COMPARATOR[comparator]:
+        case InText(is_prefix):
             assert isinstance(value, str)
-            return HasText(column, value, is_prefix=comparator is Comparator.STARTS_WITH)
-        case Comparator.IN:
-            assert isinstance(value, tuple)
-            found = (_bind_comparison(column, Comparator.EQ, each) for each in value)
-            kept = dict.fromkeys(each.value for each in found if isinstance(each, Compare))
-            return OneOf(column, tuple(kept)) if kept else NEVER
-        case Comparator.LIST_CONTAINS:
+            return HasText(column, value, is_prefix)
+        case InList(is_list_left=True):
             element = _bind_comparison(column, Comparator.EQ, value)
             return HasElement(column, element.value) if isinstance(element, Compare) else NEVER
-        case _ if column.scalar in NUMBERS:
+        case InList():
+            assert isinstance(value, tuple)
+            found = (_bind_comparison(column, Comparator.EQ, each) for each in value)
+            values = dict.fromkeys(each.value for each in found if isinstance(each, Compare))
+            return OneOf(column, tuple(values)) if values else NEVER
+        case InOrder(orders) if column.scalar in NUMBERS:
             assert isinstance(value, int | float)
-            return _compare_number(column, comparator, value)
-        case _ if column.scalar is Scalar.BOOL:
-            assert isinstance(value, bool)
-            return _compare_truth(column, comparator, is_true=value)
-        case _:
+            return _compare_number(column, comparator, orders, value)
+        case InOrder() if column.scalar is Scalar.BOOL:
+            matching = [each for each in (False, True) if compare_values(each, comparator, value)]
+            if len(matching) == 1:
+                return Compare(column, Comparator.EQ, matching[0])
+            return IsPresent(column.name) if matching else NEVER
+        case InOrder():
             return Compare(column, comparator, value)
 
 
 def _compare_number(
-    column: Column, comparator: Comparator, constant: int | float
+    column: Column, comparator: Comparator, orders: frozenset[Order], constant: int | float
 ) -> BoundCondition:
     if isinstance(constant, float) and math.isnan(constant):
-        return IsPresent(column.name) if comparator is Comparator.NE else NEVER
+        return IsPresent(column.name) if Order.UNORDERED in orders else NEVER
     bounds = find_bounds(constant, column.scalar)
     if bounds.below == bounds.above:
         return Compare(column, comparator, bounds.below)
     # No value of the column equals the constant, so `<` and `<=` are equivalent.
-    match comparator:
-        case Comparator.LT | Comparator.LE if bounds.below is not None:
+    match Order.LESS in orders, Order.GREATER in orders:
+        case True, True:
+            return IsPresent(column.name)
+        case True, False if bounds.below is not None:
             return Compare(column, Comparator.LE, bounds.below)
-        case Comparator.GT | Comparator.GE if bounds.above is not None:
+        case False, True if bounds.above is not None:
             return Compare(column, Comparator.GE, bounds.above)
-        case Comparator.NE:
-            return IsPresent(column.name)
         case _:
             return NEVER
-
-
-def _compare_truth(column: Column, comparator: Comparator, *, is_true: bool) -> BoundCondition:
-    matching = [each for each in (False, True) if compare_values(each, comparator, is_true)]
-    match matching:
-        case []:
-            return NEVER
-        case [value]:
-            return Compare(column, Comparator.EQ, value)
-        case _:
-            return IsPresent(column.name)
 
 
 def _nesting_of(bound: BoundCondition) -> int:
@@ -407,41 +382,6 @@ def _nesting_of(bound: BoundCondition) -> int:
             return 0
         case IsNull() | IsPresent():
             return 0
-
-
-# Values
-
-
-def compare_values(left: Value, comparator: Comparator, right: Value) -> bool:
-    """Whether a comparison of two values holds; neither comes from a row."""
-    if left is None or right is None:
-        return False
-    match comparator:
-        case Comparator.LIST_CONTAINS:
-            assert isinstance(left, tuple)
-            return any(compare_values(each, Comparator.EQ, right) for each in left)
-        case Comparator.IN:
-            assert isinstance(right, tuple)
-            return any(compare_values(left, Comparator.EQ, each) for each in right)
-        case Comparator.STRING_CONTAINS | Comparator.STARTS_WITH:
-            assert isinstance(left, str)
-            assert isinstance(right, str)
-            is_prefix = comparator is Comparator.STARTS_WITH
-            return left.startswith(right) if is_prefix else right in left
-        case _:
-            # Python compares numbers of any kind exactly, and texts in the order of their bytes.
-            holds: bool = _ORDER[comparator](left, right)
-            return holds
-
-
-_ORDER = {
-    Comparator.EQ: operator.eq,
-    Comparator.NE: operator.ne,
-    Comparator.LT: operator.lt,
-    Comparator.LE: operator.le,
-    Comparator.GT: operator.gt,
-    Comparator.GE: operator.ge,
-}
 
 
 def compile_row_condition(
@@ -521,15 +461,6 @@ def _alone(declared: NodeType | EdgeType, catalog: Catalog) -> Catalog:
 
 Marks = npt.NDArray[np.bool_]
 
-_COMPARE = {
-    Comparator.EQ: pc.equal,
-    Comparator.NE: pc.not_equal,
-    Comparator.LT: pc.less,
-    Comparator.LE: pc.less_equal,
-    Comparator.GT: pc.greater,
-    Comparator.GE: pc.greater_equal,
-}
-
 
 def evaluate_mask(bound: BoundCondition, rows: pa.Table) -> pa.BooleanArray:
     """Mark the rows that satisfy a condition."""
@@ -546,7 +477,7 @@ def _mark(bound: BoundCondition, rows: pa.Table) -> Marks:
             return reduce(np.logical_or, marked, np.zeros(len(rows), np.bool_))
         case Compare(column, comparator, value):
             (scalar,) = _values_of(column, (value,))
-            return _known(_COMPARE[comparator](rows[column.name], scalar))
+            return _known(ARROW_FUNCTION_BY_COMPARATOR[comparator](rows[column.name], scalar))
         case OneOf(column, values):
             return _known(pc.is_in(rows[column.name], value_set=_value_set(column, values)))
         case HasElement(column, value):

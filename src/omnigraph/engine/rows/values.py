@@ -11,8 +11,7 @@ from __future__ import annotations
 import binascii
 import operator
 from base64 import b64decode
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -21,6 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.compiler.ir import Comparator, Value
+from omnigraph.engine.rows.comparisons import (
+    MIRRORED,
+    OPERATOR_BY_COMPARATOR,
+    RULE_BY_COMPARATOR,
+    InList,
+    InOrder,
+    InText,
+    Order,
+    select,
+)
 from omnigraph.model.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import PROPERTY_BYTES_MAX
 from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector, fits_f32
@@ -30,6 +39,9 @@ Stored = None | bool | int | float | str | bytes | tuple["Stored", ...]
 """A value as the number, text or bytes that a column stores."""
 
 BLOB_PREFIX = "base64:"
+
+SUBJECT = "a value of the query"
+"""The subject of errors about parameters and literals."""
 
 _EPOCH_DATE = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -144,81 +156,49 @@ Floats = npt.NDArray[np.float64]
 
 _INTEGERS_END = 2.0**64
 
+ARROW_FUNCTION_BY_COMPARATOR = {
+    Comparator.EQ: pc.equal,
+    Comparator.NE: pc.not_equal,
+    Comparator.LT: pc.less,
+    Comparator.LE: pc.less_equal,
+    Comparator.GT: pc.greater,
+    Comparator.GE: pc.greater_equal,
+}
+
 
 def compare(left: pa.Array, comparator: Comparator, right: pa.Array) -> Marks:
     """Mark the rows in which a comparison of two columns of equal length holds."""
-    match comparator:
-        case Comparator.LIST_CONTAINS:
-            return _mark_lists(left, right)
-        case Comparator.IN:
-            return _mark_lists(right, left)
-        case Comparator.STRING_CONTAINS:
-            found = _mark_texts(operator.contains, left, right)
-        case Comparator.STARTS_WITH:
-            found = _mark_texts(str.startswith, left, right)
-        case _:
-            found = _mark(_relate(left, right), comparator)
-    present: Marks = found & _present(left) & _present(right)
-    return present
+    present: Marks = _present(left) & _present(right)
+    match RULE_BY_COMPARATOR[comparator]:
+        case InList(is_list_left):
+            return _mark_lists(left, right) if is_list_left else _mark_lists(right, left)
+        case InText(is_prefix):
+            contains = str.startswith if is_prefix else operator.contains
+            return present & _mark_texts(contains, left, right)
+        case InOrder(orders):
+            return present & _mark_order(left, comparator, orders, right)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Relation:
-    """Where the left side is less than, equal to or greater than the right; nowhere for NaN."""
-
-    less: Marks
-    equal: Marks
-    greater: Marks
-
-    def reversed(self) -> _Relation:
-        return _Relation(self.greater, self.equal, self.less)
-
-
-def _mark(relation: _Relation, comparator: Comparator) -> Marks:
-    match comparator:
-        case Comparator.EQ:
-            return relation.equal
-        case Comparator.NE:
-            return ~relation.equal
-        case Comparator.LT:
-            return relation.less
-        case Comparator.LE:
-            return relation.less | relation.equal
-        case Comparator.GT:
-            return relation.greater
-        case Comparator.GE:
-            return relation.greater | relation.equal
-        case _:
-            raise AssertionError(f"{comparator} is about lists or parts of texts")
-
-
-def _relate(left: pa.Array, right: pa.Array) -> _Relation:
+def _mark_order(
+    left: pa.Array, comparator: Comparator, orders: frozenset[Order], right: pa.Array
+) -> Marks:
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
-        nowhere = np.zeros(len(left), np.bool_)
-        return _Relation(nowhere, nowhere, nowhere)
+        return np.zeros(len(left), np.bool_)
     if pa.types.is_string(left.type):
-        return _Relation(
-            _known(pc.less(left, right)),
-            _known(pc.equal(left, right)),
-            _known(pc.greater(left, right)),
-        )
+        return _known(ARROW_FUNCTION_BY_COMPARATOR[comparator](left, right))
     match pa.types.is_floating(left.type), pa.types.is_floating(right.type):
-        case (True, True):
-            return _relate_numbers(_floats(left), _floats(right))
-        case (False, True):
-            return _relate_mixed(_integers(left), _floats(right))
         case (True, False):
-            return _relate_mixed(_integers(right), _floats(left)).reversed()
-        case _:
-            return _relate_numbers(_integers(left), _integers(right))
+            return compare(right, MIRRORED[comparator], left)
+        case (False, True):
+            return select(orders, _relate_mixed(_integers(left), _floats(right)))
+        case (is_float, _):
+            numbers = _floats if is_float else _integers
+            # numpy compares signed with unsigned integers exactly, unlike its other operations.
+            marks: Marks = OPERATOR_BY_COMPARATOR[comparator](numbers(left), numbers(right))
+            return marks
 
 
-def _relate_numbers(left: Integers | Floats, right: Integers | Floats) -> _Relation:
-    # numpy compares signed with unsigned integers exactly, unlike its other operations.
-    return _Relation(left < right, left == right, left > right)
-
-
-def _relate_mixed(left: Integers, right: Floats) -> _Relation:
+def _relate_mixed(left: Integers, right: Floats) -> Mapping[Order, Marks]:
     """Compare integers with floats: by the whole part, then by whether there is a fraction."""
     is_unsigned = left.dtype == np.uint64
     low, high = (0.0, _INTEGERS_END) if is_unsigned else (-_INTEGERS_END / 2, _INTEGERS_END / 2)
@@ -228,11 +208,11 @@ def _relate_mixed(left: Integers, right: Floats) -> _Relation:
     wholes = np.where(is_between, floors, 0.0).astype(left.dtype)
     has_fraction = right > floors
     is_whole_part = is_between & (left == wholes)
-    return _Relation(
-        less=is_above | (is_between & (left < wholes)) | (is_whole_part & has_fraction),
-        equal=is_whole_part & ~has_fraction,
-        greater=is_below | (is_between & (left > wholes)),
-    )
+    return {
+        Order.LESS: is_above | (is_between & (left < wholes)) | (is_whole_part & has_fraction),
+        Order.EQUAL: is_whole_part & ~has_fraction,
+        Order.GREATER: is_below | (is_between & (left > wholes)),
+    }
 
 
 def _mark_lists(lists: pa.Array, elements: pa.Array) -> Marks:

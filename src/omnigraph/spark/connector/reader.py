@@ -22,6 +22,7 @@ from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.ops.query import QueryCall, run_query
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
     ALWAYS,
     NEVER,
@@ -61,7 +62,7 @@ def compile_condition(
 ) -> BoundCondition:
     """Compile the text of a condition on the rows of a type; raises `CompileError`."""
     condition = compile_row_condition(text, declared, catalog=catalog, parameters="")
-    return bind(condition, kind=declared.kind, values={}, now=now)
+    return bind(condition, kind=declared.kind, inputs=Inputs({}, now))
 
 
 def select_columns(schema: StructType, names: Iterable[str]) -> StructType:

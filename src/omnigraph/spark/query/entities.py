@@ -24,10 +24,11 @@ from omnigraph.compiler.ir import (
     TextMatch,
 )
 from omnigraph.engine.read.explain import share_of_all
-from omnigraph.engine.read.filter import Inputs, can_push_down
+from omnigraph.engine.read.filter import can_push_down, text_query
 from omnigraph.engine.read.plan import ExpandStep
 from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.read.search.text_index import EMPTY_STATISTICS, TextStatistics
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import ALWAYS, And, BoundCondition, bind
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind, Unique
 from omnigraph.spark.query.column_pruning import NOTHING, ReferencedColumns, Search
@@ -51,7 +52,7 @@ class SearchBinder:
         name = search.field.property
         match search:
             case TextMatch(is_negated=is_negated):
-                return HoldsWords(name, self.inputs.sought(search), is_negated)
+                return HoldsWords(name, text_query(search, self.inputs), is_negated)
             case Nearest():
                 found = self.vectors.find(search)
                 return Distance(name, None if found is None else tuple(found.tolist()))
@@ -210,12 +211,7 @@ class Entities:
 
     def _bind(self, conditions: Iterable[Condition]) -> BoundCondition:
         inputs = self.expressions.inputs
-        return And(
-            tuple(
-                bind(each, kind=TypeKind.NODE, values=inputs.values, now=inputs.now)
-                for each in conditions
-            )
-        )
+        return And(tuple(bind(each, kind=TypeKind.NODE, inputs=inputs) for each in conditions))
 
 
 def find_binding(step: ExpandStep) -> str | None:

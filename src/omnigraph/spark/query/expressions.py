@@ -32,8 +32,21 @@ from omnigraph.compiler.ir import (
     TextMatch,
     Value,
 )
-from omnigraph.engine.read.filter import Inputs, type_of
+from omnigraph.engine.rows.comparisons import (
+    MIRRORED,
+    OPERATOR_BY_COMPARATOR,
+    RULE_BY_COMPARATOR,
+    InList,
+    InOrder,
+    Inputs,
+    InText,
+    Order,
+    row_operands,
+    select,
+    type_of,
+)
 from omnigraph.engine.rows.conditions import (
+    ALWAYS,
     And,
     BoundCondition,
     Compare,
@@ -46,7 +59,7 @@ from omnigraph.engine.rows.conditions import (
     WithinText,
     bind,
 )
-from omnigraph.engine.rows.values import Stored, column_of, to_stored
+from omnigraph.engine.rows.values import SUBJECT, Stored, column_of, to_stored
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.types import F64, FLOATS, I64, NUMBERS, STRING, PropertyType, Scalar, Vector
 from omnigraph.spark.query.relation import id_column, property_column
@@ -77,21 +90,18 @@ class Typed:
 
 def compare(left: Typed, comparator: Comparator, right: Typed) -> Column:
     """Whether a comparison of two columns holds."""
-    match comparator:
-        case Comparator.LIST_CONTAINS:
-            return _holds(left, right)
-        case Comparator.IN:
-            return _holds(right, left)
-        case Comparator.STRING_CONTAINS:
-            found = left.column.contains(right.column)
-        case Comparator.STARTS_WITH:
-            found = left.column.startswith(right.column)
-        case _:
-            found = _relate(left, comparator, right)
-    return found & left.column.isNotNull() & right.column.isNotNull()
+    both = left.column.isNotNull() & right.column.isNotNull()
+    match RULE_BY_COMPARATOR[comparator]:
+        case InList(is_list_left):
+            return _has_element(left, right) if is_list_left else _has_element(right, left)
+        case InText(is_prefix):
+            contains = left.column.startswith if is_prefix else left.column.contains
+            return contains(right.column) & both
+        case InOrder(orders):
+            return _relate(left, comparator, orders, right) & both
 
 
-def _holds(lists: Typed, element: Typed) -> Column:
+def _has_element(lists: Typed, element: Typed) -> Column:
     each_type = lists.type.list_element
 
     def equals(each: Column) -> Column:
@@ -100,28 +110,18 @@ def _holds(lists: Typed, element: Typed) -> Column:
     return f.exists(lists.column, equals) & lists.column.isNotNull()
 
 
-def _relate(left: Typed, comparator: Comparator, right: Typed) -> Column:
+def _relate(left: Typed, comparator: Comparator, orders: frozenset[Order], right: Typed) -> Column:
     if left.type.element in NUMBERS and left.is_float != right.is_float:
-        return _relate_mixed(left, comparator, right)
+        if left.is_float:
+            return compare(right, MIRRORED[comparator], left)
+        return select(orders, _relate_mixed(left, right))
     left, right = _align(left, right)
-    one, other = left.column, right.column
-    match comparator:
-        case Comparator.EQ:
-            return (one == other) & ~f.isnan(one) if left.is_float else one == other
-        case Comparator.NE:
-            return (one != other) | f.isnan(one) if left.is_float else one != other
-        case Comparator.LT:
-            found, greater = one < other, right
-        case Comparator.LE:
-            found, greater = one <= other, right
-        case Comparator.GT:
-            found, greater = one > other, left
-        case Comparator.GE:
-            found, greater = one >= other, left
-        case _:
-            raise AssertionError(f"{comparator} is about lists or parts of texts")
-    # Spark orders NaN as the greatest number, so it can only be on the greater side.
-    return found & ~f.isnan(greater.column) if greater.is_float else found
+    found: Column = OPERATOR_BY_COMPARATOR[comparator](left.column, right.column)
+    if not left.is_float:
+        return found
+    # Spark orders NaN as the greatest number, equal to itself.
+    is_unordered = f.isnan(left.column) | f.isnan(right.column)
+    return found | is_unordered if Order.UNORDERED in orders else found & ~is_unordered
 
 
 def _align(left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -136,39 +136,7 @@ def _widest(*integers: Typed) -> PropertyType:
     return _U64 if any(each.type.element is Scalar.U64 for each in integers) else I64
 
 
-def _relate_mixed(left: Typed, comparator: Comparator, right: Typed) -> Column:
-    if left.is_float:
-        relation = _relation(right, left)
-        relation = _Relation(relation.greater, relation.equal, relation.less)
-    else:
-        relation = _relation(left, right)
-    match comparator:
-        case Comparator.EQ:
-            return relation.equal
-        case Comparator.NE:
-            return ~relation.equal
-        case Comparator.LT:
-            return relation.less
-        case Comparator.LE:
-            return relation.less | relation.equal
-        case Comparator.GT:
-            return relation.greater
-        case Comparator.GE:
-            return relation.greater | relation.equal
-        case _:
-            raise AssertionError(f"{comparator} is about lists or parts of texts")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Relation:
-    """Whether the left side is less than, equal to or greater than the right; never for NaN."""
-
-    less: Column
-    equal: Column
-    greater: Column
-
-
-def _relation(integers: Typed, floats: Typed) -> _Relation:
+def _relate_mixed(integers: Typed, floats: Typed) -> Mapping[Order, Column]:
     """Compare integers with floats, first by integer part and then by fraction."""
     wide = _widest(integers)
     left, right = integers.widened(wide).column, floats.widened(F64).column
@@ -180,11 +148,11 @@ def _relation(integers: Typed, floats: Typed) -> _Relation:
     whole_part, has_fraction = _take_apart(inside, is_signed=is_signed)
     is_whole_part = is_between & (left == whole_part)
     is_above = (right >= high) & ~f.isnan(right)
-    return _Relation(
-        less=is_above | (is_between & (left < whole_part)) | (is_whole_part & has_fraction),
-        equal=is_whole_part & ~has_fraction,
-        greater=(right < low) | (is_between & (left > whole_part)),
-    )
+    return {
+        Order.LESS: is_above | (is_between & (left < whole_part)) | (is_whole_part & has_fraction),
+        Order.EQUAL: is_whole_part & ~has_fraction,
+        Order.GREATER: (right < low) | (is_between & (left > whole_part)),
+    }
 
 
 def _take_apart(number: Column, *, is_signed: bool) -> tuple[Column, Column]:
@@ -198,8 +166,6 @@ def _take_apart(number: Column, *, is_signed: bool) -> tuple[Column, Column]:
     lower = f.floor(rest)
     return upper.cast(spark_type(_U64)) * f.lit(_HALF) + lower, rest > lower.cast("double")
 
-
-SUBJECT = "a value of the query"
 
 _SQL_TYPE_BY_SCALAR: Mapping[Scalar, str] = MappingProxyType(
     {
@@ -314,10 +280,8 @@ class Expressions:
                 return _join([self.condition(each) for each in conditions], is_all=True)
             case AnyOf(conditions):
                 return _join([self.condition(each) for each in conditions], is_all=False)
-            case Comparison():
-                return self._comparison(condition)
-            case NullTest(operand, is_negated):
-                return self._null_test(operand, is_negated=is_negated)
+            case Comparison() | NullTest():
+                return self._on_columns(condition)
             case SameEntity(left, right):
                 one, other = f.col(id_column(left)), f.col(id_column(right))
                 return (one == other) & one.isNotNull() & other.isNotNull()
@@ -330,39 +294,29 @@ class Expressions:
 
     def _typed(self, operand: Operand) -> Typed:
         match operand:
-            case PropertyValue(variable, property, type):
-                return Typed(f.col(property_column(variable, property)), type)
-            case EntityId(variable):
-                return Typed(f.col(id_column(variable)), STRING)
+            case PropertyValue(type=type):
+                return Typed(f.col(_name_of(operand)), type)
+            case EntityId():
+                return Typed(f.col(_name_of(operand)), STRING)
             case ParameterValue() | Constant() | Now():
                 type = type_of(operand)
                 return Typed(literal(self.inputs.value_of(operand), type), type)
 
-    def _null_test(self, operand: Operand, *, is_negated: bool) -> Column:
-        match operand:
-            case PropertyValue() | EntityId():
-                column = self.value(operand)
-                return column.isNotNull() if is_negated else column.isNull()
-            case ParameterValue() | Constant() | Now():
-                return f.lit((self.inputs.value_of(operand) is None) != is_negated)
+    def _on_columns(self, condition: Comparison | NullTest) -> Column:
+        columns = row_operands(condition)
+        if isinstance(condition, Comparison) and len(columns) == 2:
+            left, right = (self._typed(each) for each in columns)
+            return compare(left, condition.comparator, right)
+        bound = bind(condition, kind=TypeKind.NODE, inputs=self.inputs)
+        return _bound(bound, _name_of(columns[0])) if columns else f.lit(bound == ALWAYS)
 
-    def _comparison(self, comparison: Comparison) -> Column:
-        match comparison.left, comparison.right:
-            case (PropertyValue() as left, PropertyValue() as right):
-                return compare(self._typed(left), comparison.comparator, self._typed(right))
-            case (PropertyValue() as side, _) | (_, PropertyValue() as side):
-                bound = bind(
-                    comparison,
-                    kind=TypeKind.NODE,
-                    values=self.inputs.values,
-                    now=self.inputs.now,
-                )
-                return _bound(bound, property_column(side.variable, side.property))
-            case (EntityId(), _) | (_, EntityId()):
-                left_ids, right_ids = self._typed(comparison.left), self._typed(comparison.right)
-                return compare(left_ids, comparison.comparator, right_ids)
-            case _:
-                return f.lit(self.inputs.holds(comparison))
+
+def _name_of(operand: PropertyValue | EntityId) -> str:
+    match operand:
+        case PropertyValue(variable, property):
+            return property_column(variable, property)
+        case EntityId(variable):
+            return id_column(variable)
 
 
 def _bound(bound: BoundCondition, name: str) -> Column:

@@ -20,10 +20,10 @@ from pyspark.sql import functions as f
 from omnigraph.compiler.ir import Aggregate, Column
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.ops.query import QueryCall
-from omnigraph.engine.read.filter import Inputs
 from omnigraph.engine.read.output import Window, find_window
 from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.results import Result, ResultColumn
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.types import PropertyType

@@ -21,6 +21,7 @@ from omnigraph.compiler.ir import (
     Update,
     Value,
 )
+from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
     ALWAYS,
     F32_MAX,
@@ -130,7 +131,7 @@ def bind_where(where: str, *, type: str = "Gauge", **values: Value) -> BoundCond
     (operation,) = ir.operations
     assert isinstance(operation, Delete | Update)
     kind = TypeKind.EDGE if type == "Near" else TypeKind.NODE
-    return bind(operation.condition, kind=kind, values=values, now=NOW)
+    return bind(operation.condition, kind=kind, inputs=Inputs(values, NOW))
 
 
 _DECLARED = {"n": "I64?", "f": "F64?", "texts": "[String]?", "numbers": "[F64]"}
@@ -254,7 +255,7 @@ def _nested(depth: int) -> BoundCondition:
 
 
 def _bind(condition: Condition, **values: Value) -> BoundCondition:
-    return bind(condition, kind=TypeKind.NODE, values=values, now=NOW)
+    return bind(condition, kind=TypeKind.NODE, inputs=Inputs(values, NOW))
 
 
 A, B, C = IsNull("a"), IsNull("b"), IsPresent("c")
