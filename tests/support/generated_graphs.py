@@ -98,6 +98,24 @@ def graphs(draw: DrawFn) -> PlainGraph:
     return plain_graph(schema, rows)
 
 
+@st.composite
+def other_rows(draw: DrawFn, graph: PlainGraph) -> PlainGraph:
+    """Rows for the types of a graph: some replace rows of it, others are new.
+
+    Edges join nodes of either one.
+    """
+    choices = Choices(draw)
+    rows: dict[str, list[Cells]] = {}
+    for name, declared in types_of(graph.catalog).items():
+        match declared:
+            case NodeType():
+                rows[name] = _choose_nodes(choices, declared)
+            case EdgeType(source=source, target=target):
+                ends = {each: [*rows[each], *graph.rows_by_type[each]] for each in (source, target)}
+                rows[name] = _choose_edges(choices, declared, ends)
+    return plain_graph(graph.schema, rows)
+
+
 def _declare_node(choices: Choices, name: str) -> str:
     properties = _declare_properties(choices, most=5)
     match choices.count(3):

@@ -92,10 +92,12 @@ def show(answer: Answer) -> str:
     return "\n  ".join([", ".join(answer.columns), *(repr(list(row)) for row in answer.rows)])
 
 
-def find_fault(stored: Graph, read: GeneratedRead, expected: Answer) -> str | None:
-    """What the engine returns or raises, if that is not what was expected."""
+def find_fault(
+    stored: Graph, read: GeneratedRead, expected: Answer, *, commit: str | None = None
+) -> str | None:
+    """What the engine returns or raises at a commit, if that is not what was expected."""
     try:
-        result = stored.query(read.text, read.params)
+        result = stored.query(read.text, read.params, commit=commit)
         columns, rows = tuple(result.columns), result.rows
     except _FAULTS as fault:
         return f"{type(fault).__name__}: {fault}"
