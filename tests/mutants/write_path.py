@@ -4,7 +4,7 @@ from tests.mutants.planting import Edit, Mutant
 
 PROTOCOL = "engine/commit/protocol.py"
 PUBLISH = "engine/commit/publish.py"
-ATTEMPTS = "engine/ops/retry.py"
+RETRY = "engine/ops/retry.py"
 MUTATE = "engine/ops/mutate.py"
 REQUESTS = "engine/commit/idempotency.py"
 PLACES = "storage/lance/id_lookup.py"
@@ -111,9 +111,9 @@ WRITE_PATH_MUTANTS = (
         "commit rows whose vectors are still to be asked for",
         (
             Edit(
-                ATTEMPTS,
-                "if _is_due(outstanding, is_last=attempts_left <= 0):",
-                "if _is_due(outstanding, is_last=attempts_left <= 0) and not prepared:",
+                RETRY,
+                "if _is_due(inputs, is_last=attempts_left <= 0):",
+                "if _is_due(inputs, is_last=attempts_left <= 0) and not prepared:",
             ),
         ),
         (f"{EMBEDDING}::test_a_load_fills_empty_vectors_and_keeps_those_that_are_given",),
@@ -127,7 +127,7 @@ WRITE_PATH_MUTANTS = (
         "repeat a strict write that was overtaken",
         (
             Edit(
-                ATTEMPTS,
+                RETRY,
                 "write.is_strict and path.has_moved(write, basis)",
                 "not write",
             ),
@@ -214,13 +214,15 @@ WRITE_PATH_MUTANTS = (
         "look at the head before the key",
         (
             Edit(
-                ATTEMPTS,
-                "            if known is not None:\n                return known\n"
-                "            looked_at = basis.state.at.version\n"
+                RETRY,
+                "            if recorded is not None:\n"
+                "                return _repeat(recorded, codec)\n"
+                "            checked_version = basis.state.at.version\n"
                 "            path.require_head(authorship.expected_head, basis.state)\n",
                 "            path.require_head(authorship.expected_head, basis.state)\n"
-                "            if known is not None:\n                return known\n"
-                "            looked_at = basis.state.at.version\n",
+                "            if recorded is not None:\n"
+                "                return _repeat(recorded, codec)\n"
+                "            checked_version = basis.state.at.version\n",
             ),
         ),
         (REQUESTS_TESTS,),

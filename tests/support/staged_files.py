@@ -21,9 +21,9 @@ from omnigraph.engine.context import GraphContext
 from omnigraph.engine.graph_load import Input, LoadCall
 from omnigraph.engine.input.batches import ReceivedRows
 from omnigraph.engine.input.sources import read_input
-from omnigraph.engine.ops.load import LoadMode, PreparedLoad
+from omnigraph.engine.ops.load import LoadMode
 from omnigraph.engine.ops.refs import create_table_branches
-from omnigraph.engine.ops.retry import run_write
+from omnigraph.engine.ops.retry import Prepared, run_write
 from omnigraph.engine.results import LoadResult
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import make_settings, open_stores
@@ -99,7 +99,7 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
     if call.mode is LoadMode.MERGE and call.target != MAIN:
         create_table_branches(sorted(received), branch=call.target, path=opened.writes)
 
-    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG001
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[LoadResult]:  # noqa: ARG001
         deletions = {
             key: _write_deletions(key, rows.rows["id"].combine_chunks(), basis, call.mode, opened)
             for key, rows in received.items()
@@ -107,21 +107,15 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
         call.progress(STRUCK, 1, 1)
         return _prepare(received, files, deletions, mode=call.mode)
 
-    done, commit = run_write(
+    done = run_write(
         call.target,
         prepare=prepare,
+        codec=None,
+        inputs=None,
         authorship=opened.author(call.actor, WriterKind.LOAD, expected_head=None),
         path=opened.writes,
     )
-    return LoadResult(
-        nodes_loaded=done.nodes_loaded,
-        edges_loaded=done.edges_loaded,
-        commit_id=commit.id if commit else None,
-        branch=call.target,
-        base_branch=None,
-        branch_created=False,
-        engine="spark",
-    )
+    return replace(done.result, branch=call.target, commit_id=done.commit_id)
 
 
 def _prepare(
@@ -130,7 +124,7 @@ def _prepare(
     deletions: Mapping[str, tuple[FragmentDeletions, ...]],
     *,
     mode: LoadMode,
-) -> PreparedLoad:
+) -> Prepared[LoadResult]:
     changes = {
         key: TableChange(
             type=each.type,
@@ -153,7 +147,16 @@ def _prepare(
     for each in received.values():
         counts = nodes if isinstance(each.type, NodeType) else edges
         counts[each.type.name] = each.rows.num_rows
-    return PreparedLoad(write, nodes, edges)
+    result = LoadResult(
+        nodes_loaded=nodes,
+        edges_loaded=edges,
+        commit_id=None,
+        branch=MAIN,
+        base_branch=None,
+        branch_created=False,
+        engine="spark",
+    )
+    return Prepared(write, result)
 
 
 def _write_deletions(

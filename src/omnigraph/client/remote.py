@@ -52,7 +52,7 @@ from omnigraph.model.names import parse_branch_name, parse_key, require_text
 
 if TYPE_CHECKING:
     from omnigraph.engine.graph import Graph
-    from omnigraph.engine.graph_load import Progress
+    from omnigraph.engine.ops.load import Progress
     from omnigraph.engine.ops.transaction import Transaction
 
 _DIRECT_CALLS = frozenset(

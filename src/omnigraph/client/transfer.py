@@ -18,7 +18,7 @@ from typing import Protocol
 
 from omnigraph.client.requests import Arguments, GraphEndpoint, WriteOptions
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.engine.graph_load import OnError, Progress, parse_call
+from omnigraph.engine.graph_load import OnError, parse_call
 from omnigraph.engine.input.batches import ReadContext
 from omnigraph.engine.input.files import (
     find_files,
@@ -30,6 +30,7 @@ from omnigraph.engine.input.files import (
 )
 from omnigraph.engine.input.sources import is_spark_frame, read_given
 from omnigraph.engine.input.splits import is_named, refuse_given
+from omnigraph.engine.ops.load import Progress
 from omnigraph.engine.ops.query import parse_range
 from omnigraph.engine.ops.transaction import GraphCalls, Transaction
 from omnigraph.engine.results import Blob, LoadResult

@@ -1,36 +1,30 @@
-"""The shared state of an open graph: stores, caches, paths, access checks, and compiled queries.
+"""The shared state of an open graph: stores, caches, paths and access checks.
 
 A context is created once, when a graph is opened, and is safe to share between threads. It
 determines the state that a call reads, whether the call may write, the actor, and the rows that
-the actor may see. The cache of compiled queries is bounded and keyed by text and schema. The
-operations themselves are in other modules.
+the actor may see. The operations themselves are in other modules.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from omnigraph.compiler.compile import compile_mutation, compile_read
-from omnigraph.compiler.ir import MutationIR, ReadIR
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.publish import Fence
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.input.batches import ReadContext
-from omnigraph.engine.ops.query import ReadPath
+from omnigraph.engine.ops.query import QueryCache, ReadPath
 from omnigraph.engine.ops.refs import find_tagged
-from omnigraph.engine.ops.retry import report_deleted_branch
+from omnigraph.engine.ops.retry import READ_AGAIN, branch_guard
 from omnigraph.engine.read.cache import ReadCache
 from omnigraph.engine.read.expand import AccessRules
-from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.row_security.views import RowSecurity
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import Settings
@@ -38,8 +32,6 @@ from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import ManifestState
 from omnigraph.engine.state.readers import Readers
-from omnigraph.engine.state.renames import PresentName
-from omnigraph.engine.state.schema_files import AcceptedSchema
 from omnigraph.model.errors import (
     Conflict,
     ForbiddenError,
@@ -49,7 +41,7 @@ from omnigraph.model.errors import (
     NotFoundError,
     PolicyDeniedError,
 )
-from omnigraph.model.limits import COMPILED_QUERIES_MAX, WRITE_LOCK_TIMEOUT_S
+from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
 from omnigraph.model.names import (
     MAIN,
     BranchName,
@@ -60,9 +52,8 @@ from omnigraph.model.names import (
     require_branch_or_commit,
     require_text,
 )
-from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action, Event, Observer, View
+from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action, View
 from omnigraph.model.runtime import lazy_module
-from omnigraph.model.source import Source
 from omnigraph.storage.external_files import ExternalFiles
 from omnigraph.storage.locks import open_write_locks
 from omnigraph.storage.ports import Stores
@@ -75,70 +66,6 @@ if TYPE_CHECKING:
 else:
     change_feed = lazy_module("omnigraph.engine.ops.change_feed")
     writes = lazy_module("omnigraph.engine.row_security.writes")
-
-Q = TypeVar("Q")
-
-_Key = tuple[str, str | None, str, frozenset[PresentName]]
-"""The key of a compiled query.
-
-Consists of the text, the name of the query in it, the hash of the schema that it was compiled for,
-and the current names under which that schema was read as well.
-"""
-
-
-class QueryCache:
-    """A bounded cache of the most recently used queries; safe to share between threads."""
-
-    def __init__(self, observer: Observer) -> None:
-        self._mutations: _Kept[MutationIR] = _Kept(observer)
-        self._reads: _Kept[Plan] = _Kept(observer)
-
-    def mutation(
-        self, text: str, *, name: str | None, accepted_schema: AcceptedSchema
-    ) -> MutationIR:
-        """The IR of a mutation; raises `CompileError` with all diagnostics."""
-
-        def compile() -> MutationIR:
-            ir = compile_mutation(Source("<mutation>", text), accepted_schema.catalog, name=name).ir
-            assert isinstance(ir, MutationIR)
-            return ir
-
-        key = (text, name, accepted_schema.schema_hash, accepted_schema.names)
-        return self._mutations.get(key, compile)
-
-    def read(self, text: str, *, name: str | None, accepted_schema: AcceptedSchema) -> Plan:
-        """The plan of a read; raises `CompileError` with all diagnostics."""
-
-        def compile() -> Plan:
-            ir = compile_read(Source("<query>", text), accepted_schema.catalog, name=name).ir
-            assert isinstance(ir, ReadIR)
-            return plan_read(ir)
-
-        return self._reads.get(
-            (text, name, accepted_schema.schema_hash, accepted_schema.names), compile
-        )
-
-
-class _Kept(Generic[Q]):
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._lock = Lock()
-        self._by_key: OrderedDict[_Key, Q] = OrderedDict()
-
-    def get(self, key: _Key, compile: Callable[[], Q]) -> Q:
-        with self._lock:
-            found = self._by_key.get(key)
-            if found is not None:
-                self._by_key.move_to_end(key)
-        self._observer.count(Event.COMPILED_MISS if found is None else Event.COMPILED_HIT)
-        if found is not None:
-            return found
-        compiled = compile()
-        with self._lock:
-            self._by_key[key] = compiled
-            if len(self._by_key) > COMPILED_QUERIES_MAX:
-                self._by_key.popitem(last=False)
-        return compiled
 
 
 class GraphContext:
@@ -334,30 +261,25 @@ class GraphContext:
         return self.branch_states.branches()
 
     @contextmanager
-    def telling_no_rows(self, branch: BranchName) -> Iterator[None]:
-        """Remove other actors' rows from integrity errors if the caller's view is restricted."""
-        try:
-            yield
-        except IntegrityError as error:
-            if self._sees_all_of(branch):
-                raise
-            raise writes.without_others(error) from None
+    def redacted_errors(self, source: BranchName | None, *, target: BranchName) -> Iterator[None]:
+        """Remove rows that the caller may not see from integrity errors and merge conflicts.
 
-    @contextmanager
-    def telling_conflicts(self, source: BranchName | None, *, target: BranchName) -> Iterator[None]:
-        """Remove rows of branches that the caller does not see completely from merge conflicts.
-
-        Without a source, the source is a commit that the caller was allowed to read.
+        Without a source, the source is the caller's input, or a commit that the caller was allowed
+        to read.
         """
         try:
             yield
+        except IntegrityError as error:
+            if self._sees_all_of(target):
+                raise
+            raise writes.without_others(error) from None
         except MergeConflictError as error:
             if self.settings.gate is None:
                 raise
-            told = self.tell_conflicts(error.conflicts, source=source, target=target)
-            raise MergeConflictError(conflicts=told) from None
+            conflicts = self.redact_conflicts(error.conflicts, source=source, target=target)
+            raise MergeConflictError(conflicts=conflicts) from None
 
-    def tell_conflicts(
+    def redact_conflicts(
         self, conflicts: Sequence[Conflict], *, source: BranchName | None, target: BranchName
     ) -> tuple[Conflict, ...]:
         """Conflicts of two branches, without the rows that the caller may not see."""
@@ -370,7 +292,7 @@ class GraphContext:
         )
         return tuple(map(seen, conflicts))
 
-    def tell(self, commits: Iterable[Commit], *, branch: BranchName) -> list[Commit]:
+    def redact_commits(self, commits: Iterable[Commit], *, branch: BranchName) -> list[Commit]:
         """Commits of a branch, without the details that the caller may not see."""
         if self._sees_all_of(branch):
             return list(commits)
@@ -398,22 +320,22 @@ class GraphContext:
     @contextmanager
     def reading(self, basis: Basis, *, is_past: bool) -> Iterator[None]:
         """Protect the versions of a state from cleanup during a long read."""
-        if self._is_read_only:
-            # A read-only graph registers no reader; cleanup retains recent versions for a while.
-            with self.telling_gone(basis):
+        with self.guard(basis):
+            if self._is_read_only:
+                # A read-only graph registers no reader; cleanup retains recent versions for a
+                # while.
                 yield
-            return
-        id = self.settings.runtime.new_id()
-        # Files are retained for any reader, regardless of which rows it sees.
-        with (
-            self.telling_gone(basis),
-            self.readers.reading(basis.state.snapshot, id=id, is_past=is_past),
-        ):
-            yield
+                return
+            id = self.settings.runtime.new_id()
+            # Files are retained for any reader, regardless of which rows it sees.
+            with self.readers.reading(basis.state.snapshot, id=id, is_past=is_past):
+                yield
 
-    def telling_gone(self, basis: Basis) -> AbstractContextManager[None]:
+    def guard(self, basis: Basis) -> AbstractContextManager[list[ManifestState]]:
         """A block that reads a state; if its branch is deleted meanwhile, the error says so."""
-        return report_deleted_branch(basis.state, branch_states=self.branch_states)
+        return branch_guard(
+            basis.state, branch_states=self.branch_states, advice=READ_AGAIN, checks_result=False
+        )
 
     def author(
         self, actor: str | None, kind: WriterKind, *, expected_head: str | None

@@ -29,12 +29,10 @@ from omnigraph.engine.maintenance.repair import RelocationReport, relocate
 from omnigraph.engine.ops import query
 from omnigraph.engine.ops.create import create_graph, delete_graph, has_history, is_graph
 from omnigraph.engine.ops.query import QueryCall, explain_query, run_query
-from omnigraph.engine.ops.recorded_responses import make_request, mutation_result
-from omnigraph.engine.ops.retry import run_recorded_write
+from omnigraph.engine.ops.recorded_responses import make_request
 from omnigraph.engine.ops.transaction import Transaction, transact
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.results import Blob, ExportReport, LoadResult, MutationResult, Result
-from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import Settings, open_stores
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.schema_files import SOURCE_FILE
@@ -54,13 +52,12 @@ if TYPE_CHECKING:
     from omnigraph.engine.analysis import algorithms
     from omnigraph.engine.analysis import requests as selections
     from omnigraph.engine.analysis.algorithms import Algorithms
-    from omnigraph.engine.graph_load import BulkJob, Progress
+    from omnigraph.engine.graph_load import BulkJob
     from omnigraph.engine.ops import embeddings, export, mutate
-    from omnigraph.engine.ops.mutate import PreparedMutation
+    from omnigraph.engine.ops.load import Progress
     from omnigraph.engine.retrieval import receipts, requests, results, retrieve
     from omnigraph.engine.retrieval.reads import Reads
     from omnigraph.engine.retrieval.results import Receipt, Retrieval
-    from omnigraph.engine.row_security import writes
 else:
     algorithms = lazy_module("omnigraph.engine.analysis.algorithms")
     selections = lazy_module("omnigraph.engine.analysis.requests")
@@ -70,7 +67,6 @@ else:
     requests = lazy_module("omnigraph.engine.retrieval.requests")
     graph_load = lazy_module("omnigraph.engine.graph_load")
     export = lazy_module("omnigraph.engine.ops.export")
-    writes = lazy_module("omnigraph.engine.row_security.writes")
     mutate = lazy_module("omnigraph.engine.ops.mutate")
     embeddings = lazy_module("omnigraph.engine.ops.embeddings")
 
@@ -155,7 +151,7 @@ class Graph(GraphHistory, GraphMaintenance):
             )
             values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         call = QueryCall(plan, values, self._open.settings.runtime.now())
-        with observer.phase(Phase.RUN), self._open.telling_gone(basis):
+        with observer.phase(Phase.RUN), self._open.guard(basis):
             if chosen is Engine.LOCAL:
                 reads = self._open.reads
                 allowance = reads.allowance.within(limits)
@@ -219,56 +215,32 @@ class Graph(GraphHistory, GraphMaintenance):
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
         require_text(source, subject="source")
         settings, mode = self._open.settings, embeddings.parse_embed(embed)
-        vectors = embeddings.WriteVectors(
-            embeddings.choose_policy(
-                mode, embedder=settings.embedder, embeds_on_write=settings.embeds_on_write
-            )
+        mutation = mutate.Mutation(
+            source=source,
+            name=name,
+            params=params,
+            branch=target,
+            now=settings.runtime.now(),
+            actor=self._open.actor_of(None),
+            view=partial(self._open.seen_by_writer, branch=target),
+            compiled=self._open.compiled,
+            external=settings.external_blobs,
+            vectors=embeddings.WriteVectors(
+                embeddings.choose_policy(
+                    mode, embedder=settings.embedder, embeds_on_write=settings.embeds_on_write
+                )
+            ),
+            runtime=settings.runtime,
         )
-        now = settings.runtime.now()
-        to_the_millisecond = now.replace(microsecond=now.microsecond // 1000 * 1000)
-
-        def prepare(basis: Basis, committed: SnapshotRows) -> PreparedMutation:
-            seen = self._open.seen_by_writer(basis, branch=target)
-            ir = self._open.compiled.mutation(
-                source, name=name, accepted_schema=seen.accepted_schema
-            )
-            if seen.visible is not None:
-                caller = self._open.actor_of(None)
-                writes.require_inserts(ir, actor=caller)
-                writes.require_insertable(
-                    ir, catalog=basis.catalog, seen=seen.catalog, actor=caller
-                )
-                ir = self._open.compiled.mutation(
-                    source, name=name, accepted_schema=basis.accepted_schema
-                )
-            values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
-            prepared = mutate.prepare_mutation(
-                mutate.MutationCall(
-                    ir, values, to_the_millisecond, settings.external_blobs, vectors
-                ),
-                catalog=basis.catalog,
-                committed=committed,
-                runtime=settings.runtime,
-            )
-            if seen.visible is not None:
-                writes.require_new_rows(prepared.write.changes, committed=committed)
-            return prepared
-
-        author = self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit)
         # A request without `embed` is encoded as it was before the option existed, so that it
         # matches responses that were recorded then.
-        asked = (source, name, params or {}, *(() if mode is None else (mode,)))
-        request = make_request(idempotency_key, "mutate", *asked)
-        with self._open.telling_no_rows(target):
-            told = run_recorded_write(
-                target,
-                prepare=prepare,
-                tell=mutate.encode_mutation_response,
-                outstanding=vectors,
-                authorship=author.with_request(request),
-                path=self._open.writes,
+        arguments = (source, name, params or {}, *(() if mode is None else (mode,)))
+        request = make_request(idempotency_key, "mutate", *arguments)
+        author = self._open.author(actor, WriterKind.MUTATION, expected_head=if_commit)
+        with self._open.redacted_errors(None, target=target):
+            return mutate.run_mutation(
+                mutation, authorship=author.with_request(request), path=self._open.writes
             )
-        return mutation_result(told)
 
     def load(
         self,
@@ -379,7 +351,7 @@ class Graph(GraphHistory, GraphMaintenance):
         require_text(id, subject="id")
         basis = self._open.at(branch, commit, action=Action.READ)
         tables = basis.reader(self._open.stores.tables)
-        with self._open.telling_gone(basis):
+        with self._open.guard(basis):
             return query.find_entity(
                 type, id, snapshot=basis.snapshot, catalog=basis.catalog, tables=tables
             )
@@ -403,7 +375,7 @@ class Graph(GraphHistory, GraphMaintenance):
             require_text(given, subject=subject)
         asked = query.parse_range(start, length)
         basis = self._open.at(branch, commit, action=Action.READ)
-        with self._open.telling_gone(basis):
+        with self._open.guard(basis):
             return query.read_blob(
                 type,
                 id,
@@ -557,7 +529,7 @@ class Graph(GraphHistory, GraphMaintenance):
         with self._open.settings.observer.phase(Phase.PIN):
             basis = self._open.at(branch, commit, action=Action.READ)
         reads = self._start_reads(basis, limits)
-        with self._open.telling_gone(basis):
+        with self._open.guard(basis):
             vectors = retrieve.find_vectors(request, reads, given=given)
             return retrieve.retrieve(
                 request, vectors, reads=reads, count_tokens=count_tokens or results.count_bytes
@@ -594,7 +566,7 @@ class Graph(GraphHistory, GraphMaintenance):
         )
         with self._open.settings.observer.phase(Phase.PIN):
             basis = self._open.at(branch, commit, action=Action.READ)
-        with self._open.telling_gone(basis):
+        with self._open.guard(basis):
             return retrieve.retrieve_by(
                 source,
                 params,
@@ -622,7 +594,7 @@ class Graph(GraphHistory, GraphMaintenance):
         with self._open.settings.observer.phase(Phase.PIN):
             basis = self._open.at(None, asked.commit_id, action=Action.READ)
         reads, count = self._start_reads(basis, limits), count_tokens or results.count_bytes
-        with self._open.telling_gone(basis):
+        with self._open.guard(basis):
             if isinstance(asked.request, results.QueryRequest):
                 answer = retrieve.retrieve_again(
                     asked.request,

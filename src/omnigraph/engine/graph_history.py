@@ -12,7 +12,7 @@ from omnigraph.engine.commit.protocol import Authorship
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.executors import Engine, choose_engine, get_spark_module
-from omnigraph.engine.ops.recorded_responses import make_request, merge_result
+from omnigraph.engine.ops.recorded_responses import MERGE_CODEC, make_request
 from omnigraph.engine.ops.refs import (
     create_branch,
     create_tag,
@@ -20,7 +20,7 @@ from omnigraph.engine.ops.refs import (
     delete_tag,
     list_tags,
 )
-from omnigraph.engine.ops.retry import branch_guard, find_told
+from omnigraph.engine.ops.retry import branch_guard, find_recorded
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.results import MergeResult, SnapshotState, TableState
 from omnigraph.engine.state.branch_state import Basis
@@ -154,17 +154,17 @@ class GraphHistory:
             for each in (branch, target):
                 self._open.require_whole("merge", branch=each)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
-        asked = ("merge", branch, terms.granularity, terms.resolve)
-        authorship = author.with_request(make_request(idempotency_key, *asked))
+        arguments = (branch, terms.granularity, terms.resolve)
+        authorship = author.with_request(make_request(idempotency_key, "merge", *arguments))
         # The source may have been deleted after it was merged.
-        told = None if dry_run else find_told(target, authorship=authorship, path=self._open.writes)
-        if told is not None:
-            return merge_result(told)
+        recorded = None if dry_run else self._find_recorded(target, authorship)
+        if recorded is not None:
+            return recorded
         is_large = partial(self._is_large_merge, branch, target)
         chosen = choose_engine(engine, spark=spark, is_large=is_large)
-        with self._open.telling_conflicts(branch, target=target):
+        with self._open.redacted_errors(branch, target=target):
             done = self._merge_on(chosen, spark, branch, target, terms, authorship)
-        shown = self._open.tell_conflicts(done.conflicts, source=branch, target=target)
+        shown = self._open.redact_conflicts(done.conflicts, source=branch, target=target)
         return replace(done, conflicts=shown)
 
     def _merge_on(
@@ -190,6 +190,11 @@ class GraphHistory:
             source, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
         )
         return merged
+
+    def _find_recorded(self, target: BranchName, authorship: Authorship) -> MergeResult | None:
+        return find_recorded(
+            target, codec=MERGE_CODEC, authorship=authorship, path=self._open.writes
+        )
 
     def _is_large_merge(self, source: BranchName, target: BranchName) -> bool:
         """Whether two branches differ in more rows than one process should merge."""
@@ -217,12 +222,12 @@ class GraphHistory:
         self._open.require_whole("revert", branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         authorship = author.with_request(make_request(idempotency_key, "revert", commit))
-        told = find_told(target, authorship=authorship, path=self._open.writes)
-        if told is not None:
-            return merge_result(told)
+        recorded = self._find_recorded(target, authorship)
+        if recorded is not None:
+            return recorded
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "revert")
-        with self._open.telling_conflicts(None, target=target):
+        with self._open.redacted_errors(None, target=target):
             return merge.revert_commit(
                 found,
                 branch=target,
@@ -251,12 +256,12 @@ class GraphHistory:
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         authorship = author.with_request(make_request(idempotency_key, "cherry_pick", commit))
         # The branch of the commit may have been deleted since.
-        told = find_told(target, authorship=authorship, path=self._open.writes)
-        if told is not None:
-            return merge_result(told)
+        recorded = self._find_recorded(target, authorship)
+        if recorded is not None:
+            return recorded
         found = self._open.at(None, commit, action=Action.READ)
         self._open.require_seen_whole(found, "cherry-pick")
-        with self._open.telling_conflicts(None, target=target):
+        with self._open.redacted_errors(None, target=target):
             return merge.cherry_pick_commit(
                 found,
                 onto=target,
@@ -273,8 +278,8 @@ class GraphHistory:
         self._open.require_open()
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
-        told = self._open.tell(self._open.branch_states.commits(name), branch=name)
-        marked = mark_recovered(told, tables=self._open.stores.tables)
+        shown = self._open.redact_commits(self._open.branch_states.commits(name), branch=name)
+        marked = mark_recovered(shown, tables=self._open.stores.tables)
         return CommitLog(each for each in marked if actor is None or each.is_by(actor))
 
     def commit(self, id: str) -> Commit:
@@ -282,8 +287,8 @@ class GraphHistory:
         self._open.require_open()
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         state = self._open.state_of(id)
-        told = self._open.tell([state.head], branch=state.branch)
-        (marked,) = mark_recovered(told, tables=self._open.stores.tables)
+        shown = self._open.redact_commits([state.head], branch=state.branch)
+        (marked,) = mark_recovered(shown, tables=self._open.stores.tables)
         return marked
 
     def head(self, branch: str = "main") -> str:
@@ -308,9 +313,13 @@ class GraphHistory:
         catalogs = [after.catalog, before.catalog]
         selection = diff.parse_selection(catalogs, types=types, ops=ops)
         tables = self._open.stores.tables
-        again = "compare again, with what is there now"
-        with branch_guard(branch_states=self._open.branch_states, otherwise=again) as noted:
-            noted += [before.state, after.state]
+        with branch_guard(
+            before.state,
+            after.state,
+            branch_states=self._open.branch_states,
+            advice="compare the current states",
+            checks_result=True,
+        ):
             is_large = partial(_is_large, before, after, selection, tables)
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
                 return diff.diff(before, after, selection=selection, tables=tables)
@@ -352,7 +361,7 @@ class GraphHistory:
             for entry in basis.state.snapshot
             if entry.table_key not in unseen
         }
-        (head,) = self._open.tell([basis.head], branch=name)
+        (head,) = self._open.redact_commits([basis.head], branch=name)
         return SnapshotState(head, tables)
 
 

@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
@@ -30,18 +30,17 @@ from omnigraph.engine.ops.embeddings import (
     parse_embed,
 )
 from omnigraph.engine.ops.load import (
+    InlineLoad,
     LoadMode,
-    PreparedLoad,
-    encode_load_response,
+    Progress,
+    create_and_load,
     parse_mode,
-    prepare_load,
+    run_load,
 )
-from omnigraph.engine.ops.recorded_responses import load_result, make_request
-from omnigraph.engine.ops.refs import ensure_branch
-from omnigraph.engine.ops.retry import find_told, run_recorded_write
+from omnigraph.engine.ops.recorded_responses import LOAD_CODEC, make_request
+from omnigraph.engine.ops.retry import find_recorded
 from omnigraph.engine.results import LoadResult
 from omnigraph.engine.row_security.writes import complete
-from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
@@ -49,12 +48,6 @@ from omnigraph.model.errors import InvalidValueError, UnavailableError
 from omnigraph.model.limits import INLINE_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.ports import Action
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with the name of a stage, the amount done, and the total amount if it is known.
-
-An exception that it raises aborts the load, and nothing is written.
-"""
 
 # The approximate expansion of compressed NDJSON.
 _UNPACKED_PER_BYTE = 8
@@ -147,7 +140,7 @@ def parse_call(
 
 def load(given: object, call: LoadCall, *, engine: str, opened: GraphContext) -> LoadResult:
     """Load rows as one commit, or change nothing, with the engine that the caller names."""
-    with opened.telling_no_rows(_start_of(call, opened)):
+    with opened.redacted_errors(None, target=_start_of(call, opened)):
         if _needs_spark(engine, given, call, opened):
             return _load_on_spark(given, call, opened)
         return _load_inline(given, call, opened)
@@ -208,7 +201,7 @@ class BulkJob:
         if error is None:
             _require_all_properties(self._call, self._opened)
             load_all = _find_loader(self._opened)
-            with self._opened.telling_no_rows(_start_of(self._call, self._opened)):
+            with self._opened.redacted_errors(None, target=_start_of(self._call, self._opened)):
                 self._result = load_all(self._inputs, self._call, self._opened)
 
     @property
@@ -293,9 +286,14 @@ def _load_on_spark(given: object, call: LoadCall, opened: GraphContext) -> LoadR
     request = _make_request(call, names)
     call = replace(call, request=request)
     if request is not None and opened.branch_states.has_branch(call.target):
-        told = find_told(call.target, authorship=author_of(call, opened), path=opened.writes)
-        if told is not None:
-            return load_result(told, branch=call.target)
+        recorded = find_recorded(
+            call.target,
+            codec=LOAD_CODEC,
+            authorship=author_of(call, opened),
+            path=opened.writes,
+        )
+        if recorded is not None:
+            return recorded
     return _find_loader(opened)([Input(None, given)], call, opened)
 
 
@@ -332,49 +330,22 @@ def _load_inline(given: object, call: LoadCall, opened: GraphContext) -> LoadRes
     start = opened.branch_states.capture(source if is_missing and source else target)
     received, digest = _receive(given, call, start, opened)
     call = replace(call, request=_make_request(call, digest))
-    vectors = WriteVectors(policy_of(call, opened))
-    row_count = sum(each.rows.num_rows for each in received.values())
-    call.progress("read", row_count, row_count)
-    is_new = False
-    if is_missing and source is not None:
-        # Rows that are rejected on the base would also be rejected on the branch, so they are
-        # checked before it is created.
-        prepare_load(
-            received,
-            mode=call.mode,
-            vectors=vectors,
-            catalog=start.catalog,
-            committed=opened.rows_of(start),
-        )
-        if vectors.is_due:
-            call.progress("embed", 0, vectors.text_count)
-            vectors.ask()
-        call.progress("commit", 0, row_count)
-        is_new = ensure_branch(target, base=source, if_head=call.expected_head, path=opened.writes)
-
-    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedLoad:
-        done = prepare_load(
-            received, mode=call.mode, vectors=vectors, catalog=basis.catalog, committed=committed
-        )
-        if vectors.is_due:
-            call.progress("embed", 0, vectors.text_count)
-        elif not is_new:
-            # The last progress report before something is written: the callback can still abort the
-            # load.
-            call.progress("commit", 0, row_count)
-        return done
-
-    told = run_recorded_write(
-        target,
-        prepare=prepare,
-        tell=lambda done: encode_load_response(
-            done, base=source, is_new_branch=is_new, engine="inline", rejected_count=0
-        ),
-        outstanding=vectors,
-        authorship=author_of(call, opened),
-        path=opened.writes,
+    inline = InlineLoad(
+        received=received,
+        mode=call.mode,
+        target=target,
+        base=source,
+        is_new_branch=False,
+        vectors=WriteVectors(policy_of(call, opened)),
+        progress=call.progress,
     )
-    return load_result(told, branch=target)
+    call.progress("read", inline.row_count, inline.row_count)
+    authorship = author_of(call, opened)
+    if is_missing and source is not None:
+        return create_and_load(
+            inline, base=source, start=start, authorship=authorship, path=opened.writes
+        )
+    return run_load(inline, authorship=authorship, path=opened.writes)
 
 
 def _make_request(call: LoadCall, rows: object) -> Request | None:

@@ -121,12 +121,12 @@ class GraphMaintenance:
             return self._find_workers(spark, action="apply a schema")
 
         author = self._open.author(actor, WriterKind.SCHEMA_APPLY, expected_head=if_commit)
-        asked = ("apply_schema", source, allow_data_loss)
+        request = make_request(idempotency_key, "apply_schema", source, allow_data_loss)
         return schema_apply.apply_schema(
             Source("<schema>", source),
             allow_data_loss=allow_data_loss,
             find_workers=find_workers,
-            authorship=author.with_request(make_request(idempotency_key, *asked)),
+            authorship=author.with_request(request),
             readers=self._open.readers,
             path=self._open.writes,
         )

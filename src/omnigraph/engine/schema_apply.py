@@ -43,8 +43,8 @@ from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.sidecar import list_sidecars
 from omnigraph.engine.maintenance.cleanup import purge
 from omnigraph.engine.ops.create import create_table, place_of
-from omnigraph.engine.ops.recorded_responses import record_response, schema_result
-from omnigraph.engine.ops.retry import find_told_at
+from omnigraph.engine.ops.recorded_responses import SCHEMA_APPLY_CODEC, record_result
+from omnigraph.engine.ops.retry import find_recorded_in
 from omnigraph.engine.results import MigrationPlan, SchemaApplyResult
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.history import CommitNotes
@@ -383,9 +383,11 @@ def _apply_under(
 ) -> SchemaApplyResult:
     with path.observer.phase(Phase.CAPTURE):
         basis = path.branch_states.capture(MAIN)
-        known = find_told_at(basis.state, authorship=call.authorship, path=path)
-    if known is not None:
-        return schema_result(known)
+        recorded = find_recorded_in(
+            basis.state, codec=SCHEMA_APPLY_CODEC, authorship=call.authorship, path=path
+        )
+    if recorded is not None:
+        return recorded
     path.require_head(call.authorship.expected_head, basis.state)
     plan = migration.plan_migration(
         basis.catalog, call.desired, source=call.source, allow_data_loss=allow_data_loss
@@ -403,13 +405,16 @@ def _apply_under(
     _require_applicable(plan, path)
     with path.observer.phase(Phase.PREPARE):
         write = _prepare(plan, call, basis=basis, path=path)
-    write = record_response(write, {"steps": steps}, request=call.authorship.request)
+    result = SchemaApplyResult(applied=True, steps=steps, commit_id=None)
+    request = call.authorship.request
+    if request is not None:
+        write = record_result(write, result, codec=SCHEMA_APPLY_CODEC, request=request)
     commit = path.commit(write, basis=basis, authorship=call.authorship, held=held)
     emptied = [key for key, change in write.changes.items() if change.is_overwrite]
     if emptied:
         # A crash here leaves the dropped data to the next cleanup.
         purge({basis.snapshot.get(key).path for key in emptied}, readers=call.readers, path=path)
-    return SchemaApplyResult(applied=True, steps=steps, commit_id=commit.id)
+    return replace(result, commit_id=commit.id)
 
 
 def _require_applicable(plan: migration.MigrationPlan, path: WritePath) -> None:

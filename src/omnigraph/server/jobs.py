@@ -14,7 +14,7 @@ from threading import Lock
 
 import orjson
 
-from omnigraph.engine.graph_load import Progress
+from omnigraph.engine.ops.load import Progress
 from omnigraph.http.responses import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
 from omnigraph.model.errors import GraphError
 from omnigraph.model.limits import JOBS_REMEMBERED_MAX, JOBS_RUNNING_MAX

@@ -26,7 +26,7 @@ from pyspark import SparkContext, SparkStageInfo, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from omnigraph.engine.graph_load import Progress
+from omnigraph.engine.ops.load import Progress
 from omnigraph.model.limits import SPARK_CANCEL_WAIT_S, SPARK_PART_ROWS_MAX, SPARK_POLL_INTERVAL_S
 from omnigraph.spark.errors import FOREIGN, carried_errors, spark_errors
 from omnigraph.spark.sessions import find_working_session, is_connect

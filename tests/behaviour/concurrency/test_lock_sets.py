@@ -1,6 +1,6 @@
 """What a write that finds something in its way under the locks does: prepare again, or say so."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.publish import Fence
 from omnigraph.engine.commit.recover import Recoverer
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.ops.retry import run_write
+from omnigraph.engine.ops.retry import Executed, Prepared, run_write
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.branch_state import Basis, BranchStates
@@ -26,13 +26,6 @@ from tests.support.queries import query
 
 PERSON, COMPANY = "node:Person", "node:Company"
 ANN = Authorship(actor="ann", kind=WriterKind.MUTATION, expected_head=None)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a preparation gives."""
-
-    write: PreparedWrite
 
 
 def open_write_path(root: Path) -> WritePath:
@@ -106,19 +99,18 @@ def test_k04_a_write_that_lacked_a_lock_is_prepared_again_with_all_it_ever_neede
     other = omnigraph.open(str(tmp_path), durability="relaxed")
     prepared: list[frozenset[str]] = []
 
-    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared:
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[None]:
         del committed
         prepared.append(frozenset({COMPANY}) if prepared else frozenset())
         if len(prepared) == 1:
             other.mutate(query('insert Person { name: "Frank" }'))
-        return Prepared(add_eve(basis, read_set=prepared[-1]))
+        return Prepared(add_eve(basis, read_set=prepared[-1]), None)
 
-    _, commit = run_write(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
+    done = _run(prepare, tmp_path)
 
     # Overtaken; then with the locks of the first attempt; then with those of both.
     assert len(prepared) == 3
-    assert commit
-    assert commit.id == graph.head()
+    assert done.commit_id == graph.head()
     assert {"Eve", "Frank"} <= rows(graph, "Person").keys()
     require_linear(graph.commits())
 
@@ -131,18 +123,29 @@ def test_a_strict_write_in_whose_way_a_dead_writer_is_recovers_it_and_goes_on(
     dying = open_with(tmp_path, failpoints)
     attempts: list[Basis] = []
 
-    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared:
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[None]:
         del committed
         attempts.append(basis)
         place = Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER
         if len(attempts) == 1:
             with failpoints.activate(place, FAIL_ALWAYS), pytest.raises(RecoveryRequiredError):
                 dying.mutate(query('insert Person { name: "Frank" }'))
-        return Prepared(add_eve(basis, read_set=frozenset(), is_strict=True))
+        return Prepared(add_eve(basis, read_set=frozenset(), is_strict=True), None)
 
-    run_write(MAIN, prepare=prepare, authorship=ANN, path=open_write_path(tmp_path))
+    _run(prepare, tmp_path)
 
     assert len(attempts) == 2
     assert {"Eve", "Frank"} <= rows(graph, "Person").keys()
     assert sidecars(tmp_path) == []
     require_linear(graph.commits())
+
+
+def _run(prepare: Callable[[Basis, SnapshotRows], Prepared[None]], root: Path) -> Executed[None]:
+    return run_write(
+        MAIN,
+        prepare=prepare,
+        codec=None,
+        inputs=None,
+        authorship=ANN,
+        path=open_write_path(root),
+    )

@@ -8,6 +8,7 @@ on Spark until the caller reads its rows. The algorithms themselves are implemen
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,11 +31,11 @@ from omnigraph.engine.analysis.requests import (
     shape_of,
 )
 from omnigraph.engine.analysis.solve import NodeIndex, Solution, read_network, solve
-from omnigraph.engine.analysis.write_back import PreparedValues, WriteCall, prepare_values
+from omnigraph.engine.analysis.write_back import WriteCall, prepare_values
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.executors import Engine, get_spark_module
-from omnigraph.engine.ops.retry import run_write
+from omnigraph.engine.ops.retry import Prepared, run_write
 from omnigraph.engine.results import MutationResult, Result, ResultColumn
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
@@ -349,18 +350,20 @@ class LocalResult:
         self._opened.require_allowed(change, branch=call.branch, target=None, actor=call.actor)
         self._opened.require_whole("write a property", branch=call.branch)
 
-        def prepare(basis: Basis, committed: SnapshotRows) -> PreparedValues:
+        def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[MutationResult]:
             return prepare_values(
                 call, self._solution.rows, catalog=basis.catalog, committed=committed
             )
 
-        done, commit = run_write(
+        done = run_write(
             call.branch,
             prepare=prepare,
+            codec=None,
+            inputs=None,
             authorship=self._opened.author(call.actor, WriterKind.MUTATION, expected_head=None),
             path=self._opened.writes,
         )
-        return MutationResult(done.affected_nodes, 0, commit.id if commit else None)
+        return replace(done.result, commit_id=done.commit_id)
 
 
 def make_result(rows: pa.Table, shape: ResultShape, basis: Basis) -> Result:

@@ -16,7 +16,9 @@ from omnigraph.engine.commit.integrity.check import require_integrity
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.input.coerce import CoercionError, coerce_column, refusal
 from omnigraph.engine.ops.diff import equal_cells
+from omnigraph.engine.ops.retry import Prepared
 from omnigraph.engine.read.entities import UNBOUND, find_all, one_chunk
+from omnigraph.engine.results import MutationResult
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, NodeType
@@ -38,14 +40,6 @@ class WriteCall:
     actor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedValues:
-    """The prepared write of values, and the number of nodes that it affects."""
-
-    write: PreparedWrite
-    affected_nodes: int
-
-
 def require_fitting(call: WriteCall, catalog: Catalog) -> tuple[NodeType, ...]:
     """The types to write to; `InvalidValueError` if the schema cannot hold the values.
 
@@ -56,7 +50,7 @@ def require_fitting(call: WriteCall, catalog: Catalog) -> tuple[NodeType, ...]:
 
 def prepare_values(
     call: WriteCall, rows: pa.Table, *, catalog: Catalog, committed: SnapshotRows
-) -> PreparedValues:
+) -> Prepared[MutationResult]:
     """Prepare and check the write of a result's values on a branch."""
     changes = dict(_changes(call, rows, catalog, committed))
     require_integrity(changes, catalog=catalog, committed=committed)
@@ -67,7 +61,8 @@ def prepare_values(
         # The other properties of a node are read again on every attempt.
         is_strict=False,
     )
-    return PreparedValues(write, sum(each.put.num_rows for each in changes.values()))
+    affected = sum(each.put.num_rows for each in changes.values())
+    return Prepared(write, MutationResult(affected, 0, commit_id=None))
 
 
 def _changes(

@@ -18,7 +18,7 @@ from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, T
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, EmbedTask, Target, embed_part
 from omnigraph.engine.ops.refs import create_table_branches
-from omnigraph.engine.ops.retry import is_refused, run_write
+from omnigraph.engine.ops.retry import Prepared, is_refused, run_write
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry, get_stored_type, table_branch_of, table_key_of
@@ -101,14 +101,6 @@ def embed(
     return _Embedding(call, branch, workers, path).run(authorship)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedVectors:
-    """The files of rows with vectors, and the number of rows that got a vector, by property."""
-
-    write: PreparedWrite
-    rows_by_property: Mapping[str, int]
-
-
 class _Embedding:
     """One call in progress."""
 
@@ -121,8 +113,13 @@ class _Embedding:
 
     def run(self, authorship: Authorship) -> EmbedResult:
         try:
-            done, commit = run_write(
-                self._branch, prepare=self._prepare, authorship=authorship, path=self._path
+            done = run_write(
+                self._branch,
+                prepare=self._prepare,
+                codec=None,
+                inputs=None,
+                authorship=authorship,
+                path=self._path,
             )
         except GraphError as error:
             if is_refused(error):
@@ -131,12 +128,12 @@ class _Embedding:
         return EmbedResult(
             type=self._call.declared.name,
             branch=self._branch,
-            rows_by_property=done.rows_by_property,
-            commit_id=None if commit is None else commit.id,
+            rows_by_property=done.result,
+            commit_id=done.commit_id,
             engine="local" if self._workers is None else "spark",
         )
 
-    def _prepare(self, basis: Basis, committed: SnapshotRows) -> PreparedVectors:
+    def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[Mapping[str, int]]:
         del committed  # rows are read part by part
         # Files written for an earlier state are not valid for this one.
         self._forsake()
@@ -150,7 +147,7 @@ class _Embedding:
             parts = self._work(EmbedTask(call, predicate), entry, self._line)
             self._written = tuple(file for part in parts for file in part.rows.files)
         changes = {key: _make_change(call.declared, parts)} if self._written else {}
-        return PreparedVectors(
+        return Prepared(
             PreparedWrite(
                 changes=changes,
                 placement=dict.fromkeys(changes, StagingMode.FILES),

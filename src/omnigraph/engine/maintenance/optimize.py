@@ -12,10 +12,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.commit.prepared_write import (
+    PreparedWrite,
+    StagingMode,
+    TableChange,
+    TableChanges,
+)
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.publish import join_manifest
-from omnigraph.engine.ops.retry import run_write
+from omnigraph.engine.ops.retry import Prepared, run_write
 from omnigraph.engine.results import IndexReport, OptimizeReport, PendingIndex
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
@@ -29,32 +34,28 @@ from omnigraph.storage.ports import IndexKind, IndexSpec, Layout, TableStore
 from omnigraph.storage.row_files import table_schema
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedIndexes:
-    """The indexes to build."""
-
-    write: PreparedWrite
-
-
 def ensure_indexes(
     branch: BranchName, *, authorship: Authorship, path: WritePath
 ) -> tuple[IndexReport, ...]:
     """Build the indexes that a branch's own tables lack, as one commit, and report on all."""
     tables = path.stores.tables
 
-    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedIndexes:
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[TableChanges]:
         del committed  # indexes are built from the tables themselves
-        return prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+        write = prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+        return Prepared(write, write.changes)
 
-    done, commit = run_write(branch, prepare=prepare, authorship=authorship, path=path)
-    if commit is None:
+    done = run_write(
+        branch, prepare=prepare, codec=None, inputs=None, authorship=authorship, path=path
+    )
+    if done.commit is None:
         # A call that builds nothing passes the same failpoint, and leaves nothing to recover.
         path.failpoints.maybe_fail(Failpoint.ENSURE_INDICES_POST_PHASE_B_PRE_MANIFEST_COMMIT)
     basis = path.branch_states.pin(branch)
-    return report_indexes(done, basis.snapshot, catalog=basis.catalog, tables=tables)
+    return report_indexes(done.result, basis.snapshot, catalog=basis.catalog, tables=tables)
 
 
-def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore) -> PreparedIndexes:
+def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore) -> PreparedWrite:
     """The write that builds the missing indexes of a branch's own tables."""
     changes: dict[str, TableChange] = {}
     for declared, entry in _own_tables(snapshot, catalog):
@@ -69,30 +70,29 @@ def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore)
                 is_overwrite=False,
                 indexes=buildable,
             )
-    write = PreparedWrite(
+    return PreparedWrite(
         changes=dict(sorted(changes.items())),
         placement=dict.fromkeys(changes, StagingMode.INDEX),
         read_set=frozenset(),
         is_strict=False,
     )
-    return PreparedIndexes(write)
 
 
 def count_unindexed(basis: Basis, *, tables: TableStore) -> int:
     """The number of rows of the types whose missing indexes can be built."""
-    prepared = prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
-    return sum(basis.snapshot.get(key).row_count for key in prepared.write.changes)
+    write = prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
+    return sum(basis.snapshot.get(key).row_count for key in write.changes)
 
 
 def report_indexes(
-    prepared: PreparedIndexes, snapshot: Snapshot, *, catalog: Catalog, tables: TableStore
+    changes: TableChanges, snapshot: Snapshot, *, catalog: Catalog, tables: TableStore
 ) -> tuple[IndexReport, ...]:
     """The state of every wanted index of a snapshot, type by type, after building."""
     reports = []
     for declared in catalog.stored_types():
         entry = snapshot.get(table_key_of(declared))
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
-        change = prepared.write.changes.get(entry.table_key)
+        change = changes.get(entry.table_key)
         reports += [
             IndexReport(
                 type=declared.name,
@@ -204,28 +204,22 @@ class _Looked:
     skipped: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedLayout:
-    write: PreparedWrite
-    looked: tuple[_Looked, ...]
-
-
 def optimize(
     branch: BranchName, *, authorship: Authorship, path: WritePath
 ) -> tuple[OptimizeReport, ...]:
     """Compact and index a branch's own tables where that is worthwhile, and report on all types."""
 
-    def prepare(basis: Basis, committed: SnapshotRows) -> _PreparedLayout:
+    def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[tuple[_Looked, ...]]:
         del committed  # the layout is planned from the tables themselves
         looked = tuple(_look(basis, path))
-        return _PreparedLayout(_plan_write(looked), looked)
+        return Prepared(_plan_write(looked), looked)
 
     own = replace(authorship, actor=authorship.actor or OPTIMIZE_ACTOR)
-    done, commit = run_write(branch, prepare=prepare, authorship=own, path=path)
+    done = run_write(branch, prepare=prepare, codec=None, inputs=None, authorship=own, path=path)
     basis = path.branch_states.pin(branch)
     join_manifest(basis.state, branch_states=path.branch_states, tables=path.stores.tables)
     return tuple(
-        _report(each, basis, path, is_committed=commit is not None) for each in done.looked
+        _report(each, basis, path, is_committed=done.commit is not None) for each in done.result
     )
 
 

@@ -8,7 +8,8 @@ cannot represent the same rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -17,15 +18,15 @@ from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.merge.apply import PreparedApply, ThreeWayApply, prepare_replay
 from omnigraph.engine.merge.base import MergeAncestry, find_merge_ancestry, one_commit
 from omnigraph.engine.merge.options import NO_TERMS, MergeOptions
-from omnigraph.engine.ops.recorded_responses import Answer, merge_result
-from omnigraph.engine.ops.retry import branch_guard, run_recorded_write
+from omnigraph.engine.ops.recorded_responses import MERGE_CODEC
+from omnigraph.engine.ops.retry import Prepared, branch_guard, run_write
 from omnigraph.engine.results import MergeOutcome, MergeResult
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.ancestry import gather_ancestry
 from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.engine.state.history import Commit, CommitNotes
 from omnigraph.engine.state.manifest import ManifestState, Snapshot, table_key_of, type_name_of
-from omnigraph.model.errors import Conflict, InvalidValueError, MergeConflictError, NotFoundError
+from omnigraph.model.errors import InvalidValueError, MergeConflictError, NotFoundError
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import TableStore
@@ -41,13 +42,6 @@ class Replayer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _PreparedMerge:
-    write: PreparedWrite
-    outcome: MergeOutcome
-    conflicts: tuple[Conflict, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Merge:
     """A merge in progress, with the source as it was at the start."""
 
@@ -56,21 +50,27 @@ class _Merge:
     replayer: Replayer
     path: WritePath
 
-    def prepare(self, basis: Basis, committed: SnapshotRows) -> _PreparedMerge:
+    def prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[MergeResult]:
         """The write of the merge onto the current target.
 
         Raises `NotFoundError` if the source, or a branch that the base depends on, was deleted or
         recreated meanwhile.
         """
         branch_states = self.path.branch_states
-        with branch_guard(branch_states=branch_states, otherwise="nothing was merged") as noted:
-            noted += [self.source.state, basis.state]
+        with branch_guard(
+            self.source.state,
+            basis.state,
+            branch_states=branch_states,
+            advice="nothing was merged",
+            checks_result=True,
+        ) as guarded:
             parting = find_merge_ancestry(
-                self.source, basis, noted=noted, branch_states=branch_states
+                self.source, basis, noted=guarded, branch_states=branch_states
             )
             if parting is None:
-                nothing = PreparedWrite({}, {}, frozenset(), is_strict=False)
-                return _PreparedMerge(nothing, MergeOutcome.ALREADY_UP_TO_DATE, ())
+                unchanged = PreparedWrite({}, {}, frozenset(), is_strict=False)
+                up_to_date = MergeResult(MergeOutcome.ALREADY_UP_TO_DATE, None, ())
+                return Prepared(unchanged, up_to_date)
             prepared = self._replay(parting, basis, committed)
         outcome = MergeOutcome.FAST_FORWARD if parting.is_at_target else MergeOutcome.MERGED
         if prepared.conflicts:
@@ -78,7 +78,7 @@ class _Merge:
                 raise MergeConflictError(conflicts=prepared.conflicts)
             outcome = MergeOutcome.CONFLICTS
         self.path.failpoints.maybe_fail(Failpoint.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
-        return _PreparedMerge(prepared.write, outcome, prepared.conflicts)
+        return Prepared(prepared.write, MergeResult(outcome, None, prepared.conflicts))
 
     def _replay(
         self, parting: MergeAncestry, basis: Basis, committed: SnapshotRows
@@ -126,19 +126,28 @@ def merge_branch(
         basis = path.branch_states.pin(into)
         path.require_head(authorship.expected_head, basis.state)
         committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
-        prepared = merge.prepare(basis, committed)
-        return MergeResult(prepared.outcome, None, prepared.conflicts)
+        return merge.prepare(basis, committed).result
     # Recovery decides whether an interrupted write on the source is part of the source.
     path.recover()
-    told = run_recorded_write(
-        into,
-        prepare=_start(source, terms, replayer, path).prepare,
-        tell=lambda prepared: {"outcome": prepared.outcome},
-        outstanding=None,
+    merge = _start(source, terms, replayer, path)
+    return _run(into, merge.prepare, authorship, path)
+
+
+def _run(
+    branch: BranchName,
+    prepare: Callable[[Basis, SnapshotRows], Prepared[MergeResult]],
+    authorship: Authorship,
+    path: WritePath,
+) -> MergeResult:
+    done = run_write(
+        branch,
+        prepare=prepare,
+        codec=MERGE_CODEC,
+        inputs=None,
         authorship=authorship,
         path=path,
     )
-    return merge_result(told)
+    return replace(done.result, commit_id=done.commit_id)
 
 
 def _start(source: BranchName, terms: MergeOptions, replayer: Replayer, path: WritePath) -> _Merge:
@@ -180,14 +189,15 @@ def revert_commit(
     _require_past(made.head, branch, path.branch_states)
     parent = _get_parent(made.head, path.branch_states)
     _require_rows(made.head, parent.head)
-    replay = ThreeWayApply(
+    apply = ThreeWayApply(
         base=one_commit(made.snapshot),
         source=parent.snapshot,
         terms=NO_TERMS,
         merged_parent_id=None,
         notes=CommitNotes(reverted_id=made.head.id),
     )
-    return _replay(replay, branch, authorship, path, of=(made.state, parent))
+    operation = _CommitApply(apply, (made.state, parent), path)
+    return _run(branch, operation.prepare, authorship, path)
 
 
 def cherry_pick_commit(
@@ -196,50 +206,42 @@ def cherry_pick_commit(
     """Apply the changes of one commit to a branch; raises `MergeConflictError` on conflicts."""
     parent = _get_parent(made.head, path.branch_states)
     _require_rows(made.head, parent.head)
-    replay = ThreeWayApply(
+    apply = ThreeWayApply(
         base=one_commit(parent.snapshot),
         source=made.snapshot,
         terms=NO_TERMS,
         merged_parent_id=None,
         notes=CommitNotes(picked_id=made.head.id),
     )
-    return _replay(replay, onto, authorship, path, of=(made.state, parent))
+    operation = _CommitApply(apply, (made.state, parent), path)
+    return _run(onto, operation.prepare, authorship, path)
 
 
-def _replay(
-    replay: ThreeWayApply,
-    branch: BranchName,
-    authorship: Authorship,
-    path: WritePath,
-    *,
-    of: tuple[ManifestState, ManifestState],
-) -> MergeResult:
-    def prepare(basis: Basis, committed: SnapshotRows) -> PreparedApply:
-        require_same_types(replay.base.first, replay.source, onto=basis, tables=path.stores.tables)
+@dataclass(frozen=True, slots=True)
+class _CommitApply:
+    """A three-way apply of one commit, and the two states that it was made of."""
+
+    apply: ThreeWayApply
+    states: tuple[ManifestState, ManifestState]
+    path: WritePath
+
+    def prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[MergeResult]:
+        """The write of the apply onto a state; raises `MergeConflictError` on conflicts."""
+        apply, path = self.apply, self.path
+        require_same_types(apply.base.first, apply.source, onto=basis, tables=path.stores.tables)
         with branch_guard(
-            branch_states=path.branch_states, otherwise="nothing was changed"
-        ) as noted:
-            noted += [*of, basis.state]
-            prepared = prepare_replay(
-                replay,
-                onto=basis,
-                committed=committed,
-                tables=path.stores.tables,
-                runtime=path.runtime,
-            )
+            *self.states,
+            basis.state,
+            branch_states=path.branch_states,
+            advice="nothing was changed",
+            checks_result=True,
+        ):
+            prepared = replay_here(path)(apply, onto=basis, committed=committed)
         if prepared.conflicts:
             raise MergeConflictError(conflicts=prepared.conflicts)
-        return prepared
-
-    told = run_recorded_write(
-        branch, prepare=prepare, tell=_tell, outstanding=None, authorship=authorship, path=path
-    )
-    return merge_result(told)
-
-
-def _tell(prepared: PreparedApply) -> Answer:
-    has_anything = prepared.write.is_commit
-    return {"outcome": MergeOutcome.MERGED if has_anything else MergeOutcome.ALREADY_UP_TO_DATE}
+        is_change = prepared.write.is_commit
+        outcome = MergeOutcome.MERGED if is_change else MergeOutcome.ALREADY_UP_TO_DATE
+        return Prepared(prepared.write, MergeResult(outcome, None, ()))
 
 
 def _require_past(commit: Commit, branch: BranchName, branch_states: BranchStates) -> None:

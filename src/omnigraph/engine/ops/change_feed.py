@@ -125,8 +125,9 @@ class ChangeFeed:
         try:
             # If the head of a branch exists, so does every commit by first parents: a branch
             # retains its base.
-            with branch_guard(branch_states=branch_states, otherwise=advice) as noted:
-                noted.append(state)
+            with branch_guard(
+                state, branch_states=branch_states, advice=advice, checks_result=True
+            ):
                 yield
         except NotFoundError as error:
             if not branch_states.has_branch(self._branch):

@@ -222,7 +222,7 @@ class WriteVectors:
         self._lacking = {}
         return {key: self._fill_type(change) for key, change in changes.items()}
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request the missing vectors; raises `EmbeddingError` if they are not available.
 
         Raises `LimitExceededError` if they are too large for one write in this process.

@@ -7,8 +7,8 @@ deletes with inserts or updates, so a table has rows to put or ids to remove, ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
@@ -25,11 +25,17 @@ from omnigraph.compiler.ir import (
     Update,
     Value,
 )
+from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.engine.commit.integrity.check import require_integrity
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
+from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.input.batches import inline_reference, node_ids
 from omnigraph.engine.ops.embeddings import WriteVectors, empty_stale
-from omnigraph.engine.ops.recorded_responses import Answer
+from omnigraph.engine.ops.query import QueryCache
+from omnigraph.engine.ops.recorded_responses import MUTATION_CODEC
+from omnigraph.engine.ops.retry import Prepared, run_write
+from omnigraph.engine.results import MutationResult
+from omnigraph.engine.row_security import writes
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
     BoundCondition,
@@ -41,9 +47,11 @@ from omnigraph.engine.rows.conditions import (
 )
 from omnigraph.engine.rows.snapshot_rows import PendingRows, SnapshotRows
 from omnigraph.engine.rows.values import column_of, repeat_value
+from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property, TypeKind
 from omnigraph.model.errors import InvalidValueError
+from omnigraph.model.names import BranchName
 from omnigraph.model.runtime import Runtime
 from omnigraph.model.types import FLOATS, STRING, Scalar
 from omnigraph.storage.external_files import ExternalBlobs
@@ -53,8 +61,67 @@ _COLUMN_BY_ENDPOINT = {"from": "src", "to": "dst"}
 
 
 @dataclass(frozen=True, slots=True)
+class Mutation:
+    """A mutation of a `.gq` text on a branch, with its parameters and its timestamp.
+
+    `view` returns the part of a state that the caller may see. `external` determines which
+    references to blobs are followed, and `vectors` the treatment of empty vectors.
+    """
+
+    source: str
+    name: str | None
+    params: Mapping[str, object] | None
+    branch: BranchName
+    now: datetime
+    actor: str | None
+    view: Callable[[Basis], Basis]
+    compiled: QueryCache
+    external: ExternalBlobs
+    vectors: WriteVectors
+    runtime: Runtime
+
+    def prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[MutationResult]:
+        """The write of the mutation onto a state; a restricted caller may only add rows."""
+        visible = self.view(basis)
+        ir = self.compiled.mutation(
+            self.source, name=self.name, accepted_schema=visible.accepted_schema
+        )
+        if visible.visible is None:
+            return self._prepare(ir, basis.catalog, committed)
+        writes.require_inserts(ir, actor=self.actor)
+        writes.require_insertable(ir, catalog=basis.catalog, seen=visible.catalog, actor=self.actor)
+        ir = self.compiled.mutation(
+            self.source, name=self.name, accepted_schema=basis.accepted_schema
+        )
+        prepared = self._prepare(ir, basis.catalog, committed)
+        writes.require_new_rows(prepared.write.changes, committed=committed)
+        return prepared
+
+    def _prepare(
+        self, ir: MutationIR, catalog: Catalog, committed: SnapshotRows
+    ) -> Prepared[MutationResult]:
+        values = convert_parameters(ir.parameters, self.params, numbers=NumberReading.EXACT)
+        now = self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
+        call = MutationCall(ir, values, now, self.external, self.vectors)
+        return prepare_mutation(call, catalog=catalog, committed=committed, runtime=self.runtime)
+
+
+def run_mutation(mutation: Mutation, *, authorship: Authorship, path: WritePath) -> MutationResult:
+    """Commit a mutation, or change nothing."""
+    done = run_write(
+        mutation.branch,
+        prepare=mutation.prepare,
+        codec=MUTATION_CODEC,
+        inputs=mutation.vectors,
+        authorship=authorship,
+        path=path,
+    )
+    return replace(done.result, commit_id=done.commit_id)
+
+
+@dataclass(frozen=True, slots=True)
 class MutationCall:
-    """A mutation call: operations, parameter values and timestamp.
+    """A compiled mutation: operations, parameter values and timestamp.
 
     `external` determines which references to blobs are followed, and `vectors` the treatment of
     empty vectors.
@@ -67,23 +134,9 @@ class MutationCall:
     vectors: WriteVectors
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedMutation:
-    """The write of a mutation, and the number of nodes and edges that its statements affected."""
-
-    write: PreparedWrite
-    affected_nodes: int
-    affected_edges: int
-
-
-def encode_mutation_response(done: PreparedMutation) -> Answer:
-    """The response to the caller of a mutation."""
-    return {"affected_nodes": done.affected_nodes, "affected_edges": done.affected_edges}
-
-
 def prepare_mutation(
     call: MutationCall, *, catalog: Catalog, committed: SnapshotRows, runtime: Runtime
-) -> PreparedMutation:
+) -> Prepared[MutationResult]:
     """Compute and check the write of a mutation; `IntegrityError` contains every violation.
 
     A parameter that its property cannot store raises `InvalidValueError` before any row is read, so
@@ -112,7 +165,7 @@ def prepare_mutation(
         read_set=committed.read_set,
         is_strict=run.is_strict,
     )
-    return PreparedMutation(write, run.affected_nodes, run.affected_edges)
+    return Prepared(write, MutationResult(run.affected_nodes, run.affected_edges, commit_id=None))
 
 
 class _Run:

@@ -1,21 +1,25 @@
 """Reads over one pinned snapshot: a compiled query or its plan, one entity, or one blob.
 
-A read sees exactly one commit, because it never reads the branch again after the snapshot is
-pinned. A blob read transfers only the requested bytes. Permissions and the choice of the snapshot
-belong to the caller.
+The cache of compiled queries is bounded and keyed by text and schema. A read sees exactly one
+commit, because it never reads the branch again after the snapshot is pinned. A blob read transfers
+only the requested bytes. Permissions and the choice of the snapshot belong to the caller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
+from threading import Lock
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from omnigraph.compiler.compile import compile_mutation, compile_read
 from omnigraph.compiler.diagnostics import advise_name
-from omnigraph.compiler.ir import Aggregate, Value
+from omnigraph.compiler.ir import Aggregate, MutationIR, ReadIR, Value
 from omnigraph.engine.read.budget import Allowance, Budget
 from omnigraph.engine.read.cache import ReadCache, Sources
 from omnigraph.engine.read.expand import AccessRules, Expander
@@ -23,18 +27,86 @@ from omnigraph.engine.read.explain import Explainer
 from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.output import Output
 from omnigraph.engine.read.pipeline import Pipeline
-from omnigraph.engine.read.plan import Plan
+from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.read.ranking import Ranker
 from omnigraph.engine.results import Blob, Result, ResultColumn
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.json_rows import encode_entity
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Snapshot, get_stored_type, table_key_of
+from omnigraph.engine.state.renames import PresentName
+from omnigraph.engine.state.schema_files import AcceptedSchema
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.model.errors import InvalidValueError, NotFoundError, plural
-from omnigraph.model.ports import Embedder
+from omnigraph.model.limits import COMPILED_QUERIES_MAX
+from omnigraph.model.ports import Embedder, Event, Observer
+from omnigraph.model.source import Source
 from omnigraph.model.types import Scalar
 from omnigraph.storage.ports import RowReader, StoredBlob, TableStore
+
+Q = TypeVar("Q")
+
+_Key = tuple[str, str | None, str, frozenset[PresentName]]
+"""The key of a compiled query.
+
+Consists of the text, the name of the query in it, the hash of the schema that it was compiled for,
+and the current names under which that schema was read as well.
+"""
+
+
+class QueryCache:
+    """A bounded cache of the most recently used queries; safe to share between threads."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._mutations: _LruCache[MutationIR] = _LruCache(observer)
+        self._reads: _LruCache[Plan] = _LruCache(observer)
+
+    def mutation(
+        self, text: str, *, name: str | None, accepted_schema: AcceptedSchema
+    ) -> MutationIR:
+        """The IR of a mutation; raises `CompileError` with all diagnostics."""
+
+        def compile() -> MutationIR:
+            ir = compile_mutation(Source("<mutation>", text), accepted_schema.catalog, name=name).ir
+            assert isinstance(ir, MutationIR)
+            return ir
+
+        key = (text, name, accepted_schema.schema_hash, accepted_schema.names)
+        return self._mutations.get(key, compile)
+
+    def read(self, text: str, *, name: str | None, accepted_schema: AcceptedSchema) -> Plan:
+        """The plan of a read; raises `CompileError` with all diagnostics."""
+
+        def compile() -> Plan:
+            ir = compile_read(Source("<query>", text), accepted_schema.catalog, name=name).ir
+            assert isinstance(ir, ReadIR)
+            return plan_read(ir)
+
+        return self._reads.get(
+            (text, name, accepted_schema.schema_hash, accepted_schema.names), compile
+        )
+
+
+class _LruCache(Generic[Q]):
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._lock = Lock()
+        self._by_key: OrderedDict[_Key, Q] = OrderedDict()
+
+    def get(self, key: _Key, compile: Callable[[], Q]) -> Q:
+        with self._lock:
+            found = self._by_key.get(key)
+            if found is not None:
+                self._by_key.move_to_end(key)
+        self._observer.count(Event.COMPILED_MISS if found is None else Event.COMPILED_HIT)
+        if found is not None:
+            return found
+        compiled = compile()
+        with self._lock:
+            self._by_key[key] = compiled
+            if len(self._by_key) > COMPILED_QUERIES_MAX:
+                self._by_key.popitem(last=False)
+        return compiled
 
 
 @dataclass(frozen=True, slots=True)

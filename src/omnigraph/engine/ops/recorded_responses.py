@@ -1,16 +1,17 @@
-"""Idempotency of keyed requests: request digests, and responses that are recorded in commits.
+"""Idempotency of keyed requests: request digests, and results that are recorded in commits.
 
 Two requests have equal digests exactly when their arguments are equal: a file counts by its name,
-and rows count by their values. Every result is decoded from the recorded form, the first time as
-well, so a retried request gets the same result as the first one.
+and rows count by their values. The commit of a keyed request records the result; a repeated request
+decodes it. Requests without a key are neither encoded nor decoded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 import orjson
@@ -30,83 +31,91 @@ from omnigraph.model.errors import CorruptError
 from omnigraph.model.names import parse_key
 
 
-def make_request(key: str | None, *asked: object) -> Request | None:
+def make_request(key: str | None, operation: str, *arguments: object) -> Request | None:
     """The request of an operation with its arguments, if the caller provided a key."""
     parsed = parse_key(key)
     if parsed is None:
         return None
-    spelled = json.dumps([_spell(each) for each in asked])
-    return Request(parsed, hashlib.sha256(spelled.encode()).hexdigest())
+    encoded = json.dumps(_encode_argument((operation, *arguments)))
+    return Request(parsed, hashlib.sha256(encoded.encode()).hexdigest())
 
 
-def _spell(asked: object) -> object:
+def _encode_argument(value: object) -> object:
     """An injective JSON encoding of a value."""
-    match asked:
+    match value:
         case None | bool() | int() | float() | str():
-            return asked
+            return value
         case Mapping():
-            entries = [[_spell(name), _spell(value)] for name, value in asked.items()]
+            entries = [list(map(_encode_argument, entry)) for entry in value.items()]
             return {"entries": sorted(entries, key=json.dumps)}
         case Set():
-            return {"members": sorted(map(_spell, asked), key=json.dumps)}
+            return {"members": sorted(map(_encode_argument, value), key=json.dumps)}
         case list() | tuple():
-            return [_spell(each) for each in asked]
+            return list(map(_encode_argument, value))
         case np.ndarray():
-            return asked.tolist()
+            return value.tolist()
         case pa.Array() | pa.ChunkedArray():
-            return _spell(asked.to_pylist())
+            return _encode_argument(value.to_pylist())
         case _:
-            return {"written": repr(asked)}
+            return {"written": repr(value)}
 
 
-Answer = Mapping[str, object]
-"""The fields of a response besides the commit, as a JSON object."""
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class WriteResponse:
-    """The response to a write; it has no commit if nothing changed.
+class ResultCodec(Generic[R]):
+    """The JSON form in which a commit records the result of a keyed request.
 
-    With `is_repeated`, an earlier call with the same key performed the write.
+    `encode` omits the commit, because it does not exist yet. `decode` returns None if a field is
+    missing or has another type.
     """
 
-    answer: Answer
-    commit_id: str | None
-    is_repeated: bool
+    encode: Callable[[R], Mapping[str, object]]
+    decode: Callable[[object, Commit], R | None]
 
 
-def record_response(
-    write: PreparedWrite, answer: Answer, *, request: Request | None
+def record_result(
+    write: PreparedWrite, result: R, *, codec: ResultCodec[R], request: Request
 ) -> PreparedWrite:
-    """A write whose commit records the response, if the request has a key."""
-    if request is None:
-        return write
-    kept = RecordedResponse(request.key, request.digest, orjson.dumps(answer).decode())
-    return replace(write, notes=replace(write.notes, request=kept))
+    """The write with a commit that records the result of a request."""
+    encoded = orjson.dumps(codec.encode(result)).decode()
+    response = RecordedResponse(request.key, request.digest, encoded)
+    return replace(write, notes=replace(write.notes, request=response))
 
 
-def decode_response(commit: Commit) -> WriteResponse:
-    """The recorded response of a commit."""
-    kept = commit.notes.request
-    assert kept is not None, "it was found by its request"
-    answer: object = orjson.loads(kept.answer)
-    if not isinstance(answer, dict):
-        raise _corrupt(commit.id)
-    return WriteResponse(answer, commit.id, is_repeated=True)
+def decode_result(commit: Commit, *, codec: ResultCodec[R]) -> R:
+    """The result that the commit of a keyed request records."""
+    response = commit.notes.request
+    assert response is not None, "the commit was found by its request"
+    result = codec.decode(orjson.loads(response.answer), commit)
+    if result is None:
+        raise CorruptError(
+            subject=f"commit {commit.id} in the manifest",
+            problem="its recorded response lacks a field",
+        )
+    return result
 
 
-def mutation_result(told: WriteResponse) -> MutationResult:
-    """The result of a mutation."""
-    match told.answer:
+def _decode_mutation(fields: object, commit: Commit) -> MutationResult | None:
+    match fields:
         case {"affected_nodes": int(nodes), "affected_edges": int(edges)}:
-            return MutationResult(nodes, edges, told.commit_id)
+            return MutationResult(nodes, edges, commit.id)
         case _:
-            raise _corrupt(told.commit_id)
+            return None
 
 
-def load_result(told: WriteResponse, *, branch: str) -> LoadResult:
-    """The result of a load into a branch; only the first response reports why rows were skipped."""
-    match told.answer:
+MUTATION_CODEC: ResultCodec[MutationResult] = ResultCodec(
+    lambda result: {
+        "affected_nodes": result.affected_nodes,
+        "affected_edges": result.affected_edges,
+    },
+    _decode_mutation,
+)
+
+
+def _decode_load(fields: object, commit: Commit) -> LoadResult | None:
+    match fields:
         case {
             "nodes_loaded": dict(nodes),
             "edges_loaded": dict(edges),
@@ -118,39 +127,53 @@ def load_result(told: WriteResponse, *, branch: str) -> LoadResult:
             return LoadResult(
                 nodes_loaded={str(name): int(count) for name, count in nodes.items()},
                 edges_loaded={str(name): int(count) for name, count in edges.items()},
-                commit_id=told.commit_id,
-                branch=branch,
+                commit_id=commit.id,
+                branch=commit.branch,
                 base_branch=base,
                 branch_created=is_new,
                 engine=engine,
                 rejected=rejected,
             )
         case _:
-            raise _corrupt(told.commit_id)
+            return None
 
 
-def merge_result(told: WriteResponse) -> MergeResult:
-    """The result of a merge, revert or cherry-pick."""
-    match told.answer:
+LOAD_CODEC: ResultCodec[LoadResult] = ResultCodec(
+    lambda result: {
+        "nodes_loaded": result.nodes_loaded,
+        "edges_loaded": result.edges_loaded,
+        "base_branch": result.base_branch,
+        "branch_created": result.branch_created,
+        "engine": result.engine,
+        "rejected": result.rejected,
+    },
+    _decode_load,
+)
+"""Only the first response reports why rows were rejected."""
+
+
+def _decode_merge(fields: object, commit: Commit) -> MergeResult | None:
+    match fields:
         case {"outcome": str(outcome)} if outcome in set(MergeOutcome):
-            return MergeResult(MergeOutcome(outcome), told.commit_id, ())
+            return MergeResult(MergeOutcome(outcome), commit.id, ())
         case _:
-            raise _corrupt(told.commit_id)
+            return None
 
 
-def schema_result(told: WriteResponse) -> SchemaApplyResult:
-    """The result of applying a schema."""
-    match told.answer:
+MERGE_CODEC: ResultCodec[MergeResult] = ResultCodec(
+    lambda result: {"outcome": result.outcome}, _decode_merge
+)
+
+
+def _decode_schema_apply(fields: object, commit: Commit) -> SchemaApplyResult | None:
+    match fields:
         case {"steps": [*steps]}:
             encoded = tuple(step for step in steps if isinstance(step, Mapping))
-            is_applied = told.commit_id is not None
-            return SchemaApplyResult(applied=is_applied, steps=encoded, commit_id=told.commit_id)
+            return SchemaApplyResult(applied=True, steps=encoded, commit_id=commit.id)
         case _:
-            raise _corrupt(told.commit_id)
+            return None
 
 
-def _corrupt(commit_id: str | None) -> CorruptError:
-    return CorruptError(
-        subject=f"commit {commit_id} in the manifest",
-        problem="what was told of it lacks a part",
-    )
+SCHEMA_APPLY_CODEC: ResultCodec[SchemaApplyResult] = ResultCodec(
+    lambda result: {"steps": result.steps}, _decode_schema_apply
+)

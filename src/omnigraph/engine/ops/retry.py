@@ -8,14 +8,13 @@ lacks a schema change receives it in a separate commit before the write.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.engine.commit.idempotency import find_recorded_commit
+from omnigraph.engine.commit.idempotency import Request, find_recorded_commit
 from omnigraph.engine.commit.prepared_write import (
     PreparedWrite,
     SchemaChange,
@@ -25,12 +24,7 @@ from omnigraph.engine.commit.prepared_write import (
 )
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.sidecar import WriterKind
-from omnigraph.engine.ops.recorded_responses import (
-    Answer,
-    WriteResponse,
-    decode_response,
-    record_response,
-)
+from omnigraph.engine.ops.recorded_responses import ResultCodec, decode_result, record_result
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.engine.state.history import Commit
@@ -51,63 +45,52 @@ from omnigraph.storage.locks import HeldLocks, LockKey, hold_nothing
 from omnigraph.storage.ports import TableStore
 from omnigraph.storage.row_files import table_schema
 
+READ_AGAIN = "read the current state again"
+
 
 @contextmanager
-def branch_guard(*, branch_states: BranchStates, otherwise: str) -> Iterator[list[ManifestState]]:
-    """A block that notes the states it reads; at its end, their branches must still exist.
+def branch_guard(
+    *states: ManifestState, branch_states: BranchStates, advice: str, checks_result: bool
+) -> Iterator[list[ManifestState]]:
+    """A block that reads states of branches, and adds states that it reads later to the list.
 
-    Raises `NotFoundError` of kind `branch` if a branch was deleted or recreated meanwhile; it
-    replaces any error that the missing files caused. `otherwise` describes the consequence for the
-    call.
+    Raises `NotFoundError` of kind `branch` in place of the error of the block if a branch was
+    deleted or recreated meanwhile: its files are deleted one after the other, so it appears corrupt
+    to a reader. With `checks_result`, the branches must also exist when the block succeeds.
     """
-    noted: list[ManifestState] = []
+    guarded = list(states)
     try:
-        yield noted
+        yield guarded
     except GraphError as error:
-        _require_standing(noted, branch_states, otherwise, cause=error)
+        if checks_result or isinstance(error, CorruptError):
+            _require_unchanged(guarded, branch_states, advice, cause=error)
         raise
-    _require_standing(noted, branch_states, otherwise, cause=None)
+    if checks_result:
+        _require_unchanged(guarded, branch_states, advice, cause=None)
 
 
-@contextmanager
-def report_deleted_branch(state: ManifestState, *, branch_states: BranchStates) -> Iterator[None]:
-    """A block that reads a state; if its branch is deleted meanwhile, the error says so.
-
-    The files of a deleted branch are deleted one after the other, so the branch appears corrupt to
-    a reader.
-    """
-    try:
-        yield
-    except CorruptError as error:
-        _require_standing([state], branch_states, "look what is there now", cause=error)
-        raise
-
-
-def _require_standing(
+def _require_unchanged(
     states: Iterable[ManifestState],
     branch_states: BranchStates,
-    otherwise: str,
+    advice: str,
     *,
     cause: GraphError | None,
 ) -> None:
     for state in states:
-        if state.branch != MAIN and not _stands(state, branch_states):
+        if state.branch == MAIN:
+            continue
+        try:
+            # Only reading the newest version distinguishes a branch from a later one of the same
+            # name.
+            newest = branch_states.state(state.branch)
+            if newest.head.id != state.head.id:
+                branch_states.state_of(state.head.id, branch=state.branch, version=state.at.version)
+        except NotFoundError:
             raise NotFoundError(
                 kind="branch",
                 name=state.branch,
-                advice=f"it was deleted or made anew meanwhile; {otherwise}",
+                advice=f"it was deleted or recreated meanwhile; {advice}",
             ) from cause
-
-
-def _stands(state: ManifestState, branch_states: BranchStates) -> bool:
-    try:
-        # Only reading the newest version distinguishes a branch from a later one of the same name.
-        newest = branch_states.state(state.branch)
-        if newest.head.id != state.head.id:
-            branch_states.state_of(state.head.id, branch=state.branch, version=state.at.version)
-    except NotFoundError:
-        return False
-    return True
 
 
 SCHEMA_ACTOR = "omnigraph:schema"
@@ -120,7 +103,7 @@ def prepare_catching_up(
 
     `published` is the state in the branch's manifest, without types that were added since.
     """
-    if basis.branch == MAIN or published.head.schema_hash == basis.accepted_schema.schema_hash:
+    if published.head.schema_hash == basis.accepted_schema.schema_hash:
         return None
     known = published.snapshot.entries
     changes = {}
@@ -150,25 +133,42 @@ def prepare_catching_up(
     )
 
 
-class Prepared(Protocol):
-    """A value that contains a prepared write."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Generic[T]):
+    """A write to commit, and the result of its operation, which does not name the commit yet."""
+
+    write: PreparedWrite
+    result: T
+
+
+@dataclass(frozen=True, slots=True)
+class Executed(Generic[T]):
+    """The result of an operation and its commit, which is None if nothing changed.
+
+    With `is_repeated`, an earlier request with the same key made the commit.
+    """
+
+    result: T
+    commit: Commit | None
+    is_repeated: bool
 
     @property
-    def write(self) -> PreparedWrite:
-        """The write to commit."""
+    def commit_id(self) -> str | None:
+        """The id of the commit."""
+        return None if self.commit is None else self.commit.id
 
 
-P = TypeVar("P", bound=Prepared)
-
-
-class Outstanding(Protocol):
+class ExternalInputs(Protocol):
     """External inputs that a write needs before its commit, such as the vectors of its texts."""
 
     @property
     def is_due(self) -> bool:
         """Whether the most recently prepared write lacks something."""
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Obtain what is missing, which may take minutes; if it raises, nothing was written."""
 
 
@@ -180,50 +180,74 @@ def is_refused(error: GraphError) -> bool:
 def run_write(
     branch: BranchName,
     *,
-    prepare: Callable[[Basis, SnapshotRows], P],
+    prepare: Callable[[Basis, SnapshotRows], Prepared[T]],
+    codec: ResultCodec[T] | None,
+    inputs: ExternalInputs | None,
     authorship: Authorship,
     path: WritePath,
-) -> tuple[P, Commit | None]:
-    """What was prepared for a write, and its commit; None if it changes nothing."""
-    assert authorship.request is None, "who repeats a request has prepared nothing"
-    done = _write(branch, prepare, authorship, path, outstanding=None)
-    assert not isinstance(done, Commit)
-    return done
+) -> Executed[T]:
+    """Prepare and commit a write; retry it on the current state if another writer was first.
 
-
-def run_recorded_write(
-    branch: BranchName,
-    *,
-    prepare: Callable[[Basis, SnapshotRows], P],
-    tell: Callable[[P], Answer],
-    outstanding: Outstanding | None,
-    authorship: Authorship,
-    path: WritePath,
-) -> WriteResponse:
-    """Prepare and commit a write, and return the response to its caller.
-
-    A request that an earlier call with its key performed is not performed again, and gets the same
-    response. Inputs that are `outstanding` after a write was prepared are obtained without holding
-    a lock; the write is then prepared again on the current state.
+    A request that an earlier call with its key performed is not performed again and gets the
+    recorded result; `codec` is None for operations that do not accept keys. External inputs that
+    are missing after a write was prepared are obtained without holding a lock; the write is then
+    prepared again.
     """
-    request = authorship.request
+    lock_keys: frozenset[LockKey] = frozenset()
+    attempts_left, checked_version = PREPARE_ATTEMPTS_MAX, 0
+    while True:
+        attempts_left -= 1
+        if inputs is not None and inputs.is_due:
+            # No lock is held here, so that other writers do not wait for a provider.
+            inputs.request()
+        path.recover()
+        with path.locks.hold(lock_keys) as held:
+            with path.observer.phase(Phase.CAPTURE):
+                basis = path.branch_states.capture(branch)
+                # Checked before the head, because an earlier call with the same key has advanced
+                # the head.
+                recorded = _find_commit(authorship, basis.state, since=checked_version, path=path)
+            if recorded is not None:
+                return _repeat(recorded, codec)
+            checked_version = basis.state.at.version
+            path.require_head(authorship.expected_head, basis.state)
+            updated = _bring_up_to_date(basis, authorship, held, path, is_last=attempts_left <= 0)
+            if updated is not None:
+                authorship = updated
+                continue
+            with path.observer.phase(Phase.PREPARE), _guard(basis, path):
+                committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
+                prepared = prepare(basis, committed)
+            if _is_due(inputs, is_last=attempts_left <= 0):
+                continue
+            if not prepared.write.is_commit:
+                return Executed(prepared.result, None, is_repeated=False)
+            write = _record(prepared, codec, authorship.request)
+            try:
+                with _guard(basis, path):
+                    commit = path.commit(write, basis=basis, authorship=authorship, held=held)
+                return Executed(prepared.result, commit, is_repeated=False)
+            except (
+                ExpectedVersionMismatchError,
+                ReadSetChangedError,
+                PreconditionFailedError,
+            ) as error:
+                # The writer that was first may have executed the same request.
+                recorded = _find_newest_commit(authorship, basis, path)
+                if recorded is not None:
+                    return _repeat(recorded, codec)
+                if attempts_left <= 0 or _is_final(error, write, basis, path):
+                    raise
+                path.observer.count(Event.RETRIED)
+                # The next attempts hold the locks from the start, so that no other writer can be
+                # first again.
+                lock_keys |= path.lock_keys(write, basis, authorship)
 
-    def prepare_telling(basis: Basis, committed: SnapshotRows) -> _Telling:
-        prepared = prepare(basis, committed)
-        answer = tell(prepared)
-        return _Telling(record_response(prepared.write, answer, request=request), answer)
 
-    done = _write(branch, prepare_telling, authorship, path, outstanding=outstanding)
-    if isinstance(done, Commit):
-        return decode_response(done)
-    told, commit = done
-    return WriteResponse(told.answer, commit.id if commit else None, is_repeated=False)
-
-
-def find_told(
-    branch: BranchName, *, authorship: Authorship, path: WritePath
-) -> WriteResponse | None:
-    """The recorded response of a request that an earlier call performed.
+def find_recorded(
+    branch: BranchName, *, codec: ResultCodec[T], authorship: Authorship, path: WritePath
+) -> T | None:
+    """The recorded result of a request that an earlier call performed.
 
     For writes that read more than their branch before they are prepared, because that may have been
     deleted since.
@@ -231,83 +255,37 @@ def find_told(
     if authorship.request is None:
         return None
     path.recover()
-    return find_told_at(path.branch_states.state(branch), authorship=authorship, path=path)
+    return find_recorded_in(
+        path.branch_states.state(branch), codec=codec, authorship=authorship, path=path
+    )
 
 
-def find_told_at(
-    state: ManifestState, *, authorship: Authorship, path: WritePath
-) -> WriteResponse | None:
-    """The recorded response in a state that was read after recovery."""
-    known = _find_answer(authorship, state, since=0, path=path)
-    return None if known is None else decode_response(known)
+def find_recorded_in(
+    state: ManifestState, *, codec: ResultCodec[T], authorship: Authorship, path: WritePath
+) -> T | None:
+    """The recorded result of a request in a state that was read after recovery."""
+    commit = _find_commit(authorship, state, since=0, path=path)
+    return None if commit is None else decode_result(commit, codec=codec)
 
 
-@dataclass(frozen=True, slots=True)
-class _Telling:
-    write: PreparedWrite
-    answer: Answer
+def _record(
+    prepared: Prepared[T], codec: ResultCodec[T] | None, request: Request | None
+) -> PreparedWrite:
+    if request is None:
+        return prepared.write
+    assert codec is not None, "only operations with a codec accept keys"
+    return record_result(prepared.write, prepared.result, codec=codec, request=request)
 
 
-def _write(
-    branch: BranchName,
-    prepare: Callable[[Basis, SnapshotRows], P],
-    authorship: Authorship,
-    path: WritePath,
-    *,
-    outstanding: Outstanding | None,
-) -> tuple[P, Commit | None] | Commit:
-    """What was prepared, and its commit; or only the commit of an earlier identical request."""
-    wanted: frozenset[LockKey] = frozenset()
-    attempts_left, looked_at = PREPARE_ATTEMPTS_MAX, 0
-    while True:
-        attempts_left -= 1
-        # No lock is held here, so that other writers do not wait for a provider.
-        _ask_for(outstanding)
-        path.recover()
-        with path.locks.hold(wanted) as held:
-            with path.observer.phase(Phase.CAPTURE):
-                basis = path.branch_states.capture(branch)
-                # Checked before the head, because an earlier call with the same key has advanced
-                # the head.
-                known = _find_answer(authorship, basis.state, since=looked_at, path=path)
-            if known is not None:
-                return known
-            looked_at = basis.state.at.version
-            path.require_head(authorship.expected_head, basis.state)
-            going_on = _bring_up_to_date(basis, authorship, held, path, is_last=attempts_left <= 0)
-            if going_on is not None:
-                authorship = going_on
-                continue
-            gone = partial(report_deleted_branch, basis.state, branch_states=path.branch_states)
-            with path.observer.phase(Phase.PREPARE), gone():
-                committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
-                prepared = prepare(basis, committed)
-            if _is_due(outstanding, is_last=attempts_left <= 0):
-                continue
-            if not prepared.write.is_commit:
-                return prepared, None
-            try:
-                with gone():
-                    commit = path.commit(
-                        prepared.write, basis=basis, authorship=authorship, held=held
-                    )
-            except (
-                ExpectedVersionMismatchError,
-                ReadSetChangedError,
-                PreconditionFailedError,
-            ) as error:
-                # The writer that was first may have executed the same request.
-                known = _find_newest_answer(authorship, branch, since=looked_at, path=path)
-                if known is not None:
-                    return known
-                if attempts_left <= 0 or _is_final(error, prepared.write, basis, path):
-                    raise
-                path.observer.count(Event.RETRIED)
-                # The next attempts hold the locks from the start, so that no other writer can be
-                # first again.
-                wanted |= path.lock_keys(prepared.write, basis, authorship)
-            else:
-                return prepared, commit
+def _repeat(commit: Commit, codec: ResultCodec[T] | None) -> Executed[T]:
+    assert codec is not None, "only operations with a codec accept keys"
+    return Executed(decode_result(commit, codec=codec), commit, is_repeated=True)
+
+
+def _guard(basis: Basis, path: WritePath) -> AbstractContextManager[list[ManifestState]]:
+    return branch_guard(
+        basis.state, branch_states=path.branch_states, advice=READ_AGAIN, checks_result=False
+    )
 
 
 def _is_final(error: GraphError, write: PreparedWrite, basis: Basis, path: WritePath) -> bool:
@@ -318,39 +296,27 @@ def _is_final(error: GraphError, write: PreparedWrite, basis: Basis, path: Write
     return write.is_strict and path.has_moved(write, basis)
 
 
-def _ask_for(outstanding: Outstanding | None) -> None:
-    if outstanding is not None and outstanding.is_due:
-        outstanding.ask()
-
-
-def _is_due(outstanding: Outstanding | None, *, is_last: bool) -> bool:
-    """Whether something has to be obtained before a write can be committed.
+def _is_due(inputs: ExternalInputs | None, *, is_last: bool) -> bool:
+    """Whether inputs have to be obtained before a write can be committed.
 
     Raises after the last attempt, because rows that other writers change continuously need other
     vectors each time.
     """
-    if outstanding is None or not outstanding.is_due:
+    if inputs is None or not inputs.is_due:
         return False
     if is_last:
         raise ReadSetChangedError(
-            member="the text that a vector is made of",
-            expected="what was embedded",
+            member="the source text of a vector",
+            expected="the text that was embedded",
             actual="another text",
         )
     return True
 
 
-def _find_newest_answer(
-    authorship: Authorship, branch: BranchName, *, since: int, path: WritePath
-) -> Commit | None:
-    if authorship.request is None:
-        return None
-    return _find_answer(authorship, path.branch_states.state(branch), since=since, path=path)
-
-
-def _find_answer(
+def _find_commit(
     authorship: Authorship, state: ManifestState, *, since: int, path: WritePath
 ) -> Commit | None:
+    """The commit of an earlier request with the same key, if any."""
     if authorship.request is None:
         return None
     found = find_recorded_commit(
@@ -365,6 +331,13 @@ def _find_answer(
     return found
 
 
+def _find_newest_commit(authorship: Authorship, basis: Basis, path: WritePath) -> Commit | None:
+    if authorship.request is None:
+        return None
+    state = path.branch_states.state(basis.branch)
+    return _find_commit(authorship, state, since=basis.state.at.version, path=path)
+
+
 def _bring_up_to_date(
     basis: Basis, authorship: Authorship, held: HeldLocks, path: WritePath, *, is_last: bool
 ) -> Authorship | None:
@@ -372,15 +345,20 @@ def _bring_up_to_date(
 
     Returns the authorship with which the write starts again, or None if nothing was missing.
     """
+    if basis.branch == MAIN:
+        return None
     try:
-        with report_deleted_branch(basis.state, branch_states=path.branch_states):
+        with _guard(basis, path):
             caught_up = _catch_up(basis, authorship, held, path)
     except (ExpectedVersionMismatchError, ReadSetChangedError):
         # Another write on the branch has applied it meanwhile.
         if is_last:
             raise
         return authorship
-    return None if caught_up is None else _move_on(authorship, caught_up)
+    if caught_up is None:
+        return None
+    head = None if authorship.expected_head is None else caught_up.id
+    return replace(authorship, expected_head=head)
 
 
 def _catch_up(
@@ -396,10 +374,3 @@ def _catch_up(
     if not held.covers(path.lock_keys(write, behind, own)):
         held = hold_nothing()
     return path.commit(write, basis=behind, authorship=own, held=held)
-
-
-def _move_on(authorship: Authorship, head: Commit) -> Authorship:
-    """The authorship with its expected head advanced to a commit of this write."""
-    if authorship.expected_head is None:
-        return authorship
-    return replace(authorship, expected_head=head.id)

@@ -31,8 +31,7 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.compiler.parameters import NumberReading, convert_parameters
 from omnigraph.compiler.parser import syntax_error
-from omnigraph.engine.context import QueryCache
-from omnigraph.engine.ops.query import QueryCall, ReadPath
+from omnigraph.engine.ops.query import QueryCache, QueryCall, ReadPath
 from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.retrieval.rankers import (
     Arm,

@@ -15,7 +15,7 @@ from io import BytesIO
 
 from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.graph_load import Progress
+from omnigraph.engine.ops.load import Progress
 from omnigraph.engine.results import MutationResult, Result
 from omnigraph.http.arrow import (
     ARROW,

@@ -34,7 +34,7 @@ from omnigraph.engine.input.batches import NOTHING_YET, ReadContext, RowCounter
 from omnigraph.engine.ops.embeddings import KEEP_VECTORS
 from omnigraph.engine.ops.load import LoadMode
 from omnigraph.engine.ops.refs import create_table_branches
-from omnigraph.engine.ops.retry import is_refused, run_write
+from omnigraph.engine.ops.retry import Prepared, is_refused, run_write
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.engine.state.branch_state import Basis
@@ -95,11 +95,6 @@ class WriteJob:
     def folder(self) -> TableBranchFolder:
         """The folder in which the rows are staged."""
         return self.plan.folders[self.table_key]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    write: PreparedWrite
 
 
 def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
@@ -191,20 +186,22 @@ class _Committing:
         if self._mode is LoadMode.MERGE and needs_fork(self._entry(basis), job.branch):
             # Deletion files have to be in the folder that the branch reads.
             create_table_branches([job.table_key], branch=job.branch, path=opened.writes)
-        _, commit = run_write(
+        done = run_write(
             job.branch,
             prepare=self._prepare,
+            codec=None,
+            inputs=None,
             authorship=opened.author(job.options.actor, WriterKind.LOAD, expected_head=None),
             path=opened.writes,
         )
-        return commit is not None
+        return done.commit is not None
 
-    def _prepare(self, basis: Basis, committed: SnapshotRows) -> _Prepared:
+    def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[None]:
         if basis.accepted_schema.schema_hash != self._job.schema_hash:
             raise SchemaChangedError(reason="the schema changed while rows were written; try again")
         is_overwrite = self._mode is LoadMode.OVERWRITE
         if self._is_known(basis) or not (self._files or is_overwrite):
-            return _Prepared(PreparedWrite({}, {}, frozenset(), is_strict=False))
+            return Prepared(PreparedWrite({}, {}, frozenset(), is_strict=False), None)
         declared = get_type(self._job.table_key, basis.catalog)
         keys = read_keys(declared, self._files, self._job.folder)
         change = TableChange(declared, keys, pa.array([], pa.string()), is_overwrite=is_overwrite)
@@ -224,7 +221,7 @@ class _Committing:
             is_strict=is_overwrite,
             notes=CommitNotes(batch=self._batch),
         )
-        return _Prepared(write)
+        return Prepared(write, None)
 
     def _is_known(self, basis: Basis) -> bool:
         """Whether the branch already contains the batch.

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,10 +22,10 @@ from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, T
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.graph_load import Input, LoadCall, OnError, author_of, policy_of
 from omnigraph.engine.maintenance.embed import require_portable
-from omnigraph.engine.ops.load import LoadMode, PreparedLoad, encode_load_response
-from omnigraph.engine.ops.recorded_responses import Answer, load_result
+from omnigraph.engine.ops.load import LoadMode
+from omnigraph.engine.ops.recorded_responses import LOAD_CODEC
 from omnigraph.engine.ops.refs import create_table_branches, ensure_branch
-from omnigraph.engine.ops.retry import is_refused, run_recorded_write
+from omnigraph.engine.ops.retry import Prepared, is_refused, run_write
 from omnigraph.engine.results import LoadResult
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
@@ -120,6 +119,7 @@ class _Load:
         if self._vectors.embedder is not None:
             require_portable(self._vectors.embedder)
         self._is_stale = False
+        self._is_new_branch = False
         self._is_done = False
         # Whether the files may have become part of a version.
         self._is_in_doubt = False
@@ -132,7 +132,6 @@ class _Load:
             create = Action.BRANCH_CREATE
             opened.require_allowed(create, branch=call.base, target=call.target, actor=None)
         start = opened.branch_states.capture(call.base if is_missing and call.base else call.target)
-        is_new = False
         try:
             staged = self._stage(start)
             if is_missing and call.base is not None:
@@ -140,28 +139,28 @@ class _Load:
                 # creating it.
                 _, judgement = self._sift(staged, start)
                 judgement.claims.unpersist()
-                is_new = ensure_branch(
+                self._is_new_branch = ensure_branch(
                     call.target, base=call.base, if_head=call.expected_head, path=opened.writes
                 )
             self._open_lines(staged)
-            told = run_recorded_write(
+            done = run_write(
                 call.target,
                 prepare=self._prepare,
-                tell=partial(self._tell, is_new_branch=is_new),
-                outstanding=self,
+                codec=LOAD_CODEC,
+                inputs=self,
                 authorship=author_of(call, opened),
                 path=opened.writes,
             )
             # A repeated request means that an earlier one has committed the rows, in other files.
-            self._is_done, self._is_in_doubt = not told.is_repeated, False
+            self._is_done, self._is_in_doubt = not done.is_repeated, False
         except GraphError as error:
             self._is_in_doubt &= not is_refused(error)
             raise
         finally:
             if not self._is_done and not self._is_in_doubt:
                 self._forsake()
-        result = load_result(told, branch=call.target)
-        if told.is_repeated:
+        result = replace(done.result, commit_id=done.commit_id)
+        if done.is_repeated:
             return result
         self._tidy()
         rejected = self._rejected()
@@ -174,21 +173,12 @@ class _Load:
         """Whether the rows have to be staged, and their texts embedded, with another schema."""
         return self._is_stale
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Stage the rows again with the current schema."""
         assert self._staged is not None, "the rows were staged before"
         self._delete(self._staged, self._staged.rows.all_files())
         self._is_stale = False
         self._stage(self._opened.branch_states.capture(self._call.target))
-
-    def _tell(self, done: PreparedLoad, *, is_new_branch: bool) -> Answer:
-        return encode_load_response(
-            done,
-            base=self._call.base,
-            is_new_branch=is_new_branch,
-            engine="spark",
-            rejected_count=len(self._rejected()),
-        )
 
     # Staging
 
@@ -244,13 +234,13 @@ class _Load:
 
     # Validation
 
-    def _prepare(self, basis: Basis, committed: SnapshotRows) -> PreparedLoad:  # noqa: ARG002
+    def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[LoadResult]:  # noqa: ARG002
         staged = self._staged
         assert staged is not None, "the rows were staged before"
         if basis.accepted_schema.schema_hash != staged.schema_hash:
             # Results with another schema do not apply to this one.
             self._is_stale = True
-            return PreparedLoad(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
+            return self._make_prepared(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
         job, judgement = self._sift(staged, basis)
         try:
             prepared = self._make_write(job, judgement, basis)
@@ -260,7 +250,7 @@ class _Load:
         if rejected:
             self._quarantine().write(rejected)
         # This is the last progress call, because the graph is written from here on.
-        self._call.progress("commit", 0, _count_rows(prepared))
+        self._call.progress("commit", 0, _count_rows(prepared.result))
         self._is_in_doubt = True
         return prepared
 
@@ -274,7 +264,9 @@ class _Load:
         )
         return sifting.sift(basis)
 
-    def _make_write(self, job: JobRows, judgement: KeyCheckResult, basis: Basis) -> PreparedLoad:
+    def _make_write(
+        self, job: JobRows, judgement: KeyCheckResult, basis: Basis
+    ) -> Prepared[LoadResult]:
         changes: dict[str, TableChange] = {}
         nodes: dict[str, int] = {}
         edges: dict[str, int] = {}
@@ -298,7 +290,22 @@ class _Load:
             read_set=job.related,
             is_strict=job.is_overwrite,
         )
-        return PreparedLoad(write, nodes, edges)
+        return self._make_prepared(write, nodes, edges)
+
+    def _make_prepared(
+        self, write: PreparedWrite, nodes: dict[str, int], edges: dict[str, int]
+    ) -> Prepared[LoadResult]:
+        result = LoadResult(
+            nodes_loaded=nodes,
+            edges_loaded=edges,
+            commit_id=None,
+            branch=self._call.target,
+            base_branch=self._call.base,
+            branch_created=self._is_new_branch,
+            engine="spark",
+            rejected=len(self._rejected()),
+        )
+        return Prepared(write, result)
 
     def _write_deletions(
         self, key: str, job: JobRows, judgement: KeyCheckResult, basis: Basis
@@ -359,8 +366,8 @@ class _Load:
                 _LOG.warning("files of a load stay: %s", error)
 
 
-def _count_rows(prepared: PreparedLoad) -> int:
-    return sum(prepared.nodes_loaded.values()) + sum(prepared.edges_loaded.values())
+def _count_rows(result: LoadResult) -> int:
+    return sum(result.nodes_loaded.values()) + sum(result.edges_loaded.values())
 
 
 def _count_cores(spark: SparkSession) -> int:

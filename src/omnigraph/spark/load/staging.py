@@ -23,7 +23,6 @@ from omnigraph.compiler.compile import compile_schema
 from omnigraph.engine.commit.integrity.values import find_value_faults
 from omnigraph.engine.commit.integrity.violations import RowNumbers
 from omnigraph.engine.commit.prepared_write import TableChange
-from omnigraph.engine.graph_load import Progress
 from omnigraph.engine.input.arrow import ColumnSource, keep_column, read_batches
 from omnigraph.engine.input.batches import (
     NOTHING_YET,
@@ -42,6 +41,7 @@ from omnigraph.engine.ops.embeddings import (
     promise_vectors,
     put_vectors,
 )
+from omnigraph.engine.ops.load import Progress
 from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import (
