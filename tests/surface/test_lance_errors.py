@@ -188,3 +188,21 @@ def test_committing_onto_a_version_that_is_not_there(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match=r"^Dataset at path .*/99.manifest was not found"):
         apply(uri, Transaction(99, LanceOperation.Append([])))
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [(-24, "Tail read position"), (-12, "column metadata region"), (-8, "Unknown Lance storage")],
+)
+def test_a_damaged_footer_is_reported_as_input_of_the_caller(
+    tmp_path: Path, start: int, words: str
+) -> None:
+    uri = create_table(tmp_path / "t", keyed_rows(a=1, b=2))
+    file = next((tmp_path / "t" / "data").iterdir())
+    content = file.read_bytes()
+    file.write_bytes(content[:start] + b"\x7f" * 4 + content[start + 4 :])
+
+    with pytest.raises(
+        (OSError, ValueError), match=f"Invalid user input.*{words}.*/lance-file/src/"
+    ):
+        lance.dataset(uri).to_table()

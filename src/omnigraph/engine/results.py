@@ -398,8 +398,9 @@ class Result:
     def __repr__(self) -> str:
         # Printing a result must not compute it.
         is_here = isinstance(self._answer, pa.Table) or "_table" in vars(self)
+        counted = f"{len(self)} {plural(len(self), 'row')}" if is_here else "rows"
         return (
-            f"<Result of {self._query_name}: {f'{len(self)} ' if is_here else ''}rows of "
+            f"<Result of {self._query_name}: {counted} of "
             f"{', '.join(self.columns)} at commit {self._commit_id}>"
         )
 

@@ -18,11 +18,19 @@ def flip_quarter(content: bytes) -> bytes:
     return content[:quarter] + flipped + content[2 * quarter :]
 
 
+def overwrite_footer(start: int, end: int) -> Damage:
+    """Damage a part of the footer, which holds positions, counts and the format version."""
+    return lambda content: content[:start] + b"\x7f" * (end - start) + content[end:]
+
+
 DAMAGES: dict[str, Damage | None] = {
     "cut off": lambda content: content[: len(content) // 2],
     "zeros": lambda content: bytes(len(content)),
     "flipped": lambda content: bytes(byte ^ 0xFF for byte in content),
     "flipped in part": flip_quarter,
+    "buffer position": overwrite_footer(-24, -16),
+    "column count": overwrite_footer(-12, -8),
+    "format version": overwrite_footer(-8, -4),
     "empty": lambda _: b"",
     "deleted": None,
 }

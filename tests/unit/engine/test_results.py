@@ -111,6 +111,8 @@ def test_a_result_knows_its_columns_its_length_and_where_it_was_read() -> None:
     assert list(result) == [{"p.name": "Ann", "n": 1}, {"p.name": "Bob", "n": 2}]
     assert (result.query_name, result.branch, result.commit_id) == ("find", "main", "01K")
     assert repr(result) == "<Result of find: 2 rows of p.name, n at commit 01K>"
+    one = result_of(("n", I64, [1]))
+    assert repr(one) == "<Result of find: 1 row of n at commit 01K>"
 
 
 def test_rows_are_made_once() -> None:

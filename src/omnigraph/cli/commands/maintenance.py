@@ -300,7 +300,7 @@ def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> 
     for each in reports:
         print_line(
             f"branch '{each.branch}': now refers to this graph, no longer to {each.old_place} "
-            f"({each.rewritten_files} version files rewritten)"
+            f"({each.rewritten_files} version {plural(each.rewritten_files, 'file')} rewritten)"
         )
     if not reports:
         print_line("every branch refers to this graph; nothing was rewritten")

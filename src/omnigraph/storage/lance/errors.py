@@ -67,6 +67,8 @@ _FAILURE_BY_WORDS: tuple[tuple[re.Pattern[str], Failure], ...] = tuple(
         (r"^Version not found error", Failure.DAMAGED),
         (r"corrupt file|failed to fill whole buffer", Failure.DAMAGED),
         (r"Invalid range .* for object of size|failed to decode", Failure.DAMAGED),
+        # Lance checks the footer of a file as if the caller had provided it.
+        (r"Invalid user input.*/lance-file/src/(reader|version|format)\b", Failure.DAMAGED),
         (r"<Code>", Failure.REFUSED),
         (r"Not found: |No such file or directory", Failure.MISSING_FILE),
         (r"\(os error \d+\)", Failure.REFUSED),
