@@ -72,7 +72,7 @@ def _resident_bytes() -> int:
 
 def connections_of(graph: RemoteGraph) -> int:
     """How many connections a client has made so far."""
-    return graph._routes.asking.connection_count  # noqa: SLF001  # nobody else needs to know
+    return graph._routes.sender.connection_count  # noqa: SLF001
 
 
 def test_a_long_result_is_held_once(wide: RemoteGraph) -> None:
@@ -167,7 +167,7 @@ def test_more_rows_than_a_server_takes_are_refused_before_they_are_sent(both: Bo
     rows = io.BytesIO(b'{"type":"Note","data":{"text":"' + b"x" * 1000 + b'"}}\n')
     many = io.BytesIO(rows.getvalue() * 40_000)
 
-    with pytest.raises(LimitExceededError, match="load them in parts") as caught:
+    with pytest.raises(LimitExceededError, match="split the load") as caught:
         both.remote.load(many, mode="append")
 
     assert caught.value.limit == 32 * 1024 * 1024
@@ -234,12 +234,12 @@ def test_nobody_speaks_for_others_to_a_server(both: Both, case: str) -> None:
 def test_a_session_is_not_sent(both: Both, call: object) -> None:
     assert callable(call)
 
-    with pytest.raises(InvalidValueError, match="a session cannot be sent"):
+    with pytest.raises(InvalidValueError, match="a Spark session cannot be sent"):
         call(both.remote)
 
 
 def test_upkeep_says_where_it_is_done(both: Both) -> None:
-    with pytest.raises(AttributeError, match="open it by its uri"):
+    with pytest.raises(AttributeError, match="open the graph by its uri"):
         both.remote.optimize()  # type: ignore[attr-defined]  # that is the point
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         both.remote.nonsense()  # type: ignore[attr-defined]  # that is the point
@@ -306,7 +306,7 @@ def test_a_token_is_shown_to_nobody_but_the_server(
     caplog.set_level(logging.DEBUG)
     graph = omnigraph.connect(guarded_url, token=ALLOWED_TOKEN)
 
-    told = [repr(graph), str(graph), repr(graph._routes), repr(graph._routes.asking)]  # noqa: SLF001
+    told = [repr(graph), str(graph), repr(graph._routes), repr(graph._routes.sender)]  # noqa: SLF001
     for call in (graph.head, lambda: graph.head("nope"), lambda: graph.query("nonsense")):
         try:
             call()

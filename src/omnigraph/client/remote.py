@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 
@@ -20,15 +19,15 @@ from omnigraph.client.remote_retrieval import RemoteRetrieval
 from omnigraph.client.requests import (
     GraphEndpoint,
     RequestSender,
+    encode_limits,
     encode_place,
     list_field,
-    parse_patience,
+    parse_policy,
     plain_params,
-    read_made,
+    read_json,
     read_result,
     require_no_actor,
     require_no_session,
-    tell_limits,
     text_field,
 )
 from omnigraph.engine.executors import parse_engine
@@ -39,21 +38,27 @@ from omnigraph.http.responses import StoredQueryOutput
 from omnigraph.http.transport import (
     ARROW,
     JSON,
+    Address,
     ConnectionPool,
     Request,
     Response,
     RetrySafety,
     parse_address,
     parse_graph_address,
+    token_header,
 )
 from omnigraph.model.errors import ForbiddenError
 from omnigraph.model.limits import CLIENT_PIECE_BYTES, TIMEOUT_S
 from omnigraph.model.names import parse_branch_name, parse_key, require_text
+from omnigraph.model.runtime import SystemClock, lazy_module
 
 if TYPE_CHECKING:
+    from omnigraph.client import transfer
     from omnigraph.engine.graph import Graph
     from omnigraph.engine.ops.load import Progress
     from omnigraph.engine.ops.transaction import Transaction
+else:
+    transfer = lazy_module("omnigraph.client.transfer")
 
 _DIRECT_CALLS = frozenset(
     {
@@ -75,7 +80,10 @@ _DIRECT_CALLS = frozenset(
 
 
 class RemoteGraph(RemoteHistory, RemoteRetrieval):
-    """A graph on a server, opened by `omnigraph.connect`."""
+    """A graph on a server, opened by `omnigraph.connect`.
+
+    Calls without a description here work as those of `Graph`.
+    """
 
     def __init__(self, routes: GraphEndpoint) -> None:
         self._routes = routes
@@ -99,17 +107,16 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         def __getattr__(self, name: str) -> NoReturn:
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _DIRECT_CALLS:
-                text = f"`{name}` works where the graph is stored: open it by its uri there"
+                text = f"`{name}` needs access to storage: open the graph by its uri"
             raise AttributeError(text, name=name, obj=self)
 
     def close(self) -> None:
-        """Close the connections; further calls raise an error, and closing again has no effect."""
-        self._routes.asking.close()
+        self._routes.sender.close()
 
     def for_actor(self, actor: str) -> NoReturn:
         """Not supported: the server derives the actor from the token; raises `ForbiddenError`."""
-        require_no_actor(actor, action="speak for others")
-        raise ForbiddenError(actor=None, action="speak for others", reason="name an actor")
+        require_no_actor(actor, action="act for another actor")
+        raise ForbiddenError(actor=None, action="act for another actor", reason="name an actor")
 
     @property
     def uri(self) -> str:
@@ -124,21 +131,20 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
     @property
     def actor(self) -> str | None:
         """The actor that the server derives from the token; None if it requires no tokens."""
-        asking = self._routes.asking
+        sender = self._routes.sender
         try:
-            if asking.known_actor is None:
+            if sender.known_actor is None:
                 self.head()
         except ForbiddenError:
             # The server names the actor even in a 403 response, but not in a 401 response.
-            if asking.known_actor is None:
+            if sender.known_actor is None:
                 raise
-        known = asking.known_actor
+        known = sender.known_actor
         return None if known is None else known[0]
 
     @property
     def schema_source(self) -> str:
-        """The text of the accepted schema, without the properties that a policy hides."""
-        return self._routes.get("read the schema", "schema", make=text_field("schema_source"))
+        return self._routes.get("read the schema", "schema", decode=text_field("schema_source"))
 
     # Data
 
@@ -154,10 +160,9 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         spark: object = None,
         limits: CallLimits | None = None,
     ) -> Result:
-        """Run the read of a `.gq` text on a branch (default `main`) or at a commit.
+        """As `Graph.query`; `limits` lower the limits of the server.
 
-        `limits` lower the limits of the server for this query. To stop a query, close the graph; it
-        also stops at the timeout given to `connect`.
+        To stop a query, close the graph; it also stops at the timeout given to `connect`.
         """
         _require_query(source, name)
         require_no_session(spark)
@@ -167,9 +172,9 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "params": plain_params(params),
             **encode_place(branch, commit),
             "engine": parse_engine(engine, spark=None).value,
-            **tell_limits(limits),
+            **encode_limits(limits),
         }
-        request = self._routes.posting(
+        request = self._routes.post_request(
             "query",
             "query",
             body=body,
@@ -177,7 +182,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             text=source,
             headers={"Accept": ARROW},
         )
-        return self._routes.asking.ask(request, read_result)
+        return self._routes.sender.send(request, read_result)
 
     def explain(
         self,
@@ -189,7 +194,6 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         engine: str = "local",
         spark: object = None,
     ) -> str:
-        """The execution plan of a read on a branch, as text; nothing is run."""
         _require_query(source, name)
         require_no_session(spark)
         body = {
@@ -202,7 +206,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         return self._routes.post(
             "explain",
             "explain",
-            make=text_field("plan"),
+            decode=text_field("plan"),
             body=body,
             safety=RetrySafety.READ,
             text=source,
@@ -220,14 +224,6 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         idempotency_key: str | None = None,
         embed: str | None = None,
     ) -> MutationResult:
-        """Run the mutation of a `.gq` text as one commit, or change nothing.
-
-        `if_commit` is the commit that the branch must be at. A retry with the same
-        `idempotency_key` is applied once and returns the same result. If the server has an
-        embedding provider, empty `@embed` properties are filled before the commit, and those whose
-        text changes are computed again; `embed="later"` leaves them empty, and `embed="now"`
-        requires them.
-        """
         require_no_actor(actor, action="mutate")
         _require_query(source, name)
         body = {
@@ -240,10 +236,10 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         return self._routes.post(
             "mutate",
             "mutate",
-            make=decode_mutation,
+            decode=decode_mutation,
             body=body,
             safety=RetrySafety.KEYED,
-            terms=self._routes.keyed(if_commit, parse_key(idempotency_key)),
+            options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             text=source,
         )
 
@@ -264,34 +260,29 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         idempotency_key: str | None = None,
         embed: str | None = None,
     ) -> LoadResult:
-        """Load rows of any number of types as one commit, or change nothing.
+        """As `Graph.load`; files are read by this process and sent.
 
-        Files are read by this process and sent; a server accepts up to 32 MiB per load. With
-        `base`, a branch that does not exist is first created from that branch. With `progress`, the
-        load runs as a job on the server, and its progress is polled and reported. `if_commit`,
-        `idempotency_key` and `embed` work as in `mutate`.
+        A server accepts up to 32 MiB per load. With `progress`, the load runs as a job on the
+        server, and its progress is polled.
         """
         require_no_actor(actor, action="load")
         require_no_session(spark)
-        part = import_module("omnigraph.client.transfer")
-        loaded: LoadResult = part.load(
+        return transfer.load(
             data,
-            part.LoadOptions(mode, branch, base, engine, on_error, quarantine, embed),
+            transfer.LoadArguments(mode, branch, base, engine, on_error, quarantine, embed),
             routes=self._routes,
-            terms=self._routes.keyed(if_commit, parse_key(idempotency_key)),
+            options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             find_schema=lambda: self.schema_source,
             progress=progress,
         )
-        return loaded
 
     def entity(
         self, type: str, id: str, *, branch: str | None = None, commit: str | None = None
     ) -> dict[str, object] | None:
-        """A node or edge of a branch (default `main`) or of a commit; None if it does not exist."""
         require_text(type, subject="type")
         require_text(id, subject="id")
         arguments = {"type": type, "id": id, **encode_place(branch, commit)}
-        return self._routes.get("find an entity", "entity", make=_entity_of, arguments=arguments)
+        return self._routes.get("find an entity", "entity", decode=_entity_of, arguments=arguments)
 
     def read_blob(
         self,
@@ -304,17 +295,11 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         start: int = 0,
         length: int | None = None,
     ) -> Blob:
-        """A blob, or a range of its bytes, at a branch (default `main`) or a commit.
-
-        Only the requested bytes are sent.
-        """
         named = {"type": type, "id": id, "property": property}
         for subject, given in named.items():
             require_text(given, subject=subject)
         arguments = {**named, **encode_place(branch, commit)}
-        part = import_module("omnigraph.client.transfer")
-        found: Blob = part.read_blob(self._routes, arguments, start=start, length=length)
-        return found
+        return transfer.read_blob(self._routes, arguments, start=start, length=length)
 
     def export(
         self,
@@ -323,30 +308,26 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         commit: str | None = None,
         types: Sequence[str] | None = None,
     ) -> Iterator[str]:
-        """The rows of a branch or commit as NDJSON lines that `load` accepts.
-
-        The lines are streamed from the server while they are read; close an iterator that is not
-        read to its end.
-        """
+        """As `Graph.export`, streamed from the server; close an iterator that is not exhausted."""
         chosen = None if types is None else list(types)
         if chosen == []:
             return iter(())
-        request = self._routes.posting(
+        request = self._routes.post_request(
             "export",
             "export",
             body={**encode_place(branch, commit), "type_names": chosen},
             safety=RetrySafety.READ,
         )
-        lines = self._follow_lines(request)
+        lines = self._stream_lines(request)
         # An invalid request raises here, as it does for a local graph, and not on first iteration.
         first = next(lines, None)
         return iter(()) if first is None else _put_back(first, lines)
 
-    def _follow_lines(self, request: Request) -> Iterator[str]:
+    def _stream_lines(self, request: Request) -> Iterator[str]:
         rest = b""
-        with self._routes.asking.follow(request) as reply:
-            for piece in reply.stream.stream(CLIENT_PIECE_BYTES, decode_content=False):
-                *lines, rest = (rest + piece).split(b"\n")
+        with self._routes.sender.stream(request) as response:
+            for chunk in response.stream.stream(CLIENT_PIECE_BYTES, decode_content=False):
+                *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     yield line.decode()
         if rest:
@@ -355,23 +336,18 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
     def transaction(
         self, branch: str = "main", *, actor: str | None = None
     ) -> AbstractContextManager[Transaction]:
-        """A context manager whose calls become one commit on a branch when it exits, or nothing.
+        """As `Graph.transaction`; until the end the changes are on a branch `transaction/<id>`.
 
-        Until then the changes are on a branch `transaction/<id>`, which remains if this process
-        dies.
+        The branch remains if this process dies.
         """
         require_no_actor(actor, action="begin a transaction")
-        part = import_module("omnigraph.client.transfer")
-        begun: AbstractContextManager[Transaction] = part.transact(
-            self, parse_branch_name(branch), id=self._routes.new_id()
-        )
-        return begun
+        return transfer.transact(self, parse_branch_name(branch), id=self._routes.new_id())
 
     # Stored queries
 
     def stored_queries(self) -> list[StoredQueryOutput]:
         """The stored queries of the server, with their parameters."""
-        return self._routes.get("list the stored queries", "queries", make=_queries_of)
+        return self._routes.get("list the stored queries", "queries", decode=_queries_of)
 
     def invoke(  # noqa: PLR0913  # the published signature
         self,
@@ -396,26 +372,26 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "expect_mutation": expect_mutation,
             "embed": embed,
         }
-        request = self._routes.posting(
+        request = self._routes.post_request(
             f"invoke '{name}'",
             "queries",
             name,
             body=body,
             safety=RetrySafety.KEYED,
-            terms=self._routes.keyed(if_commit, parse_key(idempotency_key)),
+            options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             headers={"Accept": f"{ARROW}, {JSON}"},
         )
-        return self._routes.asking.ask(request, _read_invoked)
+        return self._routes.sender.send(request, _read_invoked)
 
 
 AnyGraph: TypeAlias = "Graph | RemoteGraph"
 """A graph opened in its storage, or a graph on a server."""
 
 
-def _read_invoked(reply: Response) -> Result | MutationResult:
-    if reply.content_type == ARROW:
-        return read_result(reply)
-    return read_made(reply, decode_mutation)
+def _read_invoked(response: Response) -> Result | MutationResult:
+    if response.content_type == ARROW:
+        return read_result(response)
+    return read_json(response, decode_mutation)
 
 
 def _entity_of(body: Mapping[str, object]) -> dict[str, object] | None:
@@ -449,8 +425,12 @@ def connect(
     response to begin.
     """
     address, graph_id = parse_graph_address(url, graph)
-    asking = RequestSender(ConnectionPool(address, token=token), parse_patience(timeout_s))
-    return RemoteGraph(GraphEndpoint(asking, graph_id))
+    return RemoteGraph(GraphEndpoint(_open_sender(address, token, timeout_s), graph_id))
+
+
+def _open_sender(address: Address, token: str | None, timeout_s: float) -> RequestSender:
+    pool = ConnectionPool(address, headers=token_header(token))
+    return RequestSender(pool, parse_policy(timeout_s), SystemClock())
 
 
 LISTING_S = 30.0
@@ -469,11 +449,10 @@ def list_graphs(
     url: str, token: str | None = None, *, timeout_s: float = LISTING_S
 ) -> list[ServedGraph]:
     """The graphs of a server by id; raises `ForbiddenError` unless the policy allows the list."""
-    exchanges = ConnectionPool(parse_address(url), token=token)
-    with closing(RequestSender(exchanges, parse_patience(timeout_s))) as asking:
+    with closing(_open_sender(parse_address(url), token, timeout_s)) as sender:
         request = Request("GET", ("graphs",), "list the graphs")
-        make = list_field("graphs", _graph_of)
-        return asking.ask(request, lambda reply: read_made(reply, make))
+        decode = list_field("graphs", _graph_of)
+        return sender.send(request, lambda response: read_json(response, decode))
 
 
 def _graph_of(body: Mapping[str, object]) -> ServedGraph:
@@ -490,7 +469,7 @@ def run_read(
 ) -> Result:
     """Run a stored read and return its rows."""
     found = remote.invoke(name, params, branch=branch, commit=commit, expect_mutation=False)
-    assert isinstance(found, Result), "the server answers a read with rows"
+    assert isinstance(found, Result), "the server returns rows for a read"
     return found
 
 
@@ -514,5 +493,5 @@ def run_mutation(
         idempotency_key=idempotency_key,
         embed=embed,
     )
-    assert isinstance(done, MutationResult), "the server answers a mutation with counts"
+    assert isinstance(done, MutationResult), "the server returns counts for a mutation"
     return done

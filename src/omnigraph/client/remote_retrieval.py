@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from omnigraph.client.requests import (
     GraphEndpoint,
+    encode_limits,
     encode_place,
     plain_params,
     plain_row,
-    tell_limits,
 )
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.http.transport import RetrySafety
@@ -57,14 +57,13 @@ class RemoteRetrieval:
         count_tokens: Callable[[str], int] | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """Passages about a text from a branch (default `main`) or a commit, for a prompt.
+        """As `Graph.retrieve`; the server embeds the text.
 
-        The result holds the `k` best nodes of the given types by words and vectors, then their
-        neighbours, as far as they fit the token budget. The server embeds the text. Tokens are
-        counted as a quarter of the bytes, because a `count_tokens` function cannot be sent.
+        Tokens are counted as a quarter of the bytes, because a `count_tokens` function cannot be
+        sent.
         """
         _require_no_count(count_tokens)
-        asked = requests.parse_request(
+        request = requests.parse_request(
             {
                 "text": text,
                 "types": types,
@@ -78,17 +77,17 @@ class RemoteRetrieval:
             }
         )
         body: dict[str, object] = {
-            "text": asked.text,
-            "types": asked.types,
-            "edges": asked.edges,
-            "hops": asked.hops,
-            "k": asked.k,
-            "budget_tokens": asked.budget_tokens,
+            "text": request.text,
+            "types": request.types,
+            "edges": request.edges,
+            "hops": request.hops,
+            "k": request.k,
+            "budget_tokens": request.budget_tokens,
             "vector": None if vector is None else requests.parse_vector(vector),
-            "word_weight": asked.word_weight,
-            "vector_weight": asked.vector_weight,
+            "word_weight": request.word_weight,
+            "vector_weight": request.vector_weight,
             **encode_place(branch, commit),
-            **tell_limits(limits),
+            **encode_limits(limits),
         }
         return self._retrieve("retrieve", body=body, text=None)
 
@@ -106,12 +105,6 @@ class RemoteRetrieval:
         count_tokens: Callable[[str], int] | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """Passages of the nodes that the read of a `.gq` text finds, and of their neighbours.
-
-        The nodes are those of the variable whose property the read returns first, in the order of
-        its rows, each once; raises `CompileError` if the read returns no property. Everything else
-        is as for `retrieve`.
-        """
         _require_no_count(count_tokens)
         require_text(source, subject="source")
         if name is not None:
@@ -120,9 +113,9 @@ class RemoteRetrieval:
             "query": source,
             "name": name,
             "params": plain_params(params),
-            **_terms(hops, edges, budget_tokens),
+            **_encode_expansion(hops, edges, budget_tokens),
             **encode_place(branch, commit),
-            **tell_limits(limits),
+            **encode_limits(limits),
         }
         return self._retrieve("retrieve-by", body=body, text=source)
 
@@ -146,9 +139,9 @@ class RemoteRetrieval:
         require_text(name, subject="name")
         body = {
             "params": plain_params(params),
-            **_terms(hops, edges, budget_tokens),
+            **_encode_expansion(hops, edges, budget_tokens),
             **encode_place(branch, commit),
-            **tell_limits(limits),
+            **encode_limits(limits),
         }
         return self._retrieve("queries", name, "retrieve", body=body, text=None)
 
@@ -159,34 +152,28 @@ class RemoteRetrieval:
         count_tokens: Callable[[str], int] | None = None,
         limits: CallLimits | None = None,
     ) -> Retrieval:
-        """Repeat the retrieval that a receipt, or its JSON form, describes; no text is embedded.
-
-        Raises `NotFoundError` if its commit was cleaned up, and `InvalidValueError` if the commit
-        gives another result: the receipt was modified, or the caller can read another part of the
-        graph.
-        """
         _require_no_count(count_tokens)
-        told = receipts.tell_receipt(receipt)
-        body = {"receipt": plain_row(told, subject="receipt"), **tell_limits(limits)}
+        fields = receipts.tell_receipt(receipt)
+        body = {"receipt": plain_row(fields, subject="receipt"), **encode_limits(limits)}
         return self._retrieve("replay", body=body, text=None)
 
     def _retrieve(self, *parts: str, body: Mapping[str, object], text: str | None) -> Retrieval:
         return self._routes.post(
             "retrieve",
             *parts,
-            make=retrievals.retrieval_of,
+            decode=retrievals.retrieval_of,
             body=body,
             safety=RetrySafety.READ,
             text=text,
         )
 
 
-def _terms(
+def _encode_expansion(
     hops: int, edges: str | Sequence[str] | None, budget_tokens: int
 ) -> Mapping[str, object]:
-    asked = {"hops": hops, "edges": edges, "budget_tokens": budget_tokens}
-    terms = requests.parse_terms({**asked, "counted_by": results.BYTES_RULE})
-    return {"hops": terms.hops, "edges": terms.edges, "budget_tokens": terms.budget_tokens}
+    fields = {"hops": hops, "edges": edges, "budget_tokens": budget_tokens}
+    parsed = requests.parse_terms({**fields, "counted_by": results.BYTES_RULE})
+    return {"hops": parsed.hops, "edges": parsed.edges, "budget_tokens": parsed.budget_tokens}
 
 
 def _require_no_count(count_tokens: object) -> None:
@@ -195,6 +182,6 @@ def _require_no_count(count_tokens: object) -> None:
             subject="count_tokens",
             expected="None",
             value=type(count_tokens).__name__,
-            problem="a function cannot be sent to a server; leave it out and give the budget in "
-            "fours of bytes, or open the graph by its uri",
+            problem="a function cannot be sent to a server, which counts a token per four bytes; "
+            "omit it, or open the graph by its uri",
         )

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from omnigraph.engine.results import Result
 from omnigraph.http.arrow import read_note
 from omnigraph.http.decode import list_of
 from omnigraph.http.problems import RefusedRequest, rebuild_error
+from omnigraph.http.retries import Attempts, Exhausted, RetryPolicy
 from omnigraph.http.transport import (
     JSON,
     ConnectionLostError,
@@ -40,6 +39,7 @@ from omnigraph.http.transport import (
     Response,
     ResponseTimeoutError,
     RetrySafety,
+    UntrustedServerError,
 )
 from omnigraph.model.errors import (
     ExpectedVersionMismatchError,
@@ -61,47 +61,49 @@ from omnigraph.model.names import (
     require_branch_or_commit,
     require_text,
 )
-from omnigraph.model.runtime import SystemRuntime
+from omnigraph.model.runtime import Clock, SystemRuntime
 
 T = TypeVar("T")
 
+Decode = Callable[[Mapping[str, object]], T]
+"""Decodes a response body; raises `KeyError`, `TypeError` or `ValueError` if a field is missing."""
+
 ACTOR_HEADER = "Omnigraph-Actor"
 
-_OF_PROXIES = frozenset({502, 503, 504})
+_PROXY_ERRORS = frozenset({502, 503, 504})
 
 # Of the errors that report a moved graph, only these are resolved once the other writer has
 # finished.
-_PASSING = (ExpectedVersionMismatchError, ReadSetChangedError)
+_TRANSIENT = (ExpectedVersionMismatchError, ReadSetChangedError)
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """The timeout until a response begins, and the clock that measures it."""
-
-    timeout_s: float
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    jitter: Callable[[], float] = random.random
-
-
-def parse_patience(timeout_s: float) -> Timeouts:
+def parse_policy(timeout_s: float) -> RetryPolicy:
     """Parse a timeout; raises `InvalidValueError` unless it is a positive number of seconds."""
-    if isinstance(timeout_s, int | float) and 0 < timeout_s < float("inf"):
-        return Timeouts(float(timeout_s))
-    raise InvalidValueError(
-        subject="timeout_s",
-        expected="a number of seconds",
-        value=timeout_s,
-        problem="a call waits for a positive number of seconds",
+    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < float("inf"):
+        raise InvalidValueError(
+            subject="timeout_s",
+            expected="a number of seconds",
+            value=timeout_s,
+            problem="a timeout is a positive number of seconds",
+        )
+    return RetryPolicy(
+        timeout_s=float(timeout_s),
+        attempts_max=CLIENT_ATTEMPTS_MAX,
+        deadline_s=float(timeout_s),
+        backoff_s=BACKOFF_S,
+        backoff_factor=4,
+        wait_s_max=RETRY_AFTER_S_MAX,
+        jitter=0.5,
     )
 
 
 class RequestSender:
     """Sends requests to one server and retries them; safe to share between threads."""
 
-    def __init__(self, exchanges: ConnectionPool, patience: Timeouts) -> None:
-        self._exchanges = exchanges
-        self._patience = patience
+    def __init__(self, pool: ConnectionPool, policy: RetryPolicy, clock: Clock) -> None:
+        self._pool = pool
+        self._policy = policy
+        self.clock = clock
         self._lock = Lock()
         self._is_closed = False
         self._actor: tuple[str | None] | None = None
@@ -112,17 +114,12 @@ class RequestSender:
     @property
     def url(self) -> str:
         """The URL of the server."""
-        return self._exchanges.address.url
+        return self._pool.address.url
 
     @property
     def connection_count(self) -> int:
         """The number of connections opened so far."""
-        return self._exchanges.connection_count
-
-    @property
-    def patience(self) -> Timeouts:
-        """The timeouts of calls."""
-        return self._patience
+        return self._pool.connection_count
 
     @property
     def known_actor(self) -> tuple[str | None] | None:
@@ -133,133 +130,134 @@ class RequestSender:
         """Close the connections; further calls raise `ForbiddenError`."""
         with self._lock:
             self._is_closed = True
-        self._exchanges.close()
+        self._pool.close()
 
-    def ask(self, request: Request, read: Callable[[Response], T]) -> T:
+    def send(self, request: Request, read: Callable[[Response], T]) -> T:
         """Send a request and return what `read` makes of the response.
 
         Raises the error that the server reports.
         """
-        ends_at = self._patience.clock() + self._patience.timeout_s
+        attempts = Attempts(self._policy, self.clock)
         lost: ConnectionLostError | None = None
-        for attempt in range(1, CLIENT_ATTEMPTS_MAX + 1):
-            self._require_open()
-            within_s = max(ends_at - self._patience.clock(), 0.001)
-            wait_s = BACKOFF_S * 4 ** (attempt - 1) * (0.5 + self._patience.jitter())
+        while True:
+            retry_after_s, timeout_s = 0.0, attempts.timeout_s()
             try:
-                with self._exchanges.sending(request, within_s=within_s) as reply:
-                    self._note_actor(reply)
-                    if reply.status < 300 or reply.status == request.accepted:
-                        return read(reply)
-                    failure, is_ours = _read_failure(reply, request)
-                    may_repeat = _may_repeat(failure, reply.status, request, is_ours=is_ours)
+                with self._attempt(request, timeout_s) as response:
+                    if response.status < 300 or response.status == request.accepted:
+                        return read(response)
+                    failure, is_ours = _read_failure(response, request)
+                    may_repeat = _may_repeat(failure, response.status, request, is_ours=is_ours)
                     failure = _in_doubt(failure, lost, request)
                     if not may_repeat:
                         raise failure
-                    wait_s = max(wait_s, _asked_wait(reply))
+                    retry_after_s = response.retry_after_s(self.clock.now())
             except NotSentError as error:
-                failure = UnavailableError(
-                    action=f"reach {self.url}",
-                    reason=f"{error}; nothing was sent; check that a server listens there",
-                )
-                failure = _in_doubt(failure, lost, request)
+                failure = _in_doubt(self._unreachable(error), lost, request)
                 failure.__cause__ = error
             except ResponseTimeoutError as error:
-                raise _tell_lost(request, f"no answer came within {within_s:.3g} s") from error
+                raise _unknown_outcome(request, f"no response within {timeout_s:.3g} s") from error
             except InvalidResponseError as error:
                 # The server responded and may have applied the request; a retry would get the same
                 # response.
-                reason = f"the answer cannot be read: {error}"
-                raise _tell_lost(request, reason) from error
+                raise _unknown_outcome(request, f"invalid response: {error}") from error
             except ConnectionLostError as error:
                 lost = error
-                failure = _tell_lost(request, str(error))
+                failure = _unknown_outcome(request, str(error))
                 failure.__cause__ = error
                 if request.safety is RetrySafety.ONCE:
                     raise failure from error
-            wait_s = min(wait_s, RETRY_AFTER_S_MAX)
-            if attempt == CLIENT_ATTEMPTS_MAX or self._patience.clock() + wait_s >= ends_at:
+            wait_s = attempts.next_wait(retry_after_s=retry_after_s)
+            if isinstance(wait_s, Exhausted):
                 raise failure
-            self._patience.sleep(wait_s)
-        raise AssertionError("the last attempt returns or raises")
+            self.clock.sleep(wait_s)
 
     @contextmanager
-    def follow(self, request: Request) -> Iterator[Response]:
-        """Send a request and yield its response, to be read piece by piece.
+    def stream(self, request: Request) -> Iterator[Response]:
+        """Send a request and yield its response, to be read in chunks.
 
         The request is not retried.
         """
-        self._require_open()
         try:
-            with self._exchanges.sending(request, within_s=self._patience.timeout_s) as reply:
-                self._note_actor(reply)
-                if reply.status >= 300:
-                    raise _read_failure(reply, request)[0]
-                yield reply
+            with self._attempt(request, self._policy.timeout_s) as response:
+                if response.status >= 300:
+                    raise _read_failure(response, request)[0]
+                yield response
         except NotSentError as error:
-            raise UnavailableError(action=f"reach {self.url}", reason=str(error)) from error
+            raise self._unreachable(error) from error
         except ResponseTimeoutError as error:
             raise UnavailableError(
-                action=request.deed, reason="the server stopped sending; start again"
+                action=request.action, reason="the server stopped sending; start again"
             ) from error
         except (ConnectionLostError, InvalidResponseError) as error:
             raise UnavailableError(
-                action=request.deed,
-                reason=f"the connection was cut before the end: {error}; start again",
+                action=request.action,
+                reason=f"the connection was closed before the end: {error}; start again",
             ) from error
 
-    def _require_open(self) -> None:
+    @contextmanager
+    def _attempt(self, request: Request, timeout_s: float) -> Iterator[Response]:
         if self._is_closed:
             raise ForbiddenError(actor=None, action="use this graph", reason="it was closed")
+        target = self._pool.address.target(request.parts, request.arguments)
+        try:
+            with self._pool.send(
+                request.method,
+                target,
+                body=request.body,
+                headers=request.headers,
+                timeout_s=timeout_s,
+            ) as response:
+                if response.status != 401:
+                    actor = response.header(ACTOR_HEADER)
+                    self._actor = (None if actor is None else unquote(actor),)
+                yield response
+        except UntrustedServerError as error:
+            raise UnavailableError(
+                action="reach the server", reason=f"its certificate was rejected: {error}"
+            ) from error
 
-    def _note_actor(self, reply: Response) -> None:
-        if reply.status == 401:
-            return
-        named = reply.header(ACTOR_HEADER)
-        self._actor = (None if named is None else unquote(named),)
+    def _unreachable(self, error: NotSentError) -> GraphError:
+        return UnavailableError(
+            action=f"reach {self.url}",
+            reason=f"{error}; nothing was sent; check that a server is running there",
+        )
 
 
-def read_json(reply: Response) -> dict[str, object]:
-    """Read a response that is a JSON object."""
-    body = reply.read()
+def read_json(response: Response, decode: Decode[T]) -> T:
+    """Read a response that is a JSON object and decode it."""
     try:
-        told: object = orjson.loads(body)
+        body: object = orjson.loads(response.read())
     except orjson.JSONDecodeError as error:
         raise InvalidResponseError(
-            "it is no JSON; look whether an OmniGraph server is at this url"
+            "it is not valid JSON; check that this is the url of an OmniGraph server"
         ) from error
-    if not isinstance(told, dict):
+    if not isinstance(body, dict):
         raise InvalidResponseError(
-            "it is no JSON object; look whether an OmniGraph server is at this url"
+            "it is not a JSON object; check that this is the url of an OmniGraph server"
         )
-    return told
-
-
-def read_made(reply: Response, make: Callable[[Mapping[str, object]], T]) -> T:
-    """Read a response that is a JSON object and decode it with `make`."""
-    body = read_json(reply)
     try:
-        return make(body)
+        return decode(body)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidResponseError(
-            f"it lacks {error}; the server may be of another version than this package"
+            f"missing or invalid field: {error}; the server may have another version than this "
+            "package"
         ) from error
 
 
-def _read_failure(reply: Response, request: Request) -> tuple[GraphError, bool]:
+def _read_failure(response: Response, request: Request) -> tuple[GraphError, bool]:
     """The error that a response reports, and whether an OmniGraph server sent it."""
     asked = RefusedRequest(text=request.text, is_write=request.safety is not RetrySafety.READ)
-    if reply.status < 400:
-        place = reply.header("Location") or "elsewhere"
-        reason = f"the url leads to {place}; connect to the url where the server is"
-        return UnavailableError(action=request.deed, reason=reason), False
+    if response.status < 400:
+        location = response.header("Location") or "another address"
+        reason = f"the server redirects to {location}; connect to that url instead"
+        return UnavailableError(action=request.action, reason=reason), False
     try:
-        told: object = orjson.loads(reply.read())
+        body: object = orjson.loads(response.read())
     except orjson.JSONDecodeError:
         # The response comes from a proxy or from another kind of server.
-        told = None
-    body = told if isinstance(told, dict) else {}
-    return rebuild_error(body, status=reply.status, asked=asked), "code" in body
+        body = None
+    fields = body if isinstance(body, dict) else {}
+    return rebuild_error(fields, status=response.status, asked=asked), "code" in fields
 
 
 def _may_repeat(failure: GraphError, status: int, request: Request, *, is_ours: bool) -> bool:
@@ -268,10 +266,10 @@ def _may_repeat(failure: GraphError, status: int, request: Request, *, is_ours: 
         # The branch may have moved from the commit that the caller named, so the caller must check
         # first.
         return False
-    if status in _OF_PROXIES and not is_ours:
+    if status in _PROXY_ERRORS and not is_ours:
         # The server behind the proxy may or may not have received the request.
         return request.safety is not RetrySafety.ONCE
-    return status == 429 or isinstance(failure, _PASSING)
+    return status == 429 or isinstance(failure, _TRANSIENT)
 
 
 def _in_doubt(
@@ -282,33 +280,28 @@ def _in_doubt(
     The lost attempt may have been applied. An error that the server raises after it has checked the
     idempotency key proves that it was not.
     """
-    has_looked = isinstance(failure, RequestError | MovedError) and not isinstance(
+    has_checked_key = isinstance(failure, RequestError | MovedError) and not isinstance(
         failure, ForbiddenError | NotFoundError
     )
-    if lost is None or request.safety is RetrySafety.READ or has_looked:
+    if lost is None or request.safety is RetrySafety.READ or has_checked_key:
         return failure
-    return _tell_lost(request, f"{lost}; asked again: {failure}")
+    return _unknown_outcome(request, f"{lost}; the retry failed: {failure}")
 
 
-def _asked_wait(reply: Response) -> float:
-    """The wait in seconds that the server requests by `Retry-After`, 0 if it requests none."""
-    return float(reply.number("Retry-After") or 0)
-
-
-def _tell_lost(request: Request, reason: str) -> GraphError:
+def _unknown_outcome(request: Request, reason: str) -> GraphError:
     match request.safety:
         case RetrySafety.READ:
-            return UnavailableError(action=request.deed, reason=reason)
+            return UnavailableError(action=request.action, reason=reason)
         case RetrySafety.KEYED:
             key = request.headers["Idempotency-Key"]
             return UncertainError(
-                f"what became of the call to {request.deed} is not known: {reason}; ask again with "
-                f"idempotency_key={key!r}, which answers it if it was done and does it if not"
+                f"the outcome of '{request.action}' is unknown: {reason}; retry with "
+                f"idempotency_key={key!r}, which applies the request at most once"
             )
         case RetrySafety.ONCE:
             return UncertainError(
-                f"what became of the call to {request.deed} is not known: {reason}; look whether "
-                "it was done before you ask again"
+                f"the outcome of '{request.action}' is unknown: {reason}; check whether it was "
+                "applied before you retry"
             )
 
 
@@ -321,7 +314,7 @@ def plain_params(params: object) -> dict[str, object] | None:
             subject="params",
             expected="object",
             value=params,
-            problem=f"a JSON object is needed, not a {type(params).__name__}",
+            problem=f"expected a mapping, got {type(params).__name__}",
         )
     return {str(name): _plain(value, f"param '{name}'") for name, value in params.items()}
 
@@ -352,9 +345,9 @@ def _plain(value: object, subject: str) -> object:
         case Real():
             return _require_finite(float(value), subject)
         case datetime():
-            moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+            in_utc = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
             # All digits are sent; the server reports those that it cannot store.
-            return moment.isoformat()
+            return in_utc.isoformat()
         case date():
             return value.isoformat()
         case Mapping():
@@ -362,31 +355,26 @@ def _plain(value: object, subject: str) -> object:
         case Iterable() if not isinstance(value, bytes | bytearray | memoryview):
             return [_plain(each, subject) for each in value]
         case _:
-            raise _refuse(subject, value, f"a {type(value).__name__} has no place in JSON")
+            raise _refuse(subject, value, f"JSON cannot represent a {type(value).__name__}")
 
 
 def _require_finite(number: float, subject: str) -> float:
     if math.isfinite(number):
         return number
-    raise _refuse(subject, number, f"{number} has no place in JSON, so no server can be sent it")
+    raise _refuse(subject, number, f"JSON cannot represent {number}")
 
 
 def _require_text(text: str, subject: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _refuse(subject, text, "the text holds half of a surrogate pair") from error
+        raise _refuse(subject, text, "the text contains an unpaired surrogate") from error
     return text
 
 
 def _refuse(subject: str, value: object, problem: str) -> InvalidValueError:
-    return InvalidValueError(
-        subject=subject, expected="a value that JSON has", value=value, problem=problem
-    )
+    return InvalidValueError(subject=subject, expected="a JSON value", value=value, problem=problem)
 
-
-Make = Callable[[Mapping[str, object]], T]
-"""Decodes a response body; raises `KeyError`, `TypeError` or `ValueError` if a field is missing."""
 
 Arguments = Mapping[str, str | None]
 """Query parameters of the URL by name; those that are None are left out."""
@@ -406,56 +394,62 @@ class WriteOptions:
 class GraphEndpoint:
     """The routes of one graph."""
 
-    def __init__(self, asking: RequestSender, graph_id: str) -> None:
-        self.asking = asking
+    def __init__(self, sender: RequestSender, graph_id: str) -> None:
+        self.sender = sender
         self.graph_id = graph_id
         self._runtime = SystemRuntime()
 
     def __repr__(self) -> str:
-        return f"Routes({self.uri!r})"
+        return f"GraphEndpoint({self.uri!r})"
 
     @property
     def uri(self) -> str:
         """The URL of the graph."""
-        return f"{self.asking.url}/graphs/{self.graph_id}"
+        return f"{self.sender.url}/graphs/{self.graph_id}"
 
     def new_id(self) -> str:
         """A new unique id."""
         return self._runtime.new_id()
 
-    def get(self, deed: str, *parts: str, make: Make[T], arguments: Arguments | None = None) -> T:
+    def get(
+        self, action: str, *parts: str, decode: Decode[T], arguments: Arguments | None = None
+    ) -> T:
         """Send a GET request to a path and decode the response."""
-        return self.ask(self.request("GET", parts, deed, arguments=arguments), make)
+        return self.send(self.request("GET", parts, action, arguments=arguments), decode)
 
     def post(
         self,
-        deed: str,
+        action: str,
         *parts: str,
-        make: Make[T],
+        decode: Decode[T],
         body: Mapping[str, object],
         safety: RetrySafety,
-        terms: WriteOptions | None = None,
+        options: WriteOptions | None = None,
         text: str | None = None,
     ) -> T:
         """Send a POST request with a JSON body and decode the response."""
-        request = self.posting(deed, *parts, body=body, safety=safety, terms=terms, text=text)
-        return self.ask(request, make)
+        request = self.post_request(
+            action, *parts, body=body, safety=safety, options=options, text=text
+        )
+        return self.send(request, decode)
 
-    def delete(self, deed: str, *parts: str, terms: WriteOptions | None = None) -> None:
+    def delete(self, action: str, *parts: str, options: WriteOptions | None = None) -> None:
         """Send a DELETE request to a path."""
-        self.ask(self.request("DELETE", parts, deed, safety=RetrySafety.ONCE, terms=terms), _ignore)
+        self.send(
+            self.request("DELETE", parts, action, safety=RetrySafety.ONCE, options=options), _ignore
+        )
 
-    def ask(self, request: Request, make: Make[T]) -> T:
+    def send(self, request: Request, decode: Decode[T]) -> T:
         """Send a request and decode the JSON object of its response."""
-        return self.asking.ask(request, lambda reply: read_made(reply, make))
+        return self.sender.send(request, lambda response: read_json(response, decode))
 
-    def posting(
+    def post_request(
         self,
-        deed: str,
+        action: str,
         *parts: str,
         body: Mapping[str, object],
         safety: RetrySafety,
-        terms: WriteOptions | None = None,
+        options: WriteOptions | None = None,
         text: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Request:
@@ -463,11 +457,11 @@ class GraphEndpoint:
         return self.request(
             "POST",
             parts,
-            deed,
+            action,
             safety=safety,
             body=encode_body(body),
             headers={"Content-Type": JSON, **(headers or {})},
-            terms=terms,
+            options=options,
             text=text,
         )
 
@@ -475,13 +469,13 @@ class GraphEndpoint:
         self,
         method: str,
         parts: tuple[str, ...],
-        deed: str,
+        action: str,
         *,
         safety: RetrySafety = RetrySafety.READ,
         arguments: Arguments | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        terms: WriteOptions | None = None,
+        options: WriteOptions | None = None,
         text: str | None = None,
     ) -> Request:
         """Build a request to this graph."""
@@ -489,13 +483,13 @@ class GraphEndpoint:
         return Request(
             method,
             ("graphs", self.graph_id, *parts),
-            deed,
+            action,
             safety=safety,
             arguments=tuple((name, value) for name, value in given.items() if value is not None),
             body=body,
-            headers={**(headers or {}), **(terms.headers if terms is not None else {})},
+            headers={**(headers or {}), **(options.headers if options is not None else {})},
             text=text,
-            is_conditional=terms is not None and terms.is_conditional,
+            is_conditional=options is not None and options.is_conditional,
         )
 
     def keyed(self, if_commit: str | None, idempotency_key: str | None) -> WriteOptions:
@@ -513,14 +507,14 @@ class GraphEndpoint:
         return WriteOptions(_condition(if_commit), if_commit is not None)
 
 
-def text_field(name: str) -> Make[str]:
+def text_field(name: str) -> Decode[str]:
     """A decoder of one text field."""
     return lambda body: str(body[name])
 
 
-def list_field(name: str, make: Make[T]) -> Make[list[T]]:
+def list_field(name: str, decode: Decode[T]) -> Decode[list[T]]:
     """A decoder of one field that holds a list of objects."""
-    return lambda body: [make(each) for each in list_of(body[name])]
+    return lambda body: [decode(each) for each in list_of(body[name])]
 
 
 def require_no_actor(actor: str | None, *, action: str) -> None:
@@ -529,7 +523,7 @@ def require_no_actor(actor: str | None, *, action: str) -> None:
         raise ForbiddenError(
             actor=actor,
             action=action,
-            reason="a server knows who asks by the token; connect with the token of that actor",
+            reason="the server derives it from the token; connect with the token of that actor",
         )
 
 
@@ -540,8 +534,8 @@ def require_no_session(spark: object) -> None:
             subject="spark",
             expected="None",
             value=type(spark).__name__,
-            problem='a session cannot be sent to a server, which has its own; use engine="spark" '
-            "without one, or open the graph by its uri",
+            problem='a Spark session cannot be sent to a server; pass only engine="spark", or open '
+            "the graph by its uri",
         )
 
 
@@ -563,7 +557,7 @@ def _require_header(given: object, subject: str) -> str:
         subject=subject,
         expected="a short text",
         value=given,
-        problem="what is sent in a header is a text of printable ASCII characters",
+        problem="it is sent in a header and must consist of printable ASCII characters",
     )
 
 
@@ -577,7 +571,7 @@ def encode_place(branch: str | None, commit: str | None) -> dict[str, str]:
     return {"snapshot": commit}
 
 
-def tell_limits(limits: CallLimits | None) -> dict[str, object]:
+def encode_limits(limits: CallLimits | None) -> dict[str, object]:
     """The limits of a read as request fields.
 
     Raises `InvalidValueError` if `cancelled` is set, because an event cannot be sent.
@@ -589,26 +583,24 @@ def tell_limits(limits: CallLimits | None) -> dict[str, object]:
             subject="limits",
             expected="bounds that can be sent",
             value="cancelled",
-            problem="a query of a server is stopped by closing its graph; give `seconds_max`",
+            problem="an event cannot be sent to a server; set `seconds_max`, or close the graph",
         )
     return {"seconds_max": limits.seconds_max, "bytes_max": limits.bytes_max}
 
 
-def read_result(reply: Response) -> Result:
+def read_result(response: Response) -> Result:
     """Read a result from a response that is an Arrow stream."""
-    with open_streams(reply) as file:
+    with open_streams(response) as file:
         try:
             reader = pa.ipc.open_stream(file)
             note = read_note(reader.schema)
             table = reader.read_all()
         except pa.ArrowInvalid as error:
-            raise ConnectionLostError(f"the rows end in the middle: {error}") from error
+            raise ConnectionLostError(f"the rows are incomplete: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidResponseError(f"its rows say of themselves {error}") from error
+            raise InvalidResponseError(f"the metadata of its rows is invalid: {error}") from error
     if note is None:
-        raise InvalidResponseError(
-            "its rows do not say what they are; the server may be of another version"
-        )
+        raise InvalidResponseError("its rows have no metadata; the server may have another version")
     return Result(
         table,
         columns=note.columns,
@@ -618,11 +610,11 @@ def read_result(reply: Response) -> Result:
     )
 
 
-def open_streams(reply: Response) -> pa.NativeFile:
+def open_streams(response: Response) -> pa.NativeFile:
     """The body of a response as a file of Arrow streams."""
-    if reply.is_short:
-        return pa.BufferReader(reply.read())
-    return pa.PythonFile(_LeftOpen(reply.stream), mode="r")
+    if response.is_short:
+        return pa.BufferReader(response.read())
+    return pa.PythonFile(_LeftOpen(response.stream), mode="r")
 
 
 class _LeftOpen:

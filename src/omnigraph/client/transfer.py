@@ -69,32 +69,31 @@ def encode_input(given: object, *, find_catalog: Callable[[], Catalog]) -> Lines
     if is_stream(given):
         called = getattr(given, "name", None)
         name = called if isinstance(called, str) else ""
-        return Lines(_gather(read_blocks(given, name=name or "the given file")), name)
+        return Lines(_gather(read_blocks(given, name=name or "the input file")), name)
     _require_no_frame(given)
     if is_named(given):
         paths = _find_lines(given, files)
         if paths is not None:
             content = _gather(block for path in paths for block in _read_lines(path, files))
             return Lines(content, paths[0] if len(paths) == 1 else "")
-    means = ReadContext(find_catalog(), NO_EXTERNAL_BLOBS, files)
-    return Lines(_gather(_write_lines(given, means)), "")
+    context = ReadContext(find_catalog(), NO_EXTERNAL_BLOBS, files)
+    return Lines(_gather(_write_lines(given, context)), "")
 
 
 def _gather(blocks: Iterable[bytes]) -> bytes:
-    held: list[bytes] = []
+    blocks_read: list[bytes] = []
     size = 0
     for block in blocks:
-        held.append(block)
+        blocks_read.append(block)
         size += len(block)
         if size > LOAD_BYTES_MAX:
             raise LimitExceededError(
-                resource="the length of the rows in bytes, as a server takes them,",
+                resource="the size of a load on a server, in bytes,",
                 limit=LOAD_BYTES_MAX,
                 found=size,
-                advice="nothing was sent; load them in parts, or open the graph by its uri and "
-                "load there",
+                advice="nothing was sent; split the load, or open the graph by its uri",
             )
-    return b"".join(held)
+    return b"".join(blocks_read)
 
 
 def _find_lines(given: object, files: ExternalFiles) -> list[str] | None:
@@ -129,8 +128,8 @@ def _read_lines(path: str, files: ExternalFiles) -> Iterator[bytes]:
             yield part if part.endswith(b"\n") or not part else part + b"\n"
 
 
-def _write_lines(given: object, means: ReadContext) -> Iterator[bytes]:
-    for piece in read_given(given, means=means, report=None):
+def _write_lines(given: object, context: ReadContext) -> Iterator[bytes]:
+    for piece in read_given(given, means=context, report=None):
         for batch in piece.rows.to_batches():
             block = bytes(encode_block(piece.declared, batch))
             # A null id requests a generated one and is not sent. JSON text escapes these quotes, so
@@ -146,7 +145,7 @@ def _require_no_frame(given: object) -> None:
         parts = source if isinstance(source, list | tuple) else [source]
         if any(map(is_spark_frame, parts)):
             raise refuse_given(
-                source, "open the graph by its uri to load a Spark frame, or give Arrow rows"
+                source, "open the graph by its uri to load a Spark DataFrame, or pass Arrow rows"
             )
 
 
@@ -160,12 +159,12 @@ class RemoteLoad:
 
     lines: Lines = field(repr=False)
     arguments: Arguments
-    terms: WriteOptions
+    options: WriteOptions
 
 
 @dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """The options of a load as the caller gave them."""
+class LoadArguments:
+    """The arguments of a load as the caller gave them."""
 
     mode: str
     branch: str
@@ -178,63 +177,63 @@ class LoadOptions:
 
 def load(
     given: object,
-    wanted: LoadOptions,
+    arguments: LoadArguments,
     *,
     routes: GraphEndpoint,
-    terms: WriteOptions,
+    options: WriteOptions,
     find_schema: Callable[[], str],
     progress: Progress | None,
 ) -> LoadResult:
     """Encode the input of a load, send it and return the result."""
     call = parse_call(
-        mode=wanted.mode,
-        branch=wanted.branch,
-        base=wanted.base,
+        mode=arguments.mode,
+        branch=arguments.branch,
+        base=arguments.base,
         actor=None,
         progress=progress,
         spark=None,
-        on_error=wanted.on_error,
-        quarantine=wanted.quarantine,
-        embed=wanted.embed,
+        on_error=arguments.on_error,
+        quarantine=arguments.quarantine,
+        embed=arguments.embed,
     )
     if call.on_error is not OnError.RAISE:
         raise InvalidValueError(
             subject="on_error",
             expected="raise",
             value=call.on_error.value,
-            problem="rows are set aside where the graph is stored: open it by its uri there",
+            problem="quarantine files are written next to the graph; open it by its uri",
         )
-    if wanted.engine not in ("auto", "inline", "spark"):
+    if arguments.engine not in ("auto", "inline", "spark"):
         raise InvalidValueError(
             subject="engine",
             expected="auto, inline or spark",
-            value=wanted.engine,
-            problem=f"{wanted.engine!r} is none of auto, inline and spark",
+            value=arguments.engine,
+            problem=f"{arguments.engine!r} is none of auto, inline and spark",
         )
     lines = encode_input(
         given, find_catalog=lambda: compile_schema(Source("<schema>", find_schema()))
     )
-    arguments: Arguments = {
+    parameters: Arguments = {
         "branch": call.target,
         "from": call.base,
         "mode": call.mode.value,
-        "engine": None if wanted.engine == "auto" else wanted.engine,
+        "engine": None if arguments.engine == "auto" else arguments.engine,
         "embed": None if call.embed is None else call.embed.value,
         "name": lines.name or None,
     }
-    sent = RemoteLoad(lines, arguments, terms)
+    sent = RemoteLoad(lines, parameters, options)
     return load_now(sent, routes) if progress is None else load_as_job(sent, routes, progress)
 
 
 def load_now(load: RemoteLoad, routes: GraphEndpoint) -> LoadResult:
     """Send a load and wait for the response."""
-    return routes.ask(_request(load, routes), load_of)
+    return routes.send(_request(load, routes), load_of)
 
 
 def load_as_job(load: RemoteLoad, routes: GraphEndpoint, progress: Progress) -> LoadResult:
     """Run a load as a job and report its progress; an exception of `progress` stops the job."""
-    watched = replace(load, arguments={**load.arguments, "async": "true"})
-    started = routes.ask(_request(watched, routes), _job_of)
+    job_load = replace(load, arguments={**load.arguments, "async": "true"})
+    started = routes.send(_request(job_load, routes), _job_of)
     try:
         job = _watch(started, routes, progress)
     except NotFoundError:
@@ -256,7 +255,7 @@ def _request(load: RemoteLoad, routes: GraphEndpoint) -> Request:
         arguments=load.arguments,
         body=load.lines.content,
         headers={"Content-Type": NDJSON},
-        terms=load.terms,
+        options=load.options,
     )
 
 
@@ -302,9 +301,9 @@ def _watch(job: _Job, routes: GraphEndpoint, progress: Progress) -> _Job:
                 reported = now
             if not job.is_pending:
                 return job
-            routes.asking.patience.sleep(wait_s)
+            routes.sender.clock.sleep(wait_s)
             wait_s = min(wait_s * 1.5, POLL_S_MAX)
-            job = routes.get("ask how far the load is", "jobs", job.id, make=_job_of)
+            job = routes.get("get the progress of the load", "jobs", job.id, decode=_job_of)
     finally:
         if job.is_pending:
             _stop(job.id, routes)
@@ -316,10 +315,10 @@ def _stop(job_id: str, routes: GraphEndpoint) -> None:
         routes.delete("stop the load", "jobs", job_id)
     except GraphError as error:
         # The error that ended the polling matters more to the caller than this one.
-        _LOG.warning("a load may go on that nobody watches: %s", error)
+        _LOG.warning("a load could not be stopped and may still be running: %s", error)
 
 
-_AT_ITS_END = 416
+_RANGE_NOT_SATISFIABLE = 416
 """The HTTP status for a range without bytes, which is read as an empty range."""
 
 
@@ -327,29 +326,29 @@ def read_blob(
     routes: GraphEndpoint, arguments: Arguments, *, start: int, length: int | None
 ) -> Blob:
     """Read a range of a blob, with the size and tag of the whole blob."""
-    asked = parse_range(start, length)
+    range = parse_range(start, length)
     headers = {}
-    if asked.start or asked.length is not None:
+    if range.start or range.length is not None:
         # An HTTP range has at least one byte; the excess is cut off again.
-        last = "" if asked.length is None else str(asked.start + max(asked.length, 1) - 1)
-        headers["Range"] = f"bytes={asked.start}-{last}"
+        last = "" if range.length is None else str(range.start + max(range.length, 1) - 1)
+        headers["Range"] = f"bytes={range.start}-{last}"
     request = replace(
         routes.request("GET", ("blob",), "read a blob", arguments=arguments, headers=headers),
-        accepted=_AT_ITS_END,
+        accepted=_RANGE_NOT_SATISFIABLE,
     )
 
-    def read(reply: Response) -> Blob:
-        content, etag = reply.read(), reply.header("ETag")
-        whole = reply.number("Omnigraph-Blob-Size")
+    def read(response: Response) -> Blob:
+        content, etag = response.read(), response.header("ETag")
+        whole = response.number("Omnigraph-Blob-Size")
         if etag is None or whole is None:
-            raise InvalidResponseError("it does not say which blob this is")
-        if reply.status == _AT_ITS_END:
+            raise InvalidResponseError("it does not identify the blob")
+        if response.status == _RANGE_NOT_SATISFIABLE:
             content = b""
-        elif asked.length is not None:
-            content = content[: asked.length]
+        elif range.length is not None:
+            content = content[: range.length]
         return Blob(content, whole, etag.strip('"'))
 
-    return routes.asking.ask(request, read)
+    return routes.sender.send(request, read)
 
 
 TRANSACTION_PREFIX = "transaction/"
@@ -371,20 +370,20 @@ def transact(calls: BranchingCalls, branch: BranchName, *, id: str) -> Iterator[
 
     `MergeConflictError` means that another writer changed the same rows; nothing was changed.
     """
-    own = PrivateBranchName(f"{TRANSACTION_PREFIX}{id}")
-    own.base = branch
-    calls.create_branch(own, base=branch)
+    private = PrivateBranchName(f"{TRANSACTION_PREFIX}{id}")
+    private.base = branch
+    calls.create_branch(private, base=branch)
     try:
-        with Transaction(calls, own, branch=branch, actor=None) as begun:
-            yield begun
-            begun.commit_id = calls.merge(own, into=branch).commit_id
+        with Transaction(calls, private, branch=branch, actor=None) as transaction:
+            yield transaction
+            transaction.commit_id = calls.merge(private, into=branch).commit_id
     finally:
-        _delete_quietly(calls, own)
+        _delete_quietly(calls, private)
 
 
-def _delete_quietly(calls: BranchingCalls, own: str) -> None:
+def _delete_quietly(calls: BranchingCalls, name: str) -> None:
     try:
-        calls.delete_branch(own)
+        calls.delete_branch(name)
     except GraphError as error:
         # The outcome of the transaction is final; a remaining branch is only clutter.
-        _LOG.warning("the branch '%s' of a transaction that has ended stays: %s", own, error)
+        _LOG.warning("the branch '%s' of a finished transaction was not deleted: %s", name, error)

@@ -47,7 +47,7 @@ class Format(Protocol):
     def headers(self, api_key: str) -> dict[str, str]:
         """The headers that carry a key."""
 
-    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
+    def request(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
         """Build the request for the vectors of one or more texts."""
 
     def read(self, content: bytes, *, count: int) -> list[object]:
@@ -56,7 +56,7 @@ class Format(Protocol):
 
 def format_of(profile: EmbeddingProfile) -> Format:
     """The format of a remote provider."""
-    assert profile.kind is not ProviderKind.MOCK, "it asks nobody"
+    assert profile.kind is not ProviderKind.MOCK, "the mock provider has no format"
     if profile.kind is ProviderKind.GEMINI:
         return GeminiFormat(profile.model.removeprefix("models/"))
     return OpenAiFormat(profile.model)
@@ -71,17 +71,17 @@ class OpenAiFormat:
     def headers(self, api_key: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {api_key}"}
 
-    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:  # noqa: ARG002
-        asked = {"model": self.model, "input": list(texts), "dimensions": dimension}
-        return ProviderRequest("/embeddings", orjson.dumps(asked), len(texts))
+    def request(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:  # noqa: ARG002
+        body = {"model": self.model, "input": list(texts), "dimensions": dimension}
+        return ProviderRequest("/embeddings", orjson.dumps(body), len(texts))
 
     def read(self, content: bytes, *, count: int) -> list[object]:
-        answers = _list_in(content, "data", count=count)
+        entries = _list_in(content, "data", count=count)
         # Vectors may arrive in any order; each has the index of its text.
-        places = [each.get("index", place) for place, each in enumerate(answers)]
+        places = [each.get("index", place) for place, each in enumerate(entries)]
         if not all(type(each) is int for each in places) or set(places) != set(range(count)):
-            raise MalformedResponseError("its vectors are not for the texts that were sent")
-        found = dict(zip(places, answers, strict=True))
+            raise MalformedResponseError("its vectors do not match the texts that were sent")
+        found = dict(zip(places, entries, strict=True))
         return [found[place].get("embedding") for place in range(count)]
 
 
@@ -94,13 +94,13 @@ class GeminiFormat:
     def headers(self, api_key: str) -> dict[str, str]:
         return {"x-goog-api-key": api_key}
 
-    def ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
-        asked = [self._ask_one(each, dimension, purpose) for each in texts]
+    def request(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
+        requests = [self._request_one(text, dimension, purpose) for text in texts]
         path = f"/models/{quote(self.model, safe='')}"
-        if len(asked) == 1:
-            return ProviderRequest(f"{path}:embedContent", orjson.dumps(asked[0]), 1)
-        body = orjson.dumps({"requests": asked})
-        return ProviderRequest(f"{path}:batchEmbedContents", body, len(asked))
+        if len(requests) == 1:
+            return ProviderRequest(f"{path}:embedContent", orjson.dumps(requests[0]), 1)
+        body = orjson.dumps({"requests": requests})
+        return ProviderRequest(f"{path}:batchEmbedContents", body, len(requests))
 
     def read(self, content: bytes, *, count: int) -> list[object]:
         if count == 1:
@@ -108,7 +108,7 @@ class GeminiFormat:
             return [only.get("values") if isinstance(only, Mapping) else None]
         return [each.get("values") for each in _list_in(content, "embeddings", count=count)]
 
-    def _ask_one(self, text: str, dimension: int, purpose: Purpose) -> dict[str, object]:
+    def _request_one(self, text: str, dimension: int, purpose: Purpose) -> dict[str, object]:
         task = "RETRIEVAL_QUERY" if purpose is Purpose.QUERY else "RETRIEVAL_DOCUMENT"
         return {
             "model": f"models/{self.model}",
@@ -118,67 +118,65 @@ class GeminiFormat:
         }
 
 
-def make_vectors(answers: Sequence[object], dimension: int) -> Vectors:
+def make_vectors(raw_vectors: Sequence[object], dimension: int) -> Vectors:
     """Build vectors from a response, normalized to length 1.
 
     Raises `MalformedResponseError` for a wrong dimension, a value that is not a number, or a vector
     without direction.
     """
-    made = np.empty((len(answers), dimension), np.float64)
-    for row, answer in enumerate(answers):
-        if not isinstance(answer, list):
-            raise MalformedResponseError("it holds no vector for a text")
-        if len(answer) != dimension:
+    matrix = np.empty((len(raw_vectors), dimension), np.float64)
+    for row, raw in enumerate(raw_vectors):
+        if not isinstance(raw, list):
+            raise MalformedResponseError("a vector is missing")
+        if len(raw) != dimension:
             raise MalformedResponseError(
-                f"it gave a vector of {len(answer):,} numbers where {dimension:,} are needed"
+                f"a vector has {len(raw):,} numbers instead of {dimension:,}"
             )
-        made[row] = _numbers(answer)
+        matrix[row] = _numbers(raw)
     with np.errstate(over="ignore"):
-        lengths = np.linalg.norm(made, axis=1, keepdims=True)
+        lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise MalformedResponseError("a vector of it has no direction")
-    vectors: Vectors = (made / lengths).astype(np.float32)
+        raise MalformedResponseError("a vector has length zero or is not finite")
+    vectors: Vectors = (matrix / lengths).astype(np.float32)
     return vectors
 
 
-def _numbers(answer: list[object]) -> npt.NDArray[np.generic]:
+def _numbers(raw: list[object]) -> npt.NDArray[np.generic]:
     try:
-        numbers = np.asarray(answer)
+        numbers = np.asarray(raw)
     except ValueError as error:
-        raise MalformedResponseError("a vector of it holds lists") from error
+        raise MalformedResponseError("a vector contains lists") from error
     # Text, null and booleans are rejected although NumPy could convert them.
     if numbers.ndim != 1 or numbers.dtype.kind not in "if":
-        raise MalformedResponseError("a vector of it holds something else than numbers")
+        raise MalformedResponseError("a vector contains values that are not numbers")
     return numbers
 
 
 def find_reason(content: bytes) -> str | None:
     """The message in the body of an error response; None if it is not recognised."""
     try:
-        told = _parse(content)
+        body = _parse(content)
     except MalformedResponseError:
         return None
-    error = told.get("error", told)
-    said = error.get("message") if isinstance(error, Mapping) else error
-    return said if isinstance(said, str) and said.strip() else None
+    error = body.get("error", body)
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return message if isinstance(message, str) and message.strip() else None
 
 
 def _parse(content: bytes) -> Mapping[str, object]:
     try:
-        told = orjson.loads(content)
+        body = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise MalformedResponseError("it is no JSON") from error
-    if not isinstance(told, Mapping):
-        raise MalformedResponseError("it is no JSON object")
-    return told
+        raise MalformedResponseError("it is not valid JSON") from error
+    if not isinstance(body, Mapping):
+        raise MalformedResponseError("it is not a JSON object")
+    return body
 
 
 def _list_in(content: bytes, name: str, *, count: int) -> list[Mapping[str, object]]:
-    told = _parse(content)
-    listed = told.get(name)
+    listed = _parse(content).get(name)
     if not isinstance(listed, list):
-        said = find_reason(content)
-        raise MalformedResponseError(said or f"it has no `{name}`")
+        raise MalformedResponseError(find_reason(content) or f"it has no `{name}`")
     if len(listed) != count or not all(isinstance(each, Mapping) for each in listed):
         raise MalformedResponseError(f"it has {len(listed):,} vectors for {count:,} texts")
     return listed

@@ -1,4 +1,4 @@
-"""Embedding profiles: provider, model, key and timeouts, from an environment mapping.
+"""Embedding profiles: provider, model, key and retry policy, from an environment mapping.
 
 The environment is an argument. A profile is valid except that its key may be missing until a text
 is embedded. The key appears in no message and in no printed form.
@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from omnigraph.http.retries import RetryPolicy
 from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
     ATTEMPTS,
@@ -20,6 +21,7 @@ from omnigraph.model.limits import (
     DEADLINE_MS,
     EMBED_ATTEMPTS_MAX,
     TIMEOUT_MS,
+    WAIT_S_MAX,
 )
 
 MOCK_VARIABLE = "OMNIGRAPH_EMBEDDINGS_MOCK"
@@ -47,7 +49,7 @@ class ProviderKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Usual:
+class _Defaults:
     """The defaults of a kind."""
 
     base_url: str
@@ -55,37 +57,24 @@ class _Usual:
     key_variables: tuple[str, ...]
 
 
-_USUAL: Mapping[ProviderKind, _Usual] = MappingProxyType(
+_DEFAULTS: Mapping[ProviderKind, _Defaults] = MappingProxyType(
     {
-        ProviderKind.OPENAI_COMPATIBLE: _Usual(
+        ProviderKind.OPENAI_COMPATIBLE: _Defaults(
             "https://openrouter.ai/api/v1",
             "openai/text-embedding-3-large",
             ("OPENROUTER_API_KEY", "OPENAI_API_KEY"),
         ),
-        ProviderKind.OPENAI: _Usual(
+        ProviderKind.OPENAI: _Defaults(
             "https://api.openai.com/v1", "text-embedding-3-large", ("OPENAI_API_KEY",)
         ),
-        ProviderKind.GEMINI: _Usual(
+        ProviderKind.GEMINI: _Defaults(
             "https://generativelanguage.googleapis.com/v1beta",
             "gemini-embedding-2",
             ("GEMINI_API_KEY",),
         ),
-        ProviderKind.MOCK: _Usual("", "", ()),
+        ProviderKind.MOCK: _Defaults("", "", ()),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """The timeout of an attempt, the number of attempts, their backoff and the overall deadline.
-
-    Without a deadline only the number of attempts is bounded.
-    """
-
-    timeout_s: float
-    attempts_max: int
-    backoff_s: float
-    deadline_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +90,7 @@ class EmbeddingProfile:
     # The key is pickled with the profile for executors, but never printed.
     api_key: str | None = field(repr=False)
     key_variables: tuple[str, ...]
-    patience: Timeouts
+    retry: RetryPolicy
 
 
 def make_profile(
@@ -110,7 +99,7 @@ def make_profile(
     base_url: str | None,
     model: str | None,
     api_key: str | None,
-    patience: Timeouts,
+    retry: RetryPolicy,
 ) -> EmbeddingProfile:
     """Build the profile of a kind.
 
@@ -118,15 +107,15 @@ def make_profile(
     Raises `EmbeddingError` for an invalid value.
     """
     known = parse_kind(kind)
-    usual = _USUAL[known]
-    address = (base_url or usual.base_url).rstrip("/")
+    defaults = _DEFAULTS[known]
+    address = (base_url or defaults.base_url).rstrip("/")
     if known is not ProviderKind.MOCK:
         _require_address(address)
     key = (api_key or "").strip()
     if not (key.isascii() and (not key or key.isprintable())):
-        raise _refuse("the key of the embedding provider has characters that cannot be sent")
+        raise _refuse("the key of the embedding provider contains characters that cannot be sent")
     return EmbeddingProfile(
-        known, address, model or usual.model, key or None, usual.key_variables, patience
+        known, address, model or defaults.model, key or None, defaults.key_variables, retry
     )
 
 
@@ -134,13 +123,13 @@ def parse_profile(environment: Mapping[str, str]) -> EmbeddingProfile:
     """Parse the profile that an environment configures."""
     named = _find(environment, PROVIDER_VARIABLE) or ProviderKind.OPENAI_COMPATIBLE
     kind = ProviderKind.MOCK if is_mocked(environment) else parse_kind(named)
-    keys = (_find(environment, name) for name in _USUAL[kind].key_variables)
+    keys = (_find(environment, name) for name in _DEFAULTS[kind].key_variables)
     return make_profile(
         kind,
         base_url=_find(environment, BASE_URL_VARIABLE),
         model=_find(environment, MODEL_VARIABLE),
         api_key=next(filter(None, keys), None),
-        patience=parse_patience(environment),
+        retry=parse_retry_policy(environment),
     )
 
 
@@ -156,7 +145,7 @@ def is_configured(environment: Mapping[str, str]) -> bool:
     rejected.
     """
     naming = (PROVIDER_VARIABLE, BASE_URL_VARIABLE)
-    keys = _USUAL[ProviderKind.OPENAI_COMPATIBLE].key_variables
+    keys = _DEFAULTS[ProviderKind.OPENAI_COMPATIBLE].key_variables
     return is_mocked(environment) or any(_find(environment, name) for name in (*naming, *keys))
 
 
@@ -164,28 +153,26 @@ def parse_kind(name: str) -> ProviderKind:
     """Parse a provider kind; raises `EmbeddingError` if it is unknown."""
     if name not in tuple(ProviderKind):
         known = ", ".join(ProviderKind)
-        raise _refuse(f"unknown embedding provider {name!r}; it is one of {known}")
+        raise _refuse(f"unknown embedding provider {name!r}; expected one of {known}")
     return ProviderKind(name)
 
 
-def parse_patience(environment: Mapping[str, str]) -> Timeouts:
-    """Parse the timeouts that an environment configures."""
-    deadline_ms = _parse_count(
-        environment, DEADLINE_VARIABLE, DEADLINE_MS, least=0, most=CONFIGURED_MS_MAX
-    )
-    return Timeouts(
-        timeout_s=_parse_count(
-            environment, TIMEOUT_VARIABLE, TIMEOUT_MS, least=1, most=CONFIGURED_MS_MAX
-        )
-        / 1000,
-        attempts_max=_parse_count(
-            environment, ATTEMPTS_VARIABLE, ATTEMPTS, least=1, most=EMBED_ATTEMPTS_MAX
-        ),
-        backoff_s=_parse_count(
-            environment, BACKOFF_VARIABLE, BACKOFF_MS, least=0, most=CONFIGURED_MS_MAX
-        )
-        / 1000,
+def parse_retry_policy(environment: Mapping[str, str]) -> RetryPolicy:
+    """Parse the timeout, attempts, backoff and deadline that an environment configures."""
+
+    def number(variable: str, default: int, least: int, most: int) -> int:
+        return _parse_number(environment, variable, default, least=least, most=most)
+
+    backoff_s = number(BACKOFF_VARIABLE, BACKOFF_MS, 0, CONFIGURED_MS_MAX) / 1000
+    deadline_ms = number(DEADLINE_VARIABLE, DEADLINE_MS, 0, CONFIGURED_MS_MAX)
+    return RetryPolicy(
+        timeout_s=number(TIMEOUT_VARIABLE, TIMEOUT_MS, 1, CONFIGURED_MS_MAX) / 1000,
+        attempts_max=number(ATTEMPTS_VARIABLE, ATTEMPTS, 1, EMBED_ATTEMPTS_MAX),
         deadline_s=deadline_ms / 1000 if deadline_ms else None,
+        backoff_s=backoff_s,
+        backoff_factor=2,
+        wait_s_max=max(WAIT_S_MAX, backoff_s),
+        jitter=0,
     )
 
 
@@ -194,14 +181,14 @@ def _find(environment: Mapping[str, str], name: str) -> str | None:
     return environment.get(name, "").strip() or None
 
 
-def _parse_count(
-    environment: Mapping[str, str], name: str, usual: int, *, least: int, most: int
+def _parse_number(
+    environment: Mapping[str, str], name: str, default: int, *, least: int, most: int
 ) -> int:
     text = _find(environment, name)
     if text is None:
-        return usual
+        return default
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        raise _refuse(f"{name} is {text!r}, and no whole number from {least:,} to {most:,}")
+        raise _refuse(f"{name} must be a whole number from {least:,} to {most:,}, not {text!r}")
     return int(text)
 
 
@@ -219,8 +206,8 @@ def _require_address(address: str) -> None:
     """Raise unless an address is usable; the message leaves it out, since it may contain a key."""
     if not is_plain_address(address):
         raise _refuse(
-            "the address of the embedding provider is no plain http:// or https:// one; "
-            f"set {BASE_URL_VARIABLE} to one like https://host/v1, without a key in it"
+            "the address of the embedding provider is not a plain http:// or https:// URL; "
+            f"set {BASE_URL_VARIABLE} to a URL such as https://host/v1, without a key in it"
         )
 
 

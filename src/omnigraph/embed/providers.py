@@ -45,11 +45,10 @@ from omnigraph.model.ports import Embedder
 from omnigraph.model.runtime import Clock, SystemClock, lazy_module
 
 if TYPE_CHECKING:
-    from omnigraph.embed import client as asking
-    from omnigraph.embed.client import ProviderClient
+    from omnigraph.embed import client
 else:
     # Most calls embed nothing, and the HTTP client is slow to import.
-    asking = lazy_module("omnigraph.embed.client")
+    client = lazy_module("omnigraph.embed.client")
 
 _BITS = 2**64 - 1
 
@@ -65,7 +64,7 @@ class MockEmbedder:
         state = fnv1a_64(text)
         shares = np.empty(dimension, np.float64)
         for place in range(dimension):
-            state = _shifted(state)
+            state = _xorshift(state)
             shares[place] = float(state) / float(_BITS)
         numbers = shares.astype(np.float32) * np.float32(2) - np.float32(1)
         # Only the norm is computed in double precision, by sequential summation.
@@ -74,13 +73,13 @@ class MockEmbedder:
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:
         """The vectors of several texts, one row each."""
-        made = np.empty((len(texts), dimension), np.float32)
+        vectors = np.empty((len(texts), dimension), np.float32)
         for row, text in enumerate(texts):
-            made[row] = self.embed(text, dimension)
-        return made
+            vectors[row] = self.embed(text, dimension)
+        return vectors
 
 
-def _shifted(state: int) -> int:
+def _xorshift(state: int) -> int:
     """The next state of a 64-bit xorshift generator."""
     state ^= state << 13 & _BITS
     state ^= state >> 7
@@ -109,7 +108,7 @@ class VectorCache:
                 self._vectors.move_to_end((text, dimension))
             return found
 
-    def keep(self, text: str, vector: Vector) -> None:
+    def put(self, text: str, vector: Vector) -> None:
         """Cache the vector of a text, and evict the least recently used ones beyond the limit."""
         with self._lock:
             key = (text, len(vector))
@@ -117,8 +116,8 @@ class VectorCache:
                 self._bytes += _size(text, vector)
             self._vectors[key] = vector
             while self._bytes > self._bytes_max:
-                (old, _), gone = self._vectors.popitem(last=False)
-                self._bytes -= _size(old, gone)
+                (old, _), evicted = self._vectors.popitem(last=False)
+                self._bytes -= _size(old, evicted)
 
 
 def _size(text: str, vector: Vector) -> int:
@@ -135,9 +134,9 @@ class RemoteEmbedder:
     def __init__(self, profile: EmbeddingProfile, clock: Clock) -> None:
         self._profile, self._clock = profile, clock
         self._format = format_of(profile)
-        self._kept = VectorCache(VECTOR_CACHE_BYTES_MAX)
+        self._cache = VectorCache(VECTOR_CACHE_BYTES_MAX)
         self._lock = Lock()
-        self._asking: ProviderClient | None = None
+        self._client: client.ProviderClient | None = None
 
     def __repr__(self) -> str:
         return f"RemoteEmbedder({self._profile!r})"
@@ -155,14 +154,14 @@ class RemoteEmbedder:
     @property
     def connection_count(self) -> int:
         """The number of connections opened so far."""
-        return 0 if self._asking is None else self._asking.connection_count
+        return 0 if self._client is None else self._client.connection_count
 
     def embed(self, text: str, dimension: int) -> tuple[float, ...]:
         """The vector of a query text, from the cache or the provider."""
-        vector = self._kept.find(text, dimension)
+        vector = self._cache.find(text, dimension)
         if vector is None:
-            (vector,) = self._ask([text], dimension, Purpose.QUERY)
-            self._kept.keep(text, vector)
+            (vector,) = self._request([text], dimension, Purpose.QUERY)
+            self._cache.put(text, vector)
         return tuple(vector.tolist())
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> Vectors:
@@ -171,42 +170,43 @@ class RemoteEmbedder:
         if not batches:
             return np.empty((0, dimension), np.float32)
         if len(batches) == 1:
-            return self._ask(batches[0], dimension, Purpose.DOCUMENT)
+            return self._request(batches[0], dimension, Purpose.DOCUMENT)
         workers = min(REQUESTS_AT_ONCE_MAX, len(batches))
         with ThreadPoolExecutor(workers, thread_name_prefix="omnigraph-embed") as pool:
-            asked = [pool.submit(self._ask, each, dimension, Purpose.DOCUMENT) for each in batches]
+            futures = [
+                pool.submit(self._request, batch, dimension, Purpose.DOCUMENT) for batch in batches
+            ]
             try:
-                return np.concatenate([each.result() for each in asked])
+                return np.concatenate([future.result() for future in futures])
             finally:
                 # After an error no further batches are sent; cancelling finished ones has no
                 # effect.
-                for each in asked:
-                    each.cancel()
+                for future in futures:
+                    future.cancel()
 
-    def _ask(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> Vectors:
-        asking = self._connect()
-        question = self._format.ask(texts, dimension, purpose)
-        content = asking.ask(question)
+    def _request(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> Vectors:
+        provider = self._connect()
+        content = provider.send(self._format.request(texts, dimension, purpose))
         try:
             vectors = make_vectors(self._format.read(content, count=len(texts)), dimension)
         except MalformedResponseError as error:
             profile = self._profile
             raise EmbeddingError(
                 action="embed texts",
-                reason=f"the answer of the embedding provider ({profile.kind}, model "
-                f"'{profile.model}') is of no use: {asking.hide(str(error))}",
+                reason=f"invalid response of the embedding provider ({profile.kind}, model "
+                f"'{profile.model}'): {provider.redact(str(error))}",
             ) from error
         fields = {"provider": self._profile.kind.value, "text_count": len(texts)}
         _LOG.info("texts were embedded", extra=fields)
         return vectors
 
-    def _connect(self) -> ProviderClient:
+    def _connect(self) -> client.ProviderClient:
         """The client of the provider, created on first use."""
         with self._lock:
-            if self._asking is None:
+            if self._client is None:
                 headers = self._format.headers(self._get_key())
-                self._asking = asking.ProviderClient(self._profile, headers, clock=self._clock)
-            return self._asking
+                self._client = client.ProviderClient(self._profile, headers, clock=self._clock)
+            return self._client
 
     def _get_key(self) -> str:
         key = self._profile.api_key
@@ -234,8 +234,8 @@ def _refuse_keyless(profile: EmbeddingProfile) -> EmbeddingError:
     names = " or ".join(profile.key_variables)
     return EmbeddingError(
         action="embed texts",
-        reason=f"the embedding provider ({profile.kind}) needs a key; set {names}, or "
-        f"{MOCK_VARIABLE}=1 for the built-in one, or give vectors",
+        reason=f"the embedding provider ({profile.kind}) needs a key; set {names}, set "
+        f"{MOCK_VARIABLE}=1 to use the mock provider, or supply vectors",
     )
 
 

@@ -1,9 +1,10 @@
 """Server addresses, pooled connections, and one request with its response, over urllib3.
 
-Failures distinguish a request that was not sent, a lost response and a timeout, because each allows
-a different reaction. Nothing is retried and no redirect is followed, so a token goes only to the
-configured server. Each name becomes one percent-encoded path segment. A pool is safe to share
-between threads.
+OmniGraph servers and embedding providers are called through the same pool. Failures distinguish a
+request that was not sent, a lost response, a timeout and a rejected certificate, because each
+allows a different reaction. Nothing is retried and no redirect is followed, so a credential goes
+only to the configured server. Each name becomes one percent-encoded path segment. A pool is safe to
+share between threads.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http.client import HTTPException
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -27,7 +30,7 @@ from urllib3.exceptions import (
 )
 from urllib3.response import BaseHTTPResponse
 
-from omnigraph.model.errors import InvalidNameError, InvalidValueError, UnavailableError
+from omnigraph.model.errors import InvalidNameError, InvalidValueError
 from omnigraph.model.limits import CLIENT_CONNECT_S_MAX, CLIENT_CONNECTIONS_MAX, WHOLE_BYTES_MAX
 
 DEFAULT_GRAPH_ID = "default"
@@ -62,23 +65,25 @@ class Address:
 def parse_address(url: str) -> Address:
     """Parse the URL of a server; raises `InvalidValueError` if it is not one."""
     if not isinstance(url, str):
-        raise _refuse(url, f"a text is needed, not a {type(url).__name__}")
+        raise _refuse(url, f"expected a string, got {type(url).__name__}")
     try:
         split = urlsplit(url.strip())
         port = split.port
     except ValueError as error:
-        raise _refuse(url, "it is no url") from error
+        raise _refuse(url, "it is not a valid url") from error
     if split.scheme not in ("http", "https") or not split.hostname:
-        raise _refuse(url, "say http://host:port or https://host:port")
+        raise _refuse(url, "it must have the form http://host:port or https://host:port")
     if split.username is not None or split.password is not None:
         # The URL is not shown because it contains a password.
-        raise _refuse("(hidden)", "a url holds no name and no password; give a token instead")
+        raise _refuse(
+            "(hidden)", "it must not contain a user name or password; pass a token instead"
+        )
     if split.query or split.fragment:
-        raise _refuse(url, "a url of a server ends with its path")
+        raise _refuse(url, "it must not have a query or a fragment")
     if _HOST.fullmatch(split.hostname) is None:
-        raise _refuse(url, f"{split.hostname!r} is no host; say http://host:port")
+        raise _refuse(url, f"{split.hostname!r} is not a valid host name")
     if any(not _SEGMENT.fullmatch(part) for part in split.path.split("/")):
-        raise _refuse(url, "its path holds characters that have to be percent-encoded")
+        raise _refuse(url, "its path contains characters that must be percent-encoded")
     host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
     origin = f"{split.scheme}://{host}" + ("" if port is None else f":{port}")
     parts = [part for part in split.path.split("/") if part]
@@ -96,7 +101,7 @@ def parse_graph_address(url: str, graph_id: str | None) -> tuple[Address, str]:
     if named is not None:
         address, in_url = Address(address.origin, named["prefix"]), unquote(named["id"])
         if graph_id is not None and graph_id != in_url:
-            raise _refuse(url, f"it names the graph '{in_url}', and not '{graph_id}'")
+            raise _refuse(url, f"it names the graph '{in_url}', not '{graph_id}'")
         graph_id = in_url
     if graph_id is None:
         graph_id = DEFAULT_GRAPH_ID
@@ -132,19 +137,20 @@ class RetrySafety(StrEnum):
 class Request:
     """A request to a server.
 
-    `deed` names the action in messages. `text` is the source text that the server compiles, if any.
+    `action` names the operation in messages. `text` is the source text that the server compiles, if
+    any.
     """
 
     method: str
     parts: tuple[str, ...]
-    deed: str
+    action: str
     safety: RetrySafety = RetrySafety.READ
     arguments: tuple[tuple[str, str], ...] = ()
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     text: str | None = field(default=None, repr=False)
     accepted: int | None = None
-    """The status of an error response that is nevertheless a valid answer."""
+    """The status of an error response that is nevertheless a valid result."""
     is_conditional: bool = False
     """Whether the request names the commit that a branch must be at."""
 
@@ -159,6 +165,10 @@ class ConnectionLostError(Exception):
 
 class ResponseTimeoutError(Exception):
     """No response was received within the timeout."""
+
+
+class UntrustedServerError(Exception):
+    """The certificate of the server was rejected."""
 
 
 class InvalidResponseError(Exception):
@@ -193,6 +203,19 @@ class Response:
         is_number = found is not None and found.isascii() and found.isdigit()
         return int(found) if found is not None and is_number else None
 
+    def retry_after_s(self, now: datetime) -> float:
+        """The wait that `Retry-After` requests, as a number or a date; 0 if it requests none."""
+        text = (self.header("Retry-After") or "").strip()
+        if not text.isascii():
+            return 0.0
+        with suppress(ValueError):
+            return max(0.0, float(text))
+        with suppress(ValueError):
+            when = parsedate_to_datetime(text)
+            when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+            return max(0.0, (when - now).total_seconds())
+        return 0.0
+
     @property
     def is_short(self) -> bool:
         """Whether the body has a known length that is small enough to read at once."""
@@ -205,19 +228,21 @@ class Response:
 
 
 class ConnectionPool:
-    """The connections to one server, and the token that is sent to it."""
+    """The connections to one server, and the headers of every request to it."""
 
-    def __init__(self, address: Address, *, token: str | None) -> None:
+    def __init__(self, address: Address, *, headers: Mapping[str, str]) -> None:
         self.address = address
-        self._headers = {"Accept-Encoding": "identity", "User-Agent": "omnigraph-python"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {_require_token(token)}"
+        self._headers = {
+            "Accept-Encoding": "identity",
+            "User-Agent": "omnigraph-python",
+            **headers,
+        }
         self._pool = _make_pool(address)
         self._process_id = os.getpid()
 
     def __repr__(self) -> str:
-        # The headers are not shown because they contain the token.
-        return f"Exchanges({self.address.url!r})"
+        # The headers are not shown because they contain a credential.
+        return f"ConnectionPool({self.address.url!r})"
 
     @property
     def connection_count(self) -> int:
@@ -229,7 +254,15 @@ class ConnectionPool:
         self._pool.close()
 
     @contextmanager
-    def sending(self, request: Request, *, within_s: float) -> Iterator[Response]:
+    def send(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> Iterator[Response]:
         """Send a request and yield the response.
 
         The connection is reused if the whole response was read.
@@ -238,16 +271,18 @@ class ConnectionPool:
             # A forked process that shared the parent's connections would read the parent's
             # responses.
             self._pool, self._process_id = _make_pool(self.address), os.getpid()
-        with _telling_failures():
+        with _translate_failures():
             response = self._pool.urlopen(
-                request.method,
-                self.address.target(request.parts, request.arguments),
-                body=request.body,
-                headers={**self._headers, **request.headers},
+                method,
+                target,
+                body=body,
+                headers={**self._headers, **headers},
                 retries=False,
                 redirect=False,
                 assert_same_host=False,
-                timeout=urllib3.Timeout(connect=min(within_s, CLIENT_CONNECT_S_MAX), read=within_s),
+                timeout=urllib3.Timeout(
+                    connect=min(timeout_s, CLIENT_CONNECT_S_MAX), read=timeout_s
+                ),
                 preload_content=False,
                 decode_content=False,
             )
@@ -263,6 +298,20 @@ class ConnectionPool:
                 response.release_conn()
 
 
+def token_header(token: str | None) -> dict[str, str]:
+    """The header that carries a token, empty without one; no message contains the token."""
+    if token is None:
+        return {}
+    if isinstance(token, str) and token and token.isascii() and token.isprintable():
+        return {"Authorization": f"Bearer {token}"}
+    raise InvalidValueError(
+        subject="token",
+        expected="a token",
+        value="(hidden)",
+        problem="a token consists of printable ASCII characters",
+    )
+
+
 def _make_pool(address: Address) -> urllib3.HTTPConnectionPool:
     pools = urllib3.PoolManager(
         num_pools=1, maxsize=CLIENT_CONNECTIONS_MAX, block=False, retries=False
@@ -271,7 +320,7 @@ def _make_pool(address: Address) -> urllib3.HTTPConnectionPool:
 
 
 @contextmanager
-def _telling_failures() -> Iterator[None]:
+def _translate_failures() -> Iterator[None]:
     try:
         yield
     except (NewConnectionError, ConnectTimeoutError) as error:
@@ -279,9 +328,7 @@ def _telling_failures() -> Iterator[None]:
     except ReadTimeoutError as error:
         raise ResponseTimeoutError(_explain(error)) from error
     except SSLError as error:
-        raise UnavailableError(
-            action="reach the server", reason=f"its certificate was refused: {_explain(error)}"
-        ) from error
+        raise UntrustedServerError(_explain(error)) from error
     except (HTTPError, HTTPException, OSError) as error:
         raise ConnectionLostError(_explain(error)) from error
 
@@ -292,15 +339,3 @@ def _explain(error: BaseException) -> str:
         error = error.__cause__ or error.__context__ or error
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return text[:1].lower() + text[1:]
-
-
-def _require_token(token: str) -> str:
-    """Validate a token for use in a header; no message contains it."""
-    if isinstance(token, str) and token and token.isascii() and token.isprintable():
-        return token
-    raise InvalidValueError(
-        subject="token",
-        expected="a token",
-        value="(hidden)",
-        problem="a token is a text of printable ASCII characters",
-    )

@@ -706,12 +706,6 @@ REQUESTS_AT_ONCE_MAX = 4
 """Concurrent requests for the vectors of rows: most of the time is spent waiting for the provider,
 which soon rejects more of them for their rate."""
 
-EMBED_CONNECTIONS_MAX = 16
-"""Connections to a provider that are reused: rarely do more threads send requests at once."""
-
-EMBED_CONNECT_S_MAX = 10.0
-"""How long a connection may take to be established: networks respond sooner or not at all."""
-
 EMBED_PIECE_BYTES = 256 * 1024
 """Bytes of a response that are read at a time, between two checks of the deadline."""
 

@@ -22,7 +22,7 @@ from omnigraph.cluster.resources import Finding, StoppedError
 from omnigraph.cluster.serving import AppliedGraph, ServingSnapshot, read_serving_snapshot
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.parser import decode_source
-from omnigraph.embed.profiles import CONFIGURING, is_mocked, make_profile, parse_patience
+from omnigraph.embed.profiles import CONFIGURING, is_mocked, make_profile, parse_retry_policy
 from omnigraph.embed.providers import find_embedder, open_embedder
 from omnigraph.engine.graph import Graph, open_graph
 from omnigraph.engine.settings import Settings
@@ -383,6 +383,6 @@ def _find_embedder(profile: EmbeddingProfile | None, environment: Mapping[str, s
         base_url=profile.base_url,
         model=profile.model,
         api_key=key,
-        patience=parse_patience(environment),
+        retry=parse_retry_policy(environment),
     )
     return open_embedder(made)

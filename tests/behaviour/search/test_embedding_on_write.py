@@ -334,7 +334,7 @@ Write = Callable[[Graph], object]
 )
 @pytest.mark.parametrize(
     ("turn", "words"),
-    [(Refuses(400, "no such model"), "no such model"), (Shortens(), "is of no use")],
+    [(Refuses(400, "no such model"), "no such model"), (Shortens(), "invalid response")],
     ids=["refusal", "wrong length"],
 )
 def test_a_provider_that_fails_refuses_the_write_and_nothing_changes(

@@ -232,12 +232,15 @@ def test_attempts_come_to_an_end() -> None:
     with embedding_server(*turns) as server, pytest.raises(EmbeddingError) as refused:
         find_embedder(server.environment(OMNIGRAPH_EMBED_RETRY_ATTEMPTS="2")).embed("alpha", 4)
 
-    assert "answered 503 (Service Unavailable): overloaded, 2 times" in str(refused.value)
+    assert "responded with status 503 (Service Unavailable): overloaded, 2 times" in str(
+        refused.value
+    )
     assert len(server.received) == 2
 
 
 @pytest.mark.parametrize(
-    ("wait", "told"), [("59", "OMNIGRAPH_EMBED_DEADLINE_MS"), ("3600", "asks to wait 3,600 s")]
+    ("wait", "told"),
+    [("59", "OMNIGRAPH_EMBED_DEADLINE_MS"), ("3600", "requests a wait of 3,600 s")],
 )
 def test_a_wait_that_nobody_has_time_for_is_not_begun(wait: str, told: str) -> None:
     clock = HandClock()
@@ -294,13 +297,13 @@ def test_a_provider_that_is_not_there_is_told() -> None:
 @pytest.mark.parametrize(
     ("turn", "told"),
     [
-        (Refuses(400, said="at most 8192 tokens"), r"answered 400 .*: at most 8192 tokens"),
-        (Refuses(404, said="no such model"), "answered 404 .*: no such model"),
-        (Refuses(302, headers={"Location": "http://127.0.0.1:9/"}), "answered 302"),
-        (Says(b"<html>"), "it is no JSON"),
+        (Refuses(400, said="at most 8192 tokens"), r"status 400 .*: at most 8192 tokens"),
+        (Refuses(404, said="no such model"), "status 404 .*: no such model"),
+        (Refuses(302, headers={"Location": "http://127.0.0.1:9/"}), "status 302"),
+        (Says(b"<html>"), "it is not valid JSON"),
         (Says(b'{"data": []}'), "0 vectors for 1 texts"),
         (Says(b'{"error": {"message": "no credits"}}'), "no credits"),
-        (Shortens(), "a vector of 3 numbers where 4 are needed"),
+        (Shortens(), "a vector has 3 numbers instead of 4"),
     ],
 )
 def test_what_would_fail_again_is_told_at_once_and_changes_nothing(

@@ -49,7 +49,7 @@ def test_what_json_has_no_word_for_is_refused(given: object) -> None:
 
 
 def test_params_are_a_mapping() -> None:
-    with pytest.raises(InvalidValueError, match="a JSON object is needed"):
+    with pytest.raises(InvalidValueError, match="expected a mapping, got list"):
         plain_params([1])
 
 

@@ -19,7 +19,7 @@ GEMINI = GeminiFormat("m/1")
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_openai_is_asked_for_all_texts_at_once(purpose: Purpose) -> None:
-    question = OPENAI.ask(["a", "b"], 4, purpose)
+    question = OPENAI.request(["a", "b"], 4, purpose)
 
     assert question.path == "/embeddings"
     assert orjson.loads(question.body) == {"model": "m", "input": ["a", "b"], "dimensions": 4}
@@ -31,7 +31,7 @@ def test_openai_is_asked_for_all_texts_at_once(purpose: Purpose) -> None:
     [(Purpose.QUERY, "RETRIEVAL_QUERY"), (Purpose.DOCUMENT, "RETRIEVAL_DOCUMENT")],
 )
 def test_gemini_is_told_what_a_text_is_for(purpose: Purpose, task: str) -> None:
-    question = GEMINI.ask(["a"], 4, purpose)
+    question = GEMINI.request(["a"], 4, purpose)
 
     assert question.path == "/models/m%2F1:embedContent"
     assert orjson.loads(question.body) == {
@@ -44,7 +44,7 @@ def test_gemini_is_told_what_a_text_is_for(purpose: Purpose, task: str) -> None:
 
 
 def test_gemini_is_asked_for_several_texts_at_once() -> None:
-    question = GEMINI.ask(["a", "b"], 4, Purpose.DOCUMENT)
+    question = GEMINI.request(["a", "b"], 4, Purpose.DOCUMENT)
 
     assert question.path == "/models/m%2F1:batchEmbedContents"
     requests = orjson.loads(question.body)["requests"]

@@ -7,13 +7,14 @@ import pytest
 from omnigraph.embed.profiles import (
     EmbeddingProfile,
     ProviderKind,
-    Timeouts,
     is_configured,
     make_profile,
     parse_profile,
+    parse_retry_policy,
 )
 from omnigraph.embed.providers import MockEmbedder, find_embedder
 from omnigraph.errors import EmbeddingError
+from omnigraph.http.retries import RetryPolicy
 
 SECRET = "sk-never-shown"
 
@@ -49,7 +50,15 @@ def test_a_provider_that_is_only_named_is_asked_as_usual(
         model,
         None,
         variables,
-        Timeouts(timeout_s=30.0, attempts_max=4, backoff_s=0.2, deadline_s=60.0),
+        RetryPolicy(
+            timeout_s=30.0,
+            attempts_max=4,
+            deadline_s=60.0,
+            backoff_s=0.2,
+            backoff_factor=2,
+            wait_s_max=60.0,
+            jitter=0,
+        ),
     )
 
 
@@ -69,7 +78,9 @@ def test_everything_about_a_provider_can_be_set() -> None:
 
     assert (profile.base_url, profile.model) == ("http://localhost:8080/v2", "mini")
     assert profile.api_key == SECRET
-    assert profile.patience == Timeouts(0.005, 1, 0.0, None)
+    retry = profile.retry
+    assert (retry.timeout_s, retry.attempts_max) == (0.005, 1)
+    assert (retry.backoff_s, retry.deadline_s) == (0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -109,10 +120,12 @@ def test_the_built_in_provider_is_not_taken_by_mistake(no: str) -> None:
 
 
 def test_a_profile_of_others_is_filled_up_as_usual() -> None:
-    patience = Timeouts(1.0, 2, 0.1, None)
-
     profile = make_profile(
-        "gemini", base_url=None, model="models/x", api_key=SECRET, patience=patience
+        "gemini",
+        base_url=None,
+        model="models/x",
+        api_key=SECRET,
+        retry=parse_retry_policy({}),
     )
 
     assert profile.base_url == "https://generativelanguage.googleapis.com/v1beta"
@@ -123,7 +136,7 @@ def test_a_profile_of_others_is_filled_up_as_usual() -> None:
     ("name", "value", "told"),
     [
         ("OMNIGRAPH_EMBED_PROVIDER", "cohere", "unknown embedding provider 'cohere'"),
-        ("OMNIGRAPH_EMBED_TIMEOUT_MS", "0", "OMNIGRAPH_EMBED_TIMEOUT_MS is '0'"),
+        ("OMNIGRAPH_EMBED_TIMEOUT_MS", "0", "must be a whole number from 1 to 86,400,000, not '0'"),
         ("OMNIGRAPH_EMBED_TIMEOUT_MS", "1.5", "OMNIGRAPH_EMBED_TIMEOUT_MS"),
         ("OMNIGRAPH_EMBED_RETRY_ATTEMPTS", "0", "OMNIGRAPH_EMBED_RETRY_ATTEMPTS"),
         ("OMNIGRAPH_EMBED_RETRY_ATTEMPTS", "many", "OMNIGRAPH_EMBED_RETRY_ATTEMPTS"),

@@ -20,44 +20,44 @@ def made(number: float) -> Vector:
 
 
 def test_a_vector_is_found_by_text_and_length() -> None:
-    kept = VectorCache(10_000)
-    kept.keep("a", made(1))
+    cache = VectorCache(10_000)
+    cache.put("a", made(1))
 
-    found = kept.find("a", 4)
+    found = cache.find("a", 4)
 
     assert found is not None
     assert found.tolist() == [1, 1, 1, 1]
-    assert kept.find("a", 3) is None
-    assert kept.find("b", 4) is None
+    assert cache.find("a", 3) is None
+    assert cache.find("b", 4) is None
 
 
 def test_what_was_used_last_stays() -> None:
-    kept = VectorCache(ROOM_FOR_TWO)
-    kept.keep("a", made(1))
-    kept.keep("b", made(2))
-    kept.find("a", 4)
+    cache = VectorCache(ROOM_FOR_TWO)
+    cache.put("a", made(1))
+    cache.put("b", made(2))
+    cache.find("a", 4)
 
-    kept.keep("c", made(3))
+    cache.put("c", made(3))
 
-    assert [kept.find(text, 4) is not None for text in "abc"] == [True, False, True]
+    assert [cache.find(text, 4) is not None for text in "abc"] == [True, False, True]
 
 
 def test_a_vector_that_is_kept_twice_takes_room_once() -> None:
-    kept = VectorCache(ROOM_FOR_TWO)
+    cache = VectorCache(ROOM_FOR_TWO)
     for _ in range(10):
-        kept.keep("a", made(1))
+        cache.put("a", made(1))
 
-    kept.keep("b", made(2))
+    cache.put("b", made(2))
 
-    assert kept.find("a", 4) is not None
+    assert cache.find("a", 4) is not None
 
 
 def test_what_has_no_room_is_not_kept() -> None:
-    kept = VectorCache(100)
+    cache = VectorCache(100)
 
-    kept.keep("a", made(1))
+    cache.put("a", made(1))
 
-    assert kept.find("a", 4) is None
+    assert cache.find("a", 4) is None
 
 
 def test_the_vector_of_a_known_text_is_known() -> None:
