@@ -20,11 +20,12 @@ from omnigraph.compiler.ir import (
     PropertyValue,
 )
 from omnigraph.engine.rows.comparisons import Inputs
-from omnigraph.engine.rows.conditions import bind, evaluate_mask, render_predicate
+from omnigraph.engine.rows.conditions import bind, evaluate_mask, find_predicate
 from omnigraph.engine.rows.values import column_of
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.types import PropertyType, Scalar
+from omnigraph.storage.lance.predicates import render_predicate
 from tests.support.condition_oracle import holds
 from tests.support.generated_conditions import (
     COMPARATORS,
@@ -115,9 +116,8 @@ def _as_table(rows: Rows) -> pa.Table:
 def _find(uri: str, asked: Asked, *, has_index: bool) -> list[int]:
     bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
     table = lance.dataset(uri)
-    scanner = table.scanner(
-        columns=["row"], filter=render_predicate(bound), use_scalar_index=has_index
-    )
+    text = render_predicate(find_predicate(bound), table.schema)
+    scanner = table.scanner(columns=["row"], filter=text, use_scalar_index=has_index)
     found: list[int] = scanner.to_table()["row"].to_pylist()
     return sorted(found)
 

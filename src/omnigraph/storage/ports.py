@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.storage.predicates import Predicate
+
 if TYPE_CHECKING:
     from lance import Transaction
 
@@ -288,7 +290,9 @@ class RowReader(Protocol):
     def schema(self, at: TableVersion) -> pa.Schema:
         """The columns of a version."""
 
-    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+    def scan(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> pa.Table:
         """The rows of a version that match a predicate."""
 
     def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
@@ -342,7 +346,9 @@ class TableStore(RowReader, Protocol):
         An overwrite of the whole table assigns new field ids.
         """
 
-    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+    def scan(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> pa.Table:
         """The rows of a version that match a predicate, in one table; blobs are returned as bytes.
 
         Raises `NotFoundError` if the version was cleaned up or its branch was deleted.
@@ -396,7 +402,7 @@ class TableStore(RowReader, Protocol):
     ) -> pa.Table:
         """The rows at these positions of a scan, which ascend and are distinct."""
 
-    def count(self, at: TableVersion, *, predicate: str | None) -> int:
+    def count(self, at: TableVersion, *, predicate: Predicate | None) -> int:
         """The number of rows of a version that match a predicate."""
 
     def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:

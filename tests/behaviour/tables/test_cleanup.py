@@ -11,6 +11,7 @@ import pytest
 from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import Cleaned, IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.predicates import OneOf
 from tests.support.lance_probes import files_of
 from tests.support.table_stores import (
     PATH,
@@ -216,7 +217,7 @@ def test_indexes_answer_right_after_the_versions_that_built_them_went(place: Pla
 
     store.clean(at.ref, [1, 2])
 
-    found = place.open().scan(at, columns=["id"], predicate="age IN (7, 8)")
+    found = place.open().scan(at, columns=["id"], predicate=OneOf("age", pa.array([7, 8])))
     assert found["id"].to_pylist() == ["p8"]
 
 

@@ -15,6 +15,7 @@ from hypothesis.strategies import DataObject
 
 from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import IndexKind, IndexSpec, TableVersion
+from omnigraph.storage.predicates import Operator, compare
 from omnigraph.storage.row_files import ID
 from tests.support.table_stores import PATH, place_on_disk
 
@@ -217,7 +218,7 @@ def require_same(store: LanceTables, at: TableVersion, content: Content) -> None
     for name, type in content.type_by_column.items():
         if type == NUMBER:
             expected = sum(row[name] is not None for row in content.rows)
-            assert store.count(at, predicate=f"{name} >= 0") == expected
+            assert store.count(at, predicate=compare(name, Operator.GE, 0)) == expected
 
 
 def by_id(rows: pa.Table) -> list[Row]:

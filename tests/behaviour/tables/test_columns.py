@@ -11,6 +11,7 @@ import pytest
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import IndexKind, IndexSpec, IndexState, StagedKind, TableVersion
+from omnigraph.storage.predicates import IsNull, IsPresent, equals
 from omnigraph.storage.row_files import ID, TIMESTAMP
 from tests.support.lance_probes import files_of
 from tests.support.s3_server import S3Server
@@ -133,7 +134,7 @@ def test_a_new_column_of_any_type_is_null_until_it_is_written(
     joined = store.compact(written, rows_per_fragment=100)
 
     assert [row["fresh"] for row in rows_of(store, added)] == [None] * 3
-    assert store.count(added, predicate="fresh IS NULL") == 3
+    assert store.count(added, predicate=IsNull("fresh")) == 3
     assert joined is not None
     assert store.fragment_row_counts(joined) == (3,)
     for version in (written, joined):
@@ -277,7 +278,7 @@ def test_what_was_dropped_does_not_come_back_under_its_name(
     returned = change(store, at, columns(age=type))
 
     assert {row["age"] for row in rows_of(store, returned)} == {None}
-    assert store.count(returned, predicate="age IS NOT NULL") == 0
+    assert store.count(returned, predicate=IsPresent("age")) == 0
 
 
 def test_rows_keep_their_numbers_and_their_age(tmp_path: Path) -> None:
@@ -376,7 +377,7 @@ def test_a_name_that_a_renamed_column_had_can_be_indexed_again(
     assert known == {"age": 2, "years": 2 if is_old_rebuilt else 1}
     assert len(store.indexes(indexed)) == 2
     for column, value, expected in (("age", 7, 1), ("years", 8, 1), ("age", 1, 0)):
-        assert store.count(indexed, predicate=f"{column} = {value}") == expected
+        assert store.count(indexed, predicate=equals(column, value)) == expected
 
 
 @pytest.mark.parametrize(
@@ -397,7 +398,7 @@ def test_a_column_that_some_files_lack_can_be_indexed(
     indexed = store.apply(store.stage_indexes([IndexSpec(column, kind)], onto=at))
 
     assert store.indexes(indexed) == (IndexState(IndexSpec(column, kind), 3),)
-    assert store.count(indexed, predicate=f"{column} IS NULL") == 2
+    assert store.count(indexed, predicate=IsNull(column)) == 2
 
 
 # Rivals

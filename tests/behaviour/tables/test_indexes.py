@@ -16,6 +16,7 @@ from omnigraph.storage.ports import (
     TableRef,
     TableVersion,
 )
+from omnigraph.storage.predicates import OneOf, Operator, Predicate, compare, equals
 from tests.support.lance_probes import files_of, searchable_rows
 from tests.support.table_stores import (
     PATH,
@@ -143,7 +144,7 @@ def test_what_an_index_finds_is_searched(place: Place) -> None:
     assert sorted(by_word["id"].to_pylist()) == ["a", "b", "c", "d"]
     assert by_distance["id"].to_pylist() == ["c"]
     assert uses_index(place, at, "id = 'c'")
-    assert store.scan(at, columns=["id"], predicate="id = 'c'").num_rows == 1
+    assert store.scan(at, columns=["id"], predicate=equals("id", "c")).num_rows == 1
 
 
 @pytest.mark.parametrize("column", ["id", "age"])
@@ -160,10 +161,10 @@ def test_an_index_answers_right_after_every_kind_of_write(place: Place, column: 
     expected = {"ann": 10, "bob": 20, "zoe": 26, "eve": 5}
     assert ages(store, at) == expected
     for name, age in expected.items():
-        assert found(store, at, f"id = '{name}'") == [name]
-        assert found(store, at, f"age = {age}") == [name]
-    assert found(store, at, "age < 5") == []
-    assert found(store, at, "id = 'cyd'") == []
+        assert found(store, at, equals("id", name)) == [name]
+        assert found(store, at, equals("age", age)) == [name]
+    assert found(store, at, compare("age", Operator.LT, 5)) == []
+    assert found(store, at, equals("id", "cyd")) == []
 
 
 def test_a_merge_finds_rows_that_its_index_knows_and_rows_that_it_does_not(place: Place) -> None:
@@ -177,8 +178,8 @@ def test_a_merge_finds_rows_that_its_index_knows_and_rows_that_it_does_not(place
 
     assert staged.rows_added == 1
     assert store.count(at, predicate=None) == 502
-    assert found(store, at, "age < 0") == ["p7"]
-    assert found(store, at, "id IN ('late', 'new')") == ["late", "new"]
+    assert found(store, at, compare("age", Operator.LT, 0)) == ["p7"]
+    assert found(store, at, OneOf("id", pa.array(["late", "new"]))) == ["late", "new"]
 
 
 def test_compaction_never_makes_an_index_wrong(place: Place) -> None:
@@ -189,8 +190,8 @@ def test_compaction_never_makes_an_index_wrong(place: Place) -> None:
     compacted = store.compact(at, rows_per_fragment=1_024)
 
     assert compacted is not None
-    assert found(store, compacted, "age = 3") == ["cyd"]
-    assert found(store, compacted, "age < 3") == ["ann", "bob"]
+    assert found(store, compacted, equals("age", 3)) == ["cyd"]
+    assert found(store, compacted, compare("age", Operator.LT, 3)) == ["ann", "bob"]
 
 
 def test_lances_own_compaction_of_an_indexed_table_has_no_transaction(tmp_path: Path) -> None:
@@ -207,6 +208,6 @@ def test_lances_own_compaction_of_an_indexed_table_has_no_transaction(tmp_path: 
     assert store.find_transaction(TableVersion(at.ref, 5)) is None
 
 
-def found(store: LanceTables, at: TableVersion, predicate: str) -> list[str]:
+def found(store: LanceTables, at: TableVersion, predicate: Predicate) -> list[str]:
     rows = store.scan(at, columns=["id"], predicate=predicate)
     return sorted(rows["id"].to_pylist())

@@ -11,6 +11,7 @@ from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseE
 from omnigraph.model.limits import LAYOUT_ROWS_FREE
 from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import IndexKind, IndexSpec, LayoutStep, StagedKind, TableVersion
+from omnigraph.storage.predicates import IsNull, Operator, Predicate, compare, equals
 from tests.support.lance_probes import files_of, searchable_rows
 from tests.support.table_stores import (
     PATH,
@@ -66,7 +67,7 @@ def segments(place: Place, at: TableVersion, column: str) -> list[int]:
     ]
 
 
-def found(store: LanceTables, at: TableVersion, predicate: str) -> list[str]:
+def found(store: LanceTables, at: TableVersion, predicate: Predicate) -> list[str]:
     return sorted(store.scan(at, columns=["id"], predicate=predicate)["id"].to_pylist())
 
 
@@ -147,7 +148,7 @@ def test_every_index_knows_every_row_afterwards_and_answers_right(place: Place) 
     assert rows_covered(store, at) == {"id": 3, "text": 3, "vector": 3}
     assert [segments(place, at, spec.column) for spec in SEARCHED] == [[1], [1], [1]]
     assert search(place, at, near="d") == (["a", "c", "d"], ["d", "c", "a"])
-    assert [found(store, at, f"id = '{each}'") for each in "abcd"] == [["a"], [], ["c"], ["d"]]
+    assert [found(store, at, equals("id", each)) for each in "abcd"] == [["a"], [], ["c"], ["d"]]
 
 
 def test_the_transaction_of_a_step_has_the_uuid_that_was_given(place: Place) -> None:
@@ -243,8 +244,8 @@ def test_an_index_of_many_rows_grows_by_what_came_later(tmp_path: Path) -> None:
     assert large in segment_ids(place, at)
     assert segments(place, at, "age") == [1, 1]
     assert rows_covered(store, at) == {"age": LAYOUT_ROWS_FREE + 3}
-    assert found(store, at, "age < 0") == ["late", "later"]
-    assert found(store, at, "age = 70") == ["p70"]
+    assert found(store, at, compare("age", Operator.LT, 0)) == ["late", "later"]
+    assert found(store, at, equals("age", 70)) == ["p70"]
 
 
 def test_an_index_has_one_large_part_and_one_small_however_often_it_grows(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_an_index_has_one_large_part_and_one_small_however_often_it_grows(tmp_pa
         at = lay_out(store, at, [BY_AGE])
 
     assert segments(place, at, "age") == [1, 1]
-    assert found(store, at, "age < 0") == ["late0", "late1", "late2", "late3"]
+    assert found(store, at, compare("age", Operator.LT, 0)) == ["late0", "late1", "late2", "late3"]
 
 
 def test_an_index_whose_new_rows_have_no_vectors_is_complete_all_the_same(tmp_path: Path) -> None:
@@ -299,7 +300,7 @@ def test_a_column_under_the_old_name_of_another_has_an_index_of_its_own(place: P
     at = lay_out(store, at, wanted)
 
     assert rows_covered(store, at) == {"new": 1, "old": 1}
-    assert found(store, at, "new = 1") == found(store, at, "old IS NULL") == ["a"]
+    assert found(store, at, equals("new", 1)) == found(store, at, IsNull("old")) == ["a"]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -328,8 +329,8 @@ def test_layout_never_changes_an_answer(tmp_path: Path, seed: int) -> None:
             assert row_versions_of_searchable(place, at) == before
             assert store.plan_layout(at, wanted=SEARCHED).steps == ()
             assert search(place, at, near="z")[0] == sorted(present)
-        assert found(store, at, "id > ''") == sorted(present)
-        assert [each for each in some if found(store, at, f"id = '{each}'")] == [
+        assert found(store, at, compare("id", Operator.GT, "")) == sorted(present)
+        assert [each for each in some if found(store, at, equals("id", each))] == [
             each for each in some if each in present
         ]
 

@@ -16,6 +16,7 @@ from omnigraph.model.errors import (
 from omnigraph.model.limits import OPEN_TABLES_MAX
 from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import TableRef, TableVersion
+from omnigraph.storage.predicates import IsNull, Operator, compare, equals
 from tests.support.lance_probes import keyed_rows, with_schema_metadata
 from tests.support.s3_server import S3Server
 from tests.support.table_stores import (
@@ -155,10 +156,10 @@ def test_a_scan_reads_the_columns_and_rows_it_is_asked_for(place: Place) -> None
     store = place.open()
     at = create_people(store, ann=1, bob=2, cyd=None)
 
-    found = store.scan(at, columns=["id"], predicate="age >= 2")
+    found = store.scan(at, columns=["id"], predicate=compare("age", Operator.GE, 2))
 
     assert found.to_pydict() == {"id": ["bob"]}
-    assert store.count(at, predicate="age IS NULL") == 1
+    assert store.count(at, predicate=IsNull("age")) == 1
     assert store.count(at, predicate=None) == 3
 
 
@@ -249,10 +250,10 @@ def test_a_predicate_that_makes_no_sense_is_our_own_mistake(place: Place) -> Non
     store = place.open()
     at = create_people(store, ann=1)
 
-    with pytest.raises(AssertionError, match="nobody"):
-        store.scan(at, columns=["id"], predicate="nobody = 1")
-    with pytest.raises(AssertionError, match="nobody"):
-        store.count(at, predicate="nobody = 1")
+    with pytest.raises(AssertionError, match="unknown"):
+        store.scan(at, columns=["id"], predicate=equals("unknown", 1))
+    with pytest.raises(AssertionError, match="unknown"):
+        store.count(at, predicate=equals("unknown", 1))
 
 
 def test_a_storage_that_does_not_answer_is_told_from_an_empty_one(server: S3Server) -> None:

@@ -9,6 +9,7 @@ from omnigraph.model.errors import (
     CorruptError,
 )
 from omnigraph.storage.ports import StagedKind, TableVersion
+from omnigraph.storage.predicates import equals
 from tests.support.lance_probes import files_of
 from tests.support.table_stores import (
     MAIN,
@@ -206,7 +207,7 @@ def test_a_merge_finds_rows_however_many_it_has(place: Place, count: int) -> Non
 
     replaced = min(count, 1_000)
     assert staged.rows_added == count - replaced
-    assert store.count(at, predicate="age = -1") == count
+    assert store.count(at, predicate=equals("age", -1)) == count
     assert store.count(at, predicate=None) == 2_000 + count - replaced
 
 

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.lance.predicates import write_literal
 from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.ports import IndexKind, IndexSpec, LayoutStep, TableVersion
+from omnigraph.storage.predicates import Compare, IsNull, Operator
 from omnigraph.storage.row_files import TIMESTAMP, table_schema
 from tests.support.lance_probes import files_of
 from tests.support.schemas import compile_text
@@ -107,13 +107,16 @@ def test_batches_hold_the_same_values_as_a_table(tmp_path: Path) -> None:
 def test_a_moment_is_found_by_its_number(tmp_path: Path, moment: int) -> None:
     store = place_on_disk(tmp_path).open()
     at = store.create(PATH, things({"id": "a", "moment": moment}, EMPTY), config={})
-    literal = write_literal(moment, TIMESTAMP)
 
     by_moment = IndexSpec("moment", IndexKind.BTREE)
     for indexed in (at, store.apply(store.stage_indexes([by_moment], onto=at))):
-        assert store.count(indexed, predicate=f"moment = {literal}") == 1
-        assert store.count(indexed, predicate=f"moment < {literal}") == 0
-        assert store.count(indexed, predicate="moment IS NULL") == 1
+        assert (
+            store.count(indexed, predicate=Compare("moment", Operator.EQ, moment, TIMESTAMP)) == 1
+        )
+        assert (
+            store.count(indexed, predicate=Compare("moment", Operator.LT, moment, TIMESTAMP)) == 0
+        )
+        assert store.count(indexed, predicate=IsNull("moment")) == 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_000])
@@ -177,5 +180,5 @@ def test_an_index_of_the_old_type_is_released_before_its_column_is_converted(
 
     assert steps == (LayoutStep.RELEASE, LayoutStep.CONVERT, LayoutStep.INDEX)
     assert [(each.spec, each.rows_covered) for each in store.indexes(at)] == [(spec, 2)]
-    assert store.count(at, predicate=f"`at` = {write_literal(MOMENTS[1], TIMESTAMP)}") == 1
+    assert store.count(at, predicate=Compare("at", Operator.EQ, MOMENTS[1], TIMESTAMP)) == 1
     assert store.plan_layout(at, wanted=[spec]).steps == ()

@@ -23,8 +23,8 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import AUDIT_ATTEMPTS_MAX
 from omnigraph.model.ports import Event
-from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.ports import TableRef, TableStore, TableVersion
+from omnigraph.storage.predicates import OneOf, equals
 
 AUDIT_PATH = "_graph_commit_recoveries.lance"
 
@@ -88,7 +88,7 @@ def _record_once(rows: pa.Table, operation_id: str, tables: TableStore) -> None:
         tables.create(AUDIT_PATH, rows, config={})
         return
     at = TableVersion(ref, newest)
-    known = in_predicate("operation_id", pa.array([operation_id]))
+    known = equals("operation_id", operation_id)
     if not tables.count(at, predicate=known):
         tables.apply(tables.stage_append(rows, onto=at))
 
@@ -112,7 +112,7 @@ def mark_recovered(commits: Iterable[Commit], *, tables: TableStore) -> tuple[Co
         return tuple(commits)
     # A discarded write leaves the head unchanged: its row names a commit that recovery did not
     # create.
-    made = in_predicate("recovery_kind", pa.array(list(_COMMITTING)))
+    made = OneOf("recovery_kind", pa.array(list(_COMMITTING)))
     columns = ["graph_commit_id", "recovery_kind"]
     rows = tables.scan(TableVersion(ref, newest), columns=columns, predicate=made).to_pylist()
     kind_by_commit = {row["graph_commit_id"]: row["recovery_kind"] for row in rows}

@@ -12,7 +12,6 @@ import hashlib
 from dataclasses import dataclass
 
 import orjson
-import pyarrow as pa
 
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
@@ -24,9 +23,9 @@ from omnigraph.engine.state.manifest import (
 )
 from omnigraph.model.errors import AlreadyExistsError, ReadSetChangedError
 from omnigraph.model.limits import REQUEST_LOCKS
-from omnigraph.storage.lance.predicates import write_literal
 from omnigraph.storage.locks import LockKey
 from omnigraph.storage.ports import TableStore
+from omnigraph.storage.predicates import And, HasText, Operator, compare, equals
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +63,13 @@ def find_keyed(
         return None
     # The key as the row encodes it, so that the storage returns that row and perhaps accidental
     # matches.
-    spelled = write_literal(f'"request":[{orjson.dumps(key).decode()},', pa.string())
-    predicate = (
-        f"object_type = '{GRAPH_COMMIT}' AND table_version > {since} "
-        f"AND contains(`metadata`, {spelled})"
+    encoded = f'"request":[{orjson.dumps(key).decode()},'
+    predicate = And(
+        (
+            equals("object_type", GRAPH_COMMIT),
+            compare("table_version", Operator.GT, since),
+            HasText("metadata", encoded, is_prefix=False),
+        )
     )
     rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
     for commit in decode_commits(rows):

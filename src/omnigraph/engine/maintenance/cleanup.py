@@ -16,8 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-import pyarrow as pa
-
 from omnigraph.engine.commit.protocol import WritePath
 from omnigraph.engine.commit.publish import require_locks_held
 from omnigraph.engine.commit.sidecar import Sidecar, list_sidecars
@@ -53,9 +51,9 @@ from omnigraph.model.limits import (
 )
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
-from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.locks import LockKey
 from omnigraph.storage.ports import TableRef, TableStore, TableVersion
+from omnigraph.storage.predicates import And, IsNull, equals
 
 Looked = TypeVar("Looked")
 
@@ -266,10 +264,8 @@ def _find_snapshot(commit_id: str, branch: str, version: int, path: WritePath) -
 def _read_own(state: ManifestState, tables: TableStore) -> tuple[Commit, ...]:
     """The commits made on a branch itself, without those inherited from another branch."""
     own = table_branch_of(state.branch)
-    is_own = (
-        "table_branch IS NULL" if own is None else in_predicate("table_branch", pa.array([own]))
-    )
-    predicate = f"object_type = '{GRAPH_COMMIT}' AND {is_own}"
+    is_own = IsNull("table_branch") if own is None else equals("table_branch", own)
+    predicate = And((equals("object_type", GRAPH_COMMIT), is_own))
     return decode_commits(tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate))
 
 

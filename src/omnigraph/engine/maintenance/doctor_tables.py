@@ -59,9 +59,9 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import EXAMINED_BLOCK_BYTES, EXAMINED_IDS_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName
-from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.locks import WriteLocks
 from omnigraph.storage.ports import IndexKind, Stores, TableStore, TableVersion
+from omnigraph.storage.predicates import OneOf, Operator, compare
 
 FROM_A_COPY = "restore it from a copy of the graph"
 
@@ -423,14 +423,14 @@ def _is_asked(kind: IndexKind) -> bool:
 def _ask(tables: TableStore, entry: Entry, column: str) -> tuple[int, int]:
     """The number of rows that an index finds, and the number that it should find."""
     if tables.schema(entry.at).field(column).type == pa.string():
-        predicate = f"{column} >= ''"
+        predicate = compare(column, Operator.GE, "")
         return tables.count(entry.at, predicate=predicate), _count_valid(tables, entry, column)
     for batch in tables.scan_by_id(entry.at, columns=[column]):
         value = _choose_values(batch[column]).slice(0, 1)
         if len(value):
             rows = tables.scan(entry.at, columns=[column], predicate=None)[column]
             expected = pc.sum(pc.equal(rows, value[0])).as_py()
-            return tables.count(entry.at, predicate=in_predicate(column, value)), expected or 0
+            return tables.count(entry.at, predicate=OneOf(column, value)), expected or 0
     return 0, 0
 
 

@@ -29,6 +29,7 @@ from omnigraph.model.names import MAIN, BranchName, find_near_name
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
 from omnigraph.storage.ports import NewFile, TableRef, TableStore, TableVersion, Workers
+from omnigraph.storage.predicates import And, IsNull, Operator, Or, Predicate, compare
 from omnigraph.storage.row_files import table_schema
 
 _LOG = logging.getLogger(__name__)
@@ -248,15 +249,14 @@ def _refuse(subject: str, problem: str) -> InvalidValueError:
     )
 
 
-def _find_rows(call: EmbedCall, entry: Entry, tables: TableStore) -> str | None:
+def _find_rows(call: EmbedCall, entry: Entry, tables: TableStore) -> Predicate | None:
     """A predicate for the rows that get a vector; None if there cannot be any."""
     stored = frozenset(tables.schema(entry.at).names)
-    conditions = [
-        # A null text does not satisfy `!=` either.
-        f"(`{each.source}` != '' AND `{each.column}` IS NULL)"
-        if call.is_only_missing and each.column in stored
-        else f"`{each.source}` != ''"
-        for each in call.targets
-        if each.source in stored
-    ]
-    return " OR ".join(conditions) or None
+    parts: list[Predicate] = []
+    for each in call.targets:
+        if each.source in stored:
+            # A null text does not satisfy `!=` either.
+            has_text = compare(each.source, Operator.NE, "")
+            is_partial = call.is_only_missing and each.column in stored
+            parts.append(And((has_text, IsNull(each.column))) if is_partial else has_text)
+    return Or(tuple(parts)) if parts else None

@@ -31,6 +31,7 @@ from omnigraph.model.names import BranchName
 from omnigraph.model.types import PropertyType, Scalar
 from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.ports import IndexKind, IndexSpec, Layout, TableStore
+from omnigraph.storage.predicates import IsPresent
 from omnigraph.storage.row_files import table_schema
 
 
@@ -172,7 +173,7 @@ def list_pending(
 def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableStore) -> bool:
     if spec.kind is not IndexKind.VECTOR:
         return False
-    return not tables.count(entry.at, predicate=f"`{spec.column}` IS NOT NULL")
+    return not tables.count(entry.at, predicate=IsPresent(spec.column))
 
 
 def _explain_absence(

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-
 from omnigraph.engine.changes import CommitChanges
 from omnigraph.engine.ops.diff import diff, parse_selection
 from omnigraph.engine.ops.retry import branch_guard
@@ -32,12 +30,12 @@ from omnigraph.engine.state.manifest import (
 from omnigraph.model.errors import FeedGapError, InvalidValueError, NotFoundError
 from omnigraph.model.names import BranchName, require_text
 from omnigraph.model.ports import Action
-from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.ports import TableStore, TableVersion
+from omnigraph.storage.predicates import And, Operator, Predicate, compare, equals
 
 _BEGINNING = "beginning"
 _AFTER = "after:"
-_COMMITS = f"object_type = '{GRAPH_COMMIT}'"
+_COMMITS = equals("object_type", GRAPH_COMMIT)
 
 
 class VisibleStateFunction(Protocol):
@@ -171,14 +169,15 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Bac
     """The commits of a branch after a cursor, by first parents."""
     last_id = None if cursor == _BEGINNING else cursor.removeprefix(_AFTER)
     last = None
-    since = ""
+    predicate: Predicate = _COMMITS
     if last_id is not None:
         last = _find_commit(last_id, state, tables)
         if last is None:
             raise _rejected(last_id, state)
         # Along first parents, the versions of the manifest only increase.
-        since = f" and table_version > {last.manifest_version}"
-    rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=_COMMITS + since)
+        newer = compare("table_version", Operator.GT, last.manifest_version)
+        predicate = And((_COMMITS, newer))
+    rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
     commit_by_id = {commit.id: commit for commit in decode_commits(rows)}
     pending: list[Commit] = []
     next_id: str | None = state.head.id
@@ -192,7 +191,7 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Bac
 
 
 def _find_commit(commit_id: str, state: ManifestState, tables: TableStore) -> Commit | None:
-    predicate = f"{_COMMITS} and {in_predicate('object_id', pa.array([commit_id]))}"
+    predicate = And((_COMMITS, equals("object_id", commit_id)))
     rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
     return next(iter(decode_commits(rows)), None)
 

@@ -16,6 +16,7 @@ from omnigraph.engine.ops.refs import TAGS_PREFIX
 from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX
 from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
+    GRAPH_COMMIT,
     MANIFEST_PATH,
     TABLE_CONFIG,
     Change,
@@ -48,6 +49,7 @@ from omnigraph.model.runtime import Runtime
 from omnigraph.storage.failpoints import Failpoint, Failpoints
 from omnigraph.storage.leases import LEASES_PREFIX
 from omnigraph.storage.ports import Listing, ObjectStore, Stores, TableRef, TableVersion
+from omnigraph.storage.predicates import equals
 from omnigraph.storage.row_files import table_schema
 
 _TREES = (
@@ -163,7 +165,7 @@ def has_history(stores: Stores) -> bool:
     if version is None:
         return False
     commits = stores.tables.count(
-        TableVersion(ref, version), predicate="object_type = 'graph_commit'"
+        TableVersion(ref, version), predicate=equals("object_type", GRAPH_COMMIT)
     )
     return commits > 1 or bool(stores.tables.branches(MANIFEST_PATH))
 

@@ -38,6 +38,7 @@ from omnigraph.storage.ports import (
     TableVersion,
     VersionLocation,
 )
+from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
 
 
@@ -146,7 +147,9 @@ class DeltaSource(Protocol):
     def schema(self, at: TableVersion) -> pa.Schema:
         """The columns of a version."""
 
-    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+    def scan(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> pa.Table:
         """All rows of a version if the predicate is None."""
 
     def find_delta(

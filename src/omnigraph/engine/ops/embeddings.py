@@ -19,6 +19,7 @@ from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
 from omnigraph.storage.lance.fragments import replace_rows
 from omnigraph.storage.ports import RewrittenPart, TablePart
+from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
 
 RowNumbers = npt.NDArray[np.int64]
@@ -52,7 +53,7 @@ class EmbedTask:
     """The task of every part."""
 
     call: EmbedCall
-    predicate: str
+    predicate: Predicate
 
 
 @dataclass(frozen=True, slots=True)

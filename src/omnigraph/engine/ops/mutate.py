@@ -43,7 +43,7 @@ from omnigraph.engine.rows.conditions import (
     Compare,
     bind,
     evaluate_mask,
-    render_predicate,
+    find_predicate,
 )
 from omnigraph.engine.rows.snapshot_rows import PendingRows, SnapshotRows
 from omnigraph.engine.rows.values import column_of, repeat_value
@@ -246,7 +246,7 @@ class _Run:
         ids = _named_ids(declared, bound)
         if ids is not None:
             return self._committed.find_rows(table_key, "id", ids, columns=columns)
-        predicate = render_predicate(bound)
+        predicate = find_predicate(bound)
         return self._committed.select(table_key, predicate=predicate, columns=columns)
 
     def _cascade(self, edge: EdgeType, declared: NodeType, nodes: pa.Array) -> None:

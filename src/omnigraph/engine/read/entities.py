@@ -23,6 +23,7 @@ from omnigraph.engine.read.ordering import order_keys
 from omnigraph.model.limits import CACHED_COLUMN_BYTES_MAX, CACHED_TYPE_ROWS_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Event, Observer
 from omnigraph.storage.ports import RowReader, TableVersion
+from omnigraph.storage.predicates import Predicate
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -276,7 +277,7 @@ class TableEntities:
         """All ordinals."""
         return np.arange(self.size, dtype=np.int64)
 
-    def fetch(self, *, columns: Iterable[str], predicate: str) -> FetchedEntities:
+    def fetch(self, *, columns: Iterable[str], predicate: Predicate) -> FetchedEntities:
         """The entities that match a predicate; columns that the table lacks are left out."""
         names = ["id", *sorted(self._names.intersection(columns) - {"id"})]
         rows = self._tables.scan(self.at, columns=names, predicate=predicate)

@@ -46,7 +46,7 @@ from omnigraph.model.limits import (
     EXPAND_PROBES_MAX,
     PROBED_VALUES_MAX,
 )
-from omnigraph.storage.lance.predicates import in_predicate
+from omnigraph.storage.predicates import OneOf, Or
 
 FRONTIER_VARIABLE = "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER"
 HOPS_VARIABLE = "OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS"
@@ -357,7 +357,7 @@ class Expander:
         parts = []
         for some in _slices(frontier):
             self.budget.require_time()
-            predicate = " OR ".join(in_predicate(end, some) for end in _NEAR_ENDS[expand.direction])
+            predicate = Or(tuple(OneOf(end, some) for end in _NEAR_ENDS[expand.direction]))
             edges = self.sources.edges(expand.edge_type)
             parts.append(edges.fetch(columns=wanted, predicate=predicate))
         return join_fetched(parts).rows
@@ -368,7 +368,7 @@ class Expander:
         for some in _slices(ids):
             self.budget.require_time()
             nodes = self.sources.nodes(expand.target_type)
-            parts.append(nodes.fetch(columns=wanted, predicate=in_predicate("id", some)))
+            parts.append(nodes.fetch(columns=wanted, predicate=OneOf("id", some)))
         return join_fetched(parts)
 
 

@@ -53,9 +53,10 @@ from omnigraph.engine.rows.conditions import (
     Column,
     Compare,
     evaluate_mask,
-    render_predicate,
+    to_predicate,
 )
 from omnigraph.model.types import Scalar
+from omnigraph.storage.predicates import And
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +143,9 @@ class Pipeline:
             columns = pa.table({name: table.column(name) for name in names})
             marks = [evaluate_mask(each, columns).to_numpy(zero_copy_only=False) for each in bound]
             return np.flatnonzero(np.logical_and.reduce(marks)), table
-        predicates = [render_predicate(each) for each in bound]
         fetched = table.fetch(
             columns=self.properties.get(scan.variable, set()),
-            predicate=" AND ".join(f"({each})" for each in predicates if each is not None),
+            predicate=And(tuple(to_predicate(each) for each in bound)),
         )
         return fetched.every(), fetched
 

@@ -31,6 +31,7 @@ from omnigraph.storage.ports import (
     TableStore,
     TableVersion,
 )
+from omnigraph.storage.predicates import Predicate
 
 # Branch names cannot contain this character.
 _MARK = "~"
@@ -132,7 +133,9 @@ class SecuredTables:
         seen = [field for field in whole if field.name not in limit.hidden]
         return pa.schema(seen, metadata=whole.metadata)
 
-    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+    def scan(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> pa.Table:
         """The visible rows that match a predicate."""
         limit = self._find(at, columns)
         if limit is None:

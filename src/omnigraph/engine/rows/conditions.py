@@ -53,8 +53,9 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.source import Source
-from omnigraph.model.types import FLOATS, INTEGER_RANGE, NUMBERS, PropertyType, Scalar, fits_f32
-from omnigraph.storage.lance.predicates import StoredScalar, in_predicate, write_literal
+from omnigraph.model.types import INTEGER_RANGE, NUMBERS, PropertyType, Scalar, fits_f32
+from omnigraph.storage import predicates
+from omnigraph.storage.predicates import Predicate, StoredScalar
 from omnigraph.storage.row_files import arrow_type
 
 F32_MAX = float(np.finfo(np.float32).max)
@@ -520,67 +521,36 @@ def _known(marks: pa.Array | pa.ChunkedArray) -> Marks:
     return known
 
 
-def render_predicate(bound: BoundCondition) -> str | None:
+def find_predicate(bound: BoundCondition) -> Predicate | None:
     """The storage predicate of a condition, or None if the condition holds for every row."""
-    return None if bound == ALWAYS else _render(bound)
+    return None if bound == ALWAYS else to_predicate(bound)
 
 
-def _render(bound: BoundCondition) -> str:
+def to_predicate(bound: BoundCondition) -> Predicate:
+    """The storage predicate of a condition."""
     match bound:
-        case Compare():
-            return _render_comparison(bound)
+        case Compare(column, comparator, value):
+            operator = predicates.Operator(comparator)
+            return predicates.Compare(column.name, operator, *_stored(column, value))
         case OneOf(column, values):
-            type = PropertyType(column.scalar)
-            return in_predicate(column.name, column_of(values, type, subject=column.name))
-        case HasElement():
-            return _render_element(bound)
+            return predicates.OneOf(column.name, _values_of(column, values))
+        case HasElement(column, value):
+            return predicates.HasElement(column.name, *_stored(column, value))
         case HasText(column, text, is_prefix):
-            function = "starts_with" if is_prefix else "contains"
-            return f"{function}(`{column.name}`, {_literal(column, text)})"
+            return predicates.HasText(column.name, text, is_prefix)
         case WithinText(column, text, is_prefix):
-            function = "starts_with" if is_prefix else "contains"
-            return f"{function}({_literal(column, text)}, `{column.name}`)"
+            return predicates.WithinText(column.name, text, is_prefix)
         case IsNull(name):
-            return f"`{name}` IS NULL"
+            return predicates.IsNull(name)
         case IsPresent(name):
-            return f"`{name}` IS NOT NULL"
+            return predicates.IsPresent(name)
         case And(conditions):
-            parts = [f"({_render(e)})" if isinstance(e, Or) else _render(e) for e in conditions]
-            return " AND ".join(parts) or "true"
+            return predicates.And(tuple(map(to_predicate, conditions)))
         case Or(conditions):
-            return " OR ".join(_render(each) for each in conditions) or "false"
+            return predicates.Or(tuple(map(to_predicate, conditions)))
 
 
-def _render_comparison(bound: Compare) -> str:
-    column = bound.column
-    written = f"`{column.name}` {bound.comparator} {_literal(column, bound.value)}"
-    if column.scalar not in FLOATS:
-        return written
-    # Lance orders a NaN beyond the infinity of its sign. A second bound can still use an index;
-    # `isnan` could not.
-    match bound.comparator:
-        case Comparator.LT | Comparator.LE:
-            return f"{written} AND `{column.name}` >= {_literal(column, -math.inf)}"
-        case Comparator.GT | Comparator.GE:
-            return f"{written} AND `{column.name}` <= {_literal(column, math.inf)}"
-        case _:
-            return written
-
-
-def _render_element(bound: HasElement) -> str:
-    column = bound.column
-    if column.scalar in FLOATS and bound.value == 0:
-        # `=` treats the two zeros as equal; `array_has` does not.
-        zeros = [f"array_has(`{column.name}`, {_literal(column, zero)})" for zero in (0.0, -0.0)]
-        return f"({' OR '.join(zeros)})"
-    element = _literal(column, bound.value)
-    if column.scalar is Scalar.U64:
-        # `array_has` treats a bare number as signed and refuses to compare it with an unsigned one.
-        element = f"arrow_cast({element}, 'UInt64')"
-    return f"array_has(`{column.name}`, {element})"
-
-
-def _literal(column: Column, value: Value) -> str:
+def _stored(column: Column, value: Value) -> tuple[StoredScalar, pa.DataType]:
     stored = to_stored(value)
     assert isinstance(stored, StoredScalar), "a column is compared with scalars"
-    return write_literal(stored, arrow_type(PropertyType(column.scalar)))
+    return stored, arrow_type(PropertyType(column.scalar))

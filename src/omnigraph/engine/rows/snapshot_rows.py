@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from omnigraph.engine.state.manifest import Entry, Snapshot
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import PROBED_VALUES_MAX
-from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.ports import TableStore
+from omnigraph.storage.predicates import OneOf, Predicate
 from omnigraph.storage.row_files import table_schema
 
 
@@ -58,11 +58,13 @@ class SnapshotRows:
         if len(values) <= PROBED_VALUES_MAX:
             if column == "id":
                 return self._tables.find_rows(entry.at, ids=values, columns=columns)
-            return self.select(table_key, predicate=in_predicate(column, values), columns=columns)
+            return self.select(table_key, predicate=OneOf(column, values), columns=columns)
         rows = self.scan(table_key, columns=list(dict.fromkeys([*columns, column])))
         return rows.filter(pc.is_in(rows[column], value_set=values)).select(columns)
 
-    def select(self, table_key: str, *, predicate: str | None, columns: Sequence[str]) -> pa.Table:
+    def select(
+        self, table_key: str, *, predicate: Predicate | None, columns: Sequence[str]
+    ) -> pa.Table:
         """The rows that match a predicate."""
         entry = self._entry(table_key)
         if entry is None:

@@ -58,8 +58,8 @@ from omnigraph.storage.lance.branches import (
     references_of,
 )
 from omnigraph.storage.lance.handles import folder_of
-from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.ports import ObjectStore, RowReader, TableStore, TableVersion
+from omnigraph.storage.predicates import And, OneOf, Operator, compare, equals
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,12 @@ class BranchStates:
 
     def commits_at(self, state: ManifestState, *, since: int) -> tuple[Commit, ...]:
         """The commits of a state from a version of its manifest on, oldest first."""
-        predicate = f"object_type = '{GRAPH_COMMIT}' AND table_version >= {max(since, 0)}"
+        predicate = And(
+            (
+                equals("object_type", GRAPH_COMMIT),
+                compare("table_version", Operator.GE, max(since, 0)),
+            )
+        )
         rows = self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
         return decode_commits(rows)
 
@@ -314,7 +319,7 @@ class BranchStates:
         return bool(self._commits_of(state, commit_id))
 
     def _commits_of(self, state: ManifestState, commit_id: str) -> tuple[Commit, ...]:
-        predicate = in_predicate("object_id", pa.array([commit_id]))
+        predicate = equals("object_id", commit_id)
         rows = self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
         return decode_commits(rows)
 
@@ -338,8 +343,8 @@ class BranchStates:
         )
 
     def _read_versions(self, state: ManifestState, table_keys: list[str]) -> pa.Table:
-        named = in_predicate("table_key", pa.array(table_keys, pa.string()))
-        predicate = f"object_type = '{TABLE_VERSION}' AND {named}"
+        named = OneOf("table_key", pa.array(table_keys, pa.string()))
+        predicate = And((equals("object_type", TABLE_VERSION), named))
         return self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
 
     def _find_head(self, branch: BranchName) -> int | None:

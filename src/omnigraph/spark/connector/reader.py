@@ -29,8 +29,8 @@ from omnigraph.engine.rows.conditions import (
     BoundCondition,
     bind,
     compile_row_condition,
+    find_predicate,
     fold_missing_columns,
-    render_predicate,
 )
 from omnigraph.engine.settings import Settings, make_settings, open_stores
 from omnigraph.engine.state.branch_state import Basis
@@ -55,6 +55,7 @@ from omnigraph.spark.connector.options import (
 from omnigraph.spark.types import result_schema, spark_schema, to_spark
 from omnigraph.storage.lance.fragments import scan_part
 from omnigraph.storage.ports import TablePart, TableStore, TransactionRecord
+from omnigraph.storage.predicates import Predicate
 
 
 def compile_condition(
@@ -112,7 +113,7 @@ class PinnedType:
     snapshot: Snapshot
     entry: Entry | None
     stored: frozenset[str]
-    predicate: str | None
+    predicate: Predicate | None
     made_by: TransactionRecord | None
     pinned_at: datetime | None
     is_read_only: bool
@@ -162,7 +163,7 @@ def pin_rows(
         snapshot=_only(entry, declared, basis.snapshot),
         entry=None if is_empty else entry,
         stored=stored,
-        predicate=render_predicate(settled),
+        predicate=find_predicate(settled),
         made_by=None if is_main or entry is None else tables.find_transaction(entry.at),
         # A caller that knows the state to be current may set this time.
         pinned_at=None,

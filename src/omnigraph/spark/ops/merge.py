@@ -85,6 +85,7 @@ from omnigraph.storage.ports import (
     TableStore,
     TableVersion,
 )
+from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
 
 _NOTHING = pa.table({})
@@ -116,7 +117,7 @@ class RecordedReads:
         at: TableVersion,
         *,
         columns: Sequence[str],  # noqa: ARG002  # tasks read those of the type
-        predicate: str | None,
+        predicate: Predicate | None,
     ) -> pa.Table:
         """No rows."""
         assert predicate is None, "states are compared whole"
@@ -160,7 +161,7 @@ class ShippedRows:
         at: TableVersion,
         *,
         columns: Sequence[str],  # noqa: ARG002  # rows come with those they have
-        predicate: str | None,  # noqa: ARG002  # always as requested
+        predicate: Predicate | None,  # noqa: ARG002  # always as requested
     ) -> pa.Table:
         """The rows of a version."""
         return self.come(Question(None, at))

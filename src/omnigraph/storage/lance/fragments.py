@@ -31,6 +31,7 @@ from omnigraph.model.limits import (
     STAGED_BYTES_MAX,
 )
 from omnigraph.storage.lance.errors import FOREIGN, Failure, classify, lance_errors
+from omnigraph.storage.lance.predicates import render_predicate
 from omnigraph.storage.lance.scan import as_bytes, blobs_among, to_stored, to_stored_schema
 from omnigraph.storage.lance.stage import (
     Addresses,
@@ -39,7 +40,7 @@ from omnigraph.storage.lance.stage import (
     fields_of,
     make_staged,
 )
-from omnigraph.storage.lance.timestamps import read_batches, store_predicate
+from omnigraph.storage.lance.timestamps import read_batches
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -50,6 +51,7 @@ from omnigraph.storage.ports import (
     TablePart,
     TableVersion,
 )
+from omnigraph.storage.predicates import Predicate
 
 
 def split_table(
@@ -71,7 +73,7 @@ def split_table(
 
 
 def scan_part(
-    part: TablePart, *, columns: Sequence[str], predicate: str | None, with_address: bool
+    part: TablePart, *, columns: Sequence[str], predicate: Predicate | None, with_address: bool
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a part that match a predicate, in order; blobs are returned as bytes.
 
@@ -82,7 +84,7 @@ def scan_part(
         blobs = blobs_among(columns, table.schema)
         scanner = table.scanner(
             columns=list(columns),
-            filter=store_predicate(predicate, table.schema),
+            filter=render_predicate(predicate, table.schema),
             fragments=[_fragment(table, number) for number in part.fragments],
             batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
             blob_handling="all_binary" if blobs else None,
@@ -145,7 +147,7 @@ Convert = Callable[[pa.Table], pa.Table]
 
 
 def replace_rows(
-    part: TablePart, *, columns: Sequence[str], predicate: str | None, convert: Convert
+    part: TablePart, *, columns: Sequence[str], predicate: Predicate | None, convert: Convert
 ) -> RewrittenPart:
     """Write the converted rows that match a predicate, and delete the originals."""
     files: list[NewFile] = []

@@ -29,12 +29,12 @@ from omnigraph.storage.lance.errors import lance_errors, missing_version
 from omnigraph.storage.lance.handles import DatasetCache, describe_version, folder_of, version_file
 from omnigraph.storage.lance.id_lookup import RowAddressCache
 from omnigraph.storage.lance.index import WorkerPool
+from omnigraph.storage.lance.predicates import render_predicate
 from omnigraph.storage.lance.scan import as_bytes, blobs_among
 from omnigraph.storage.lance.timestamps import (
     as_timestamps,
     read_batches,
     read_rows,
-    store_predicate,
 )
 from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import delete_rows_file, open_objects
@@ -57,6 +57,7 @@ from omnigraph.storage.ports import (
     VersionFile,
     Workers,
 )
+from omnigraph.storage.predicates import Predicate
 
 
 class LanceTables:
@@ -99,9 +100,11 @@ class LanceTables:
         fields = self._handles.get(at).lance_schema.fields()
         return {field.name(): field.id() for field in fields}
 
-    def scan(self, at: TableVersion, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
+    def scan(
+        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
+    ) -> pa.Table:
         with self._reading(at) as table:
-            stored = store_predicate(predicate, table.schema)
+            stored = render_predicate(predicate, table.schema)
             if stored is None or "id" not in columns:
                 return read_rows(scan.scan(table, columns=columns, predicate=stored))
             rows = scan.scan_placed(table, columns=columns, predicate=stored, fragments=None)
@@ -164,9 +167,9 @@ class LanceTables:
             )
             return TableDelta(deleted=read_rows(found.deleted), added=read_rows(found.added))
 
-    def count(self, at: TableVersion, *, predicate: str | None) -> int:
+    def count(self, at: TableVersion, *, predicate: Predicate | None) -> int:
         with self._reading(at) as table:
-            return table.count_rows(store_predicate(predicate, table.schema))
+            return table.count_rows(render_predicate(predicate, table.schema))
 
     def fragment_row_counts(self, at: TableVersion) -> tuple[int, ...]:
         fragments = self._handles.get(at).get_fragments()

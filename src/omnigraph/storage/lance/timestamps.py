@@ -1,27 +1,20 @@
 """Timestamps between rows and Lance: rows have `timestamp[ms, UTC]`, older tables have `date64`.
 
 Earlier versions of OmniGraph stored a `DateTime` in a column of type `date64`. Such a table keeps
-that type until it is converted; rows and predicates are translated on their way in and out. Both
+that type until it is converted; rows are translated on their way in and out. Both
 types hold the same 64-bit count of milliseconds since 1970, so values are reinterpreted and never
 computed. A table has one of the two types in all its `DateTime` columns.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from omnigraph.storage.lance.predicates import DATE64_NAME, TIMESTAMP_NAME
 from omnigraph.storage.row_files import TIMESTAMP
 
 _DATE64 = pa.date64()
-
-# A name or a string is matched as a whole, so that nothing inside it is mistaken for a literal.
-_LITERAL = re.compile(
-    rf"arrow_cast\((?P<ms>-?\d+), '{re.escape(TIMESTAMP_NAME)}'\)|`[^`]*`|'(?:[^']|'')*'"
-)
 
 
 def has_date64(schema: pa.Schema) -> bool:
@@ -74,22 +67,6 @@ def store_stream(rows: pa.RecordBatchReader, stored: pa.Schema) -> pa.RecordBatc
         return rows
     batches = (_reinterpret_batch(each, schema) for each in rows)
     return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def store_predicate(predicate: str | None, stored: pa.Schema) -> str | None:
-    """A predicate with its timestamps in the type that the table stores.
-
-    Lance 14 compares the two types as nanoseconds, whose range does not include all years from 1 to
-    9999, and then does not use an index of the column.
-    """
-    if predicate is None or not has_date64(stored):
-        return predicate
-    return _LITERAL.sub(_write_date64, predicate)
-
-
-def _write_date64(match: re.Match[str]) -> str:
-    number = match["ms"]
-    return match[0] if number is None else f"arrow_cast({number}, '{DATE64_NAME}')"
 
 
 def _convert(schema: pa.Schema, old: pa.DataType, new: pa.DataType) -> pa.Schema:

@@ -3,6 +3,7 @@
 import math
 from datetime import UTC, date, datetime
 
+import pyarrow as pa
 import pytest
 
 from omnigraph.compiler.compile import compile_mutation, compile_schema
@@ -41,13 +42,14 @@ from omnigraph.engine.rows.conditions import (
     WithinText,
     bind,
     find_bounds,
-    render_predicate,
+    find_predicate,
 )
 from omnigraph.errors import LimitExceededError
 from omnigraph.model.catalog import TypeKind
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.source import Source
 from omnigraph.model.types import I64, INTEGER_RANGE, INTEGERS, PropertyType, Scalar
+from omnigraph.storage.lance.predicates import render_predicate
 
 
 @pytest.mark.parametrize("scalar", sorted(INTEGERS))
@@ -313,4 +315,4 @@ def compare(scalar: Scalar, comparator: str, value: Value) -> Compare:
     ],
 )
 def test_a_condition_is_written_for_lance(bound: BoundCondition, predicate: str | None) -> None:
-    assert render_predicate(bound) == predicate
+    assert render_predicate(find_predicate(bound), pa.schema([])) == predicate

@@ -2,14 +2,16 @@
 
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from omnigraph.engine.rows.conditions import ALWAYS, NEVER, fold_missing_columns, render_predicate
+from omnigraph.engine.rows.conditions import ALWAYS, NEVER, find_predicate, fold_missing_columns
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import CompileError, InvalidValueError, NotFoundError
 from omnigraph.spark.connector.reader import compile_condition, require_readable, select_columns
 from omnigraph.spark.types import spark_schema
+from omnigraph.storage.lance.predicates import render_predicate
 from tests.support.schemas import compile_text
 
 SCHEMA = """
@@ -25,7 +27,7 @@ NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
 def predicate(text: str, declared: NodeType | EdgeType = PERSON) -> str | None:
     condition = compile_condition(text, declared, catalog=CATALOG, now=NOW)
-    return render_predicate(condition)
+    return render_predicate(find_predicate(condition), pa.schema([]))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,8 @@ def test_what_is_known_of_other_columns_stays() -> None:
         '(name = "x" or age > 3) and age is null', PERSON, catalog=CATALOG, now=NOW
     )
 
-    assert render_predicate(fold_missing_columns(condition, stored={"name"})) == "(`name` = 'x')"
+    known = find_predicate(fold_missing_columns(condition, stored={"name"}))
+    assert render_predicate(known, pa.schema([])) == "(`name` = 'x')"
 
 
 def test_columns_come_in_the_order_asked_for() -> None:

@@ -3,14 +3,24 @@
 import pyarrow as pa
 import pytest
 
-from omnigraph.storage.lance.predicates import write_literal
+from omnigraph.storage.lance.predicates import render_predicate
 from omnigraph.storage.lance.timestamps import (
     as_stored,
     date64_columns,
     read_batches,
     read_rows,
-    store_predicate,
     store_rows,
+)
+from omnigraph.storage.predicates import (
+    And,
+    Compare,
+    HasElement,
+    IsNull,
+    OneOf,
+    Operator,
+    Or,
+    Predicate,
+    equals,
 )
 from omnigraph.storage.row_files import TIMESTAMP
 
@@ -40,7 +50,8 @@ ROWS = pa.table(
     }
 ).cast(NEW)
 
-LITERAL = write_literal(5, TIMESTAMP)
+LITERAL = "arrow_cast(5, 'Timestamp(Millisecond, Some(\"UTC\"))')"
+AT_5 = Compare("at", Operator.EQ, 5, TIMESTAMP)
 
 
 def test_rows_are_stored_as_their_table_has_them_and_read_as_they_were() -> None:
@@ -64,7 +75,7 @@ def test_slices_and_empty_batches_keep_their_columns() -> None:
 def test_a_table_of_timestamps_takes_rows_and_predicates_as_they_are() -> None:
     assert store_rows(ROWS, NEW) is ROWS
     assert read_rows(ROWS) is ROWS
-    assert store_predicate(f"`at` = {LITERAL}", NEW) == f"`at` = {LITERAL}"
+    assert render_predicate(AT_5, NEW) == f"`at` = {LITERAL}"
 
 
 def test_the_old_columns_of_a_table_are_found() -> None:
@@ -76,22 +87,23 @@ def test_the_old_columns_of_a_table_are_found() -> None:
 @pytest.mark.parametrize(
     ("predicate", "stored"),
     [
-        (f"`at` < {LITERAL}", "`at` < arrow_cast(5, 'Date64')"),
+        (Compare("at", Operator.LT, 5, TIMESTAMP), "`at` < arrow_cast(5, 'Date64')"),
         (
-            f"`at` IN ({LITERAL}, {write_literal(-1, TIMESTAMP)}) AND `day` IS NULL",
+            And((OneOf("at", pa.array([5, -1]).cast(TIMESTAMP)), IsNull("day"))),
             "`at` IN (arrow_cast(5, 'Date64'), arrow_cast(-1, 'Date64')) AND `day` IS NULL",
         ),
-        (f"array_has(`all`, {LITERAL})", "array_has(`all`, arrow_cast(5, 'Date64'))"),
+        (HasElement("all", 5, TIMESTAMP), "array_has(`all`, arrow_cast(5, 'Date64'))"),
+        (Compare("day", Operator.EQ, 5, pa.date32()), "`day` = arrow_cast(5, 'Date32')"),
     ],
 )
-def test_a_predicate_compares_with_the_type_of_the_table(predicate: str, stored: str) -> None:
-    assert store_predicate(predicate, OLD) == stored
+def test_a_predicate_compares_with_the_type_of_the_table(predicate: Predicate, stored: str) -> None:
+    assert render_predicate(predicate, OLD) == stored
 
 
 @pytest.mark.parametrize("text", [LITERAL, f"it's {LITERAL}", "'", f"''{LITERAL}'", f"`{LITERAL}"])
-def test_a_text_that_spells_a_literal_stays_a_text(text: str) -> None:
-    quoted = write_literal(text, pa.string())
+def test_a_text_that_looks_like_a_literal_stays_a_text(text: str) -> None:
+    doubled = text.replace("'", "''")
 
-    found = store_predicate(f"`id` = {quoted} OR `at` = {LITERAL} OR `id` = {quoted}", OLD)
+    found = render_predicate(Or((equals("id", text), AT_5)), OLD)
 
-    assert found == f"`id` = {quoted} OR `at` = arrow_cast(5, 'Date64') OR `id` = {quoted}"
+    assert found == f"`id` = '{doubled}' OR `at` = arrow_cast(5, 'Date64')"
