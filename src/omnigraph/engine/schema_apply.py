@@ -73,7 +73,6 @@ from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX, REUSED_TABLE_VERSIONS_M
 from omnigraph.model.names import MAIN, BranchName, is_internal_branch
 from omnigraph.model.ports import Phase
 from omnigraph.model.source import Source
-from omnigraph.storage.lance.fragments import copy_rows
 from omnigraph.storage.locks import HeldLocks, LockKey
 from omnigraph.storage.ports import (
     NewFile,
@@ -86,6 +85,7 @@ from omnigraph.storage.ports import (
     Workers,
 )
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import copy_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,11 @@ from omnigraph.model.limits import (
 )
 from omnigraph.model.ports import Embedder, Gate, NoObserver, Observer
 from omnigraph.model.runtime import Runtime, SystemClock, SystemRuntime
+from omnigraph.storage import tables
 from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalBlobs
 from omnigraph.storage.failpoints import Failpoints
-from omnigraph.storage.lance.tables import LanceTables
 from omnigraph.storage.locations import Location, parse_location
 from omnigraph.storage.locks import THIS_PROCESS, Locking
-from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import Stores
 
 LOAD_CONCURRENCY_VARIABLE = "OMNIGRAPH_LOAD_CONCURRENCY"
@@ -117,13 +116,4 @@ def parse_load_concurrency(environment: Mapping[str, str]) -> int:
 
 def open_stores(settings: Settings) -> Stores:
     """Open the stores of a location."""
-    location = settings.location
-    return Stores(
-        objects=open_objects(location, is_durable=settings.is_durable),
-        tables=LanceTables(
-            location.root,
-            storage_options=location.storage_options,
-            is_local=location.is_local,
-            is_durable=settings.is_durable,
-        ),
-    )
+    return tables.open_stores(settings.location, is_durable=settings.is_durable)

@@ -48,7 +48,7 @@ from omnigraph.model.catalog import EdgeType
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import LOAD_BLOCK_BYTES
 from omnigraph.model.runtime import Runtime
-from omnigraph.storage.lance.fragments import read_lance
+from omnigraph.storage.tables import read_lance
 
 
 def read_split(

@@ -28,7 +28,7 @@ from omnigraph.engine.state.manifest import find_type, get_type, table_key_of
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.storage.external_files import Entry
-from omnigraph.storage.lance.fragments import measure_lance
+from omnigraph.storage.tables import measure_lance
 
 
 class InputFormat(StrEnum):

@@ -21,15 +21,15 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
 from omnigraph.model.names import MAIN
-from omnigraph.storage.lance.branches import (
+from omnigraph.storage.locations import Location
+from omnigraph.storage.locks import HeldLocks, Locking, LockKey, open_write_locks
+from omnigraph.storage.ports import ObjectStore, Stores, TableStore
+from omnigraph.storage.tables import (
     ForeignVersion,
     find_foreign_versions,
     list_table_branches,
     relocate_version,
 )
-from omnigraph.storage.locations import Location
-from omnigraph.storage.locks import HeldLocks, Locking, LockKey, open_write_locks
-from omnigraph.storage.ports import ObjectStore, Stores, TableStore
 
 REPAIR_ACTOR = "omnigraph:repair"
 FORCED_REPAIR_ACTOR = "omnigraph:repair:force"

@@ -28,7 +28,6 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, NotFoundError
 from omnigraph.model.limits import DIFF_INLINE_ROWS_MAX, SPARK_PART_ROWS_MAX
 from omnigraph.model.names import require_names
-from omnigraph.storage.lance.delta import plan_delta
 from omnigraph.storage.ports import (
     NO_DELTA,
     DeltaPart,
@@ -40,6 +39,7 @@ from omnigraph.storage.ports import (
 )
 from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import plan_delta
 
 
 @dataclass(frozen=True, slots=True)

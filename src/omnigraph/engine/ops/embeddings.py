@@ -17,10 +17,10 @@ from omnigraph.model.errors import EmbeddingError, InvalidValueError, LimitExcee
 from omnigraph.model.limits import WRITE_VECTOR_BYTES_MAX
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
-from omnigraph.storage.lance.fragments import replace_rows
 from omnigraph.storage.ports import RewrittenPart, TablePart
 from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import replace_rows
 
 RowNumbers = npt.NDArray[np.int64]
 """Row numbers in a table, ascending."""

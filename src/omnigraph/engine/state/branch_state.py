@@ -50,16 +50,16 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CorruptError, NotFoundError, SchemaChangedError, UnreadableError
 from omnigraph.model.limits import SCHEMA_READS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name, is_internal_branch
-from omnigraph.storage.lance.branches import (
+from omnigraph.storage.ports import ObjectStore, RowReader, TableStore, TableVersion
+from omnigraph.storage.predicates import And, OneOf, Operator, compare, equals
+from omnigraph.storage.tables import (
     BranchReference,
     decode_names,
     decode_reference,
+    folder_of,
     reference_path,
     references_of,
 )
-from omnigraph.storage.lance.handles import folder_of
-from omnigraph.storage.ports import ObjectStore, RowReader, TableStore, TableVersion
-from omnigraph.storage.predicates import And, OneOf, Operator, compare, equals
 
 
 @dataclass(frozen=True, slots=True)

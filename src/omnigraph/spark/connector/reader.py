@@ -53,9 +53,9 @@ from omnigraph.spark.connector.options import (
     refuse_option,
 )
 from omnigraph.spark.types import result_schema, spark_schema, to_spark
-from omnigraph.storage.lance.fragments import scan_part
 from omnigraph.storage.ports import TablePart, TableStore, TransactionRecord
 from omnigraph.storage.predicates import Predicate
+from omnigraph.storage.tables import scan_part
 
 
 def compile_condition(

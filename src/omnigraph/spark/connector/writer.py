@@ -61,7 +61,6 @@ from omnigraph.spark.load.inputs import LocalInput
 from omnigraph.spark.load.rejections import require_read
 from omnigraph.spark.load.staged import POSITION_BITS, SplitKey, StagedSplit
 from omnigraph.spark.load.staging import StagingPlan, stage_batches
-from omnigraph.storage.lance.fragments import scan_part, write_deletions
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -70,6 +69,7 @@ from omnigraph.storage.ports import (
     TableRef,
 )
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import scan_part, write_deletions
 
 # The factor by which the searched history grows if a batch was not found.
 _FURTHER = 64

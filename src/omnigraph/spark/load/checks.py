@@ -48,9 +48,9 @@ from omnigraph.spark.load.staged import (
     read_positions,
     read_stored,
 )
-from omnigraph.storage.lance.fragments import scan_file
 from omnigraph.storage.ports import NewFile, TableBranchFolder, TablePart, TableStore
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import scan_file
 
 _POSITION = "position long"
 

@@ -52,7 +52,6 @@ from omnigraph.spark.load.staged import POSITION_BITS
 from omnigraph.spark.load.staging import JobStaging, StagingPlan
 from omnigraph.spark.load.validate import Validator
 from omnigraph.spark.sessions import find_working_session, is_connect
-from omnigraph.storage.lance.fragments import write_deletions
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -61,6 +60,7 @@ from omnigraph.storage.ports import (
     TableRef,
 )
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import write_deletions
 
 _FRAGMENT = "shiftright(address, 32)"
 _OFFSET = "address & 4294967295"

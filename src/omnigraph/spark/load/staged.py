@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from omnigraph.engine.input.batches import InputLocation
 from omnigraph.model.errors import Violation
-from omnigraph.storage.lance.fragments import scan_file, scan_part, take_rows
 from omnigraph.storage.ports import NewFile, TableBranchFolder, TablePart
+from omnigraph.storage.tables import scan_file, scan_part, take_rows
 
 _INPUT_BITS, _PORTION_BITS, _ROW_BITS = 6, 16, 30
 

@@ -76,8 +76,8 @@ from omnigraph.spark.load.staged import (
     take_positions,
 )
 from omnigraph.storage.external_files import ExternalBlobs, ExternalFiles
-from omnigraph.storage.lance.fragments import write_files
 from omnigraph.storage.ports import NewFile, TableBranchFolder
+from omnigraph.storage.tables import write_files
 
 Declared = NodeType | EdgeType
 

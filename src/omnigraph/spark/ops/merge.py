@@ -72,8 +72,6 @@ from omnigraph.spark.ops.range_shuffle import (
     shuffle_by_range,
 )
 from omnigraph.spark.sessions import find_working_session
-from omnigraph.storage.lance.delta import ADDRESS, find_shared, plan_delta
-from omnigraph.storage.lance.fragments import write_deletions, write_files
 from omnigraph.storage.ports import (
     DeltaPart,
     FragmentDeletions,
@@ -87,6 +85,7 @@ from omnigraph.storage.ports import (
 )
 from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
+from omnigraph.storage.tables import ADDRESS, find_shared, plan_delta, write_deletions, write_files
 
 _NOTHING = pa.table({})
 

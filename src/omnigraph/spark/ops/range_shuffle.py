@@ -34,9 +34,8 @@ from omnigraph.model.limits import (
 from omnigraph.model.types import Scalar
 from omnigraph.spark.connector.options import GraphLocation
 from omnigraph.spark.errors import carried_errors
-from omnigraph.storage.lance.delta import scan_delta
-from omnigraph.storage.lance.fragments import scan_part
 from omnigraph.storage.ports import DeltaPart, TablePart, TableStore, TransactionRecord
+from omnigraph.storage.tables import scan_delta, scan_part
 
 
 @dataclass(frozen=True, slots=True)
