@@ -56,7 +56,7 @@ def _measure(server: S3Server, folder: Path) -> dict[str, tuple[int, int]]:
     loaded = cost(lambda: graph.load(people, mode="append"))
     mutated = cost(lambda: add("Bob", "main"))
     found["a load or a mutation of one type"] = max(loaded, mutated)
-    found["a query after somebody wrote"] = cost(lambda: graph.query(FIND))
+    found["a query after a write by another process"] = cost(lambda: graph.query(FIND))
     found["a query when nothing changed"] = cost(lambda: graph.query(FIND))
     found["`create_branch`"] = cost(lambda: graph.create_branch("side"))
     add("Cyd", "side")
