@@ -34,7 +34,7 @@ from omnigraph.model.names import (
 )
 from omnigraph.model.ports import Action
 from omnigraph.model.runtime import lazy_module
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes import ChangeSet
@@ -365,7 +365,7 @@ class GraphHistory:
         return SnapshotState(head, tables)
 
 
-def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableStore) -> bool:
+def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableReader) -> bool:
     """Whether two states differ in more rows than one process should compare."""
     if before.visible is not None or after.visible is not None:
         # Spark does not apply row-level security.

@@ -79,6 +79,7 @@ from omnigraph.storage.ports import (
     Stores,
     TableBranchFolder,
     TablePart,
+    TableReader,
     TableRef,
     TableStore,
     TableVersion,
@@ -248,20 +249,20 @@ def _declared(catalog: Catalog, kind: TypeKind, name: str) -> NodeType | EdgeTyp
     return _names(catalog, kind)[name]
 
 
-def measure(move: TableMove, tables: TableStore) -> int:
+def measure(move: TableMove, tables: TableReader) -> int:
     """The approximate size in bytes of the rows that a rewrite of a table retains."""
     sought = _find_columns(move, tables).sought
     return sum(tables.stored_bytes(move.entry.at, name) for name in sought)
 
 
-def rewrite(move: TableMove, tables: TableStore) -> pa.Table:
+def rewrite(move: TableMove, tables: TableReader) -> pa.Table:
     """All rows of a table with the columns of a type, so that no file contains dropped values."""
     columns = _find_columns(move, tables)
     rows = tables.scan(move.entry.at, columns=columns.sought, predicate=None)
     return _arrange(columns, rows)
 
 
-def rewrite_by(workers: Workers, move: TableMove, tables: TableStore) -> tuple[NewFile, ...]:
+def rewrite_by(workers: Workers, move: TableMove, tables: TableReader) -> tuple[NewFile, ...]:
     """The same rewrite, as files that workers write."""
     entry = move.entry
     parts = tables.parts(entry.at, rows_max=workers.share(entry.row_count))
@@ -283,7 +284,7 @@ class _Columns:
         return [name for name in self.stored if name is not None]
 
 
-def _find_columns(move: TableMove, tables: TableStore) -> _Columns:
+def _find_columns(move: TableMove, tables: TableReader) -> _Columns:
     schema = table_schema(move.declared)
     old_name = {new: old for old, new in move.renames.items()}
     stored = frozenset(tables.schema(move.entry.at).names)

@@ -1,4 +1,7 @@
-"""The storage ports, `ObjectStore` and `TableStore`, and the values that cross them.
+"""The storage ports and the values that cross them.
+
+Control files cross `ObjectStore`. Tables cross three ports: `TableReader`, `TableWriter` and
+`TableMaintenance`; a `TableStore` is all three.
 
 Every method states whether it has a durable effect; fault tests interrupt exactly those methods.
 Paths are relative to the root of the graph. Implementations raise only OmniGraph errors. Values
@@ -293,62 +296,6 @@ class RowReader(Protocol):
     def scan(
         self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
     ) -> pa.Table:
-        """The rows of a version that match a predicate."""
-
-    def find_ids(self, at: TableVersion, *, ids: pa.Array) -> pa.Array:
-        """The given ids that exist."""
-
-    def find_rows(self, at: TableVersion, *, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
-        """The rows with the given ids."""
-
-    def scan_by_id(self, at: TableVersion, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows in id order."""
-
-    def read_blob(
-        self, at: TableVersion, *, id: str, column: str, start: int, length: int | None
-    ) -> StoredBlob | None:
-        """A range of bytes of a blob."""
-
-    def find_delta(
-        self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
-    ) -> TableDelta:
-        """The rows that differ between two versions."""
-
-    def take(
-        self, at: TableVersion, *, positions: npt.NDArray[np.int64], columns: Sequence[str]
-    ) -> pa.Table:
-        """The rows at these positions of a scan."""
-
-    def stored_bytes(self, at: TableVersion, column: str) -> int:
-        """The stored size of a column in bytes."""
-
-
-class TableStore(RowReader, Protocol):
-    """Lance tables, opened at exact versions and changed only by staged writes."""
-
-    def with_workers(self, workers: Workers) -> TableStore:
-        """The same tables, whose indexes and compacted files are written by workers."""
-
-    # Reads
-
-    def find_head(self, ref: TableRef) -> int | None:
-        """The newest version, read from the storage; None if the table or branch does not exist."""
-
-    def generation(self) -> int:
-        """A counter that grows when a table or branch turns out to have been recreated.
-
-        It sends no request: `find_head` detects the recreation.
-        """
-
-    def column_numbers(self, at: TableVersion) -> Mapping[str, int]:
-        """The columns of a version with their field ids, which a rename does not change.
-
-        An overwrite of the whole table assigns new field ids.
-        """
-
-    def scan(
-        self, at: TableVersion, *, columns: Sequence[str], predicate: Predicate | None
-    ) -> pa.Table:
         """The rows of a version that match a predicate, in one table; blobs are returned as bytes.
 
         Raises `NotFoundError` if the version was cleaned up or its branch was deleted.
@@ -381,11 +328,6 @@ class TableStore(RowReader, Protocol):
         Only those bytes are read. A range beyond the end of the blob is truncated.
         """
 
-    def scan_new(
-        self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
-    ) -> pa.Table:
-        """At least the rows added after `since`, read only from files that it does not have."""
-
     def find_delta(
         self, old: TableVersion, new: TableVersion, *, columns: Sequence[str]
     ) -> TableDelta:
@@ -402,6 +344,33 @@ class TableStore(RowReader, Protocol):
     ) -> pa.Table:
         """The rows at these positions of a scan, which ascend and are distinct."""
 
+    def stored_bytes(self, at: TableVersion, column: str) -> int:
+        """The stored size of a column in bytes."""
+
+
+class TableReader(RowReader, Protocol):
+    """Reads of tables, their versions and branches. No method has a durable effect."""
+
+    def find_head(self, ref: TableRef) -> int | None:
+        """The newest version, read from the storage; None if the table or branch does not exist."""
+
+    def generation(self) -> int:
+        """A counter that grows when a table or branch turns out to have been recreated.
+
+        It sends no request: `find_head` detects the recreation.
+        """
+
+    def column_numbers(self, at: TableVersion) -> Mapping[str, int]:
+        """The columns of a version with their field ids, which a rename does not change.
+
+        An overwrite of the whole table assigns new field ids.
+        """
+
+    def scan_new(
+        self, at: TableVersion, *, since: TableVersion | None, columns: Sequence[str]
+    ) -> pa.Table:
+        """At least the rows added after `since`, read only from files that it does not have."""
+
     def count(self, at: TableVersion, *, predicate: Predicate | None) -> int:
         """The number of rows of a version that match a predicate."""
 
@@ -411,27 +380,17 @@ class TableStore(RowReader, Protocol):
     def indexes(self, at: TableVersion) -> tuple[IndexState, ...]:
         """The indexes of a version, by column."""
 
-    def plan_layout(self, at: TableVersion, *, wanted: Sequence[IndexSpec]) -> Layout:
-        """The steps that leave a table with few files and with indexes that cover every row.
-
-        `wanted` are the indexes that the table should have and that can be built: their columns
-        exist, and vector columns have vectors.
-        """
-
     def parts(self, at: TableVersion, *, rows_max: int) -> tuple[TablePart, ...]:
         """A version split into parts of about `rows_max` rows, for other processes to read."""
 
     def describe(self, at: TableVersion) -> VersionFile:
         """The location of a version's manifest file; sends no request."""
 
+    def folder(self, ref: TableRef) -> TableBranchFolder:
+        """Where other processes write files of a table branch, which need not exist yet."""
+
     def versions(self, ref: TableRef) -> tuple[int, ...]:
         """The existing versions of a table branch, ascending; empty if there is no such branch."""
-
-    def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
-        """The newest version of a table branch made before a timestamp; None if there is none."""
-
-    def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
-        """What `clean` would delete."""
 
     def find_transaction(self, at: TableVersion) -> TransactionRecord | None:
         """The transaction that made a version; None if Lance no longer has it."""
@@ -442,13 +401,21 @@ class TableStore(RowReader, Protocol):
     def branches(self, path: str) -> frozenset[str]:
         """The branches of a table."""
 
-    def is_fresh_fork(self, ref: TableRef, *, of: TableVersion) -> bool:
-        """Whether an existing table branch is unchanged since it was forked from a version."""
-
     def find_outside(self, at: TableVersion) -> frozenset[str]:
         """The locations outside this graph, if it was moved or copied, that a version refers to."""
 
-    # Staging: files that no version refers to
+
+class TableWriter(Protocol):
+    """Writes of rows and columns: stage files that no version refers to, then apply them.
+
+    A method that stages writes files, and only methods that say so have a durable effect.
+    """
+
+    def create(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
+        """Durable effect: create a table; raises `AlreadyExistsError` if it exists.
+
+        The table is created atomically at version 1; version 2 then sets the configuration, if any.
+        """
 
     def stage_append(self, rows: pa.Table, *, onto: TableVersion) -> StagedWrite:
         """Stage rows to add; at least one row is required."""
@@ -479,9 +446,6 @@ class TableStore(RowReader, Protocol):
         that always replace one common row therefore have a compare-and-swap.
         """
 
-    def folder(self, ref: TableRef) -> TableBranchFolder:
-        """Where other processes write files of a table branch, which need not exist yet."""
-
     def stage_files(
         self,
         files: Sequence[NewFile],
@@ -494,6 +458,43 @@ class TableStore(RowReader, Protocol):
         """Stage row files that other processes wrote, and deletions.
 
         Raises `ReadSetChangedError` if a file does not exist, because its table branch was deleted.
+        """
+
+    def stage_columns(
+        self, schema: pa.Schema, *, renames: Mapping[str, str], onto: TableVersion
+    ) -> StagedWrite | None:
+        """Stage a change to the columns of a schema; None if the table already has them.
+
+        `renames` map existing names to names of the schema. Other missing columns are added with
+        null values, and columns that are not in the schema are dropped with their indexes. No row
+        is written, so the cost does not depend on the number of rows.
+        """
+
+    def apply(self, staged: StagedWrite) -> TableVersion:
+        """Durable effect: advance a table by exactly one version.
+
+        Raises `ExpectedVersionMismatchError` if nothing was written, and `UnexpectedBaseError` if
+        the write landed on a version that it was not prepared for.
+        """
+
+    def delete_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
+        """Durable effect: delete files of a table branch that no version names, if they exist."""
+
+    def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
+        """Durable effect: make an old version's content the newest, under a transaction uuid."""
+
+
+class TableMaintenance(Protocol):
+    """Maintenance of tables: layout and indexes, compaction, clean-up, and table branches."""
+
+    def with_workers(self, workers: Workers) -> TableStore:
+        """The same tables, whose indexes and compacted files are written by workers."""
+
+    def plan_layout(self, at: TableVersion, *, wanted: Sequence[IndexSpec]) -> Layout:
+        """The steps that leave a table with few files and with indexes that cover every row.
+
+        `wanted` are the indexes that the table should have and that can be built: their columns
+        exist, and vector columns have vectors.
         """
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
@@ -511,31 +512,6 @@ class TableStore(RowReader, Protocol):
         Rows and their ids do not change; their order in a scan may. The transaction gets the uuid.
         """
 
-    def stage_columns(
-        self, schema: pa.Schema, *, renames: Mapping[str, str], onto: TableVersion
-    ) -> StagedWrite | None:
-        """Stage a change to the columns of a schema; None if the table already has them.
-
-        `renames` map existing names to names of the schema. Other missing columns are added with
-        null values, and columns that are not in the schema are dropped with their indexes. No row
-        is written, so the cost does not depend on the number of rows.
-        """
-
-    # Durable effects
-
-    def create(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
-        """Durable effect: create a table; raises `AlreadyExistsError` if it exists.
-
-        The table is created atomically at version 1; version 2 then sets the configuration, if any.
-        """
-
-    def apply(self, staged: StagedWrite) -> TableVersion:
-        """Durable effect: advance a table by exactly one version.
-
-        Raises `ExpectedVersionMismatchError` if nothing was written, and `UnexpectedBaseError` if
-        the write landed on a version that it was not prepared for.
-        """
-
     def compact(self, at: TableVersion, *, rows_per_fragment: int) -> TableVersion | None:
         """Durable effect: compact fragments below that size; None if another writer was first.
 
@@ -543,14 +519,20 @@ class TableStore(RowReader, Protocol):
         tables whose versions are not pinned.
         """
 
-    def delete_files(self, ref: TableRef, files: Sequence[NewFile]) -> None:
-        """Durable effect: delete files of a table branch that no version names, if they exist."""
-
     def fork(self, at: TableVersion, *, branch: str) -> TableRef:
         """Durable effect: create a table branch at a version; it must not exist."""
 
+    def is_fresh_fork(self, ref: TableRef, *, of: TableVersion) -> bool:
+        """Whether an existing table branch is unchanged since it was forked from a version."""
+
     def delete_branch(self, ref: TableRef) -> None:
         """Durable effect: delete a table branch and its files, if it exists."""
+
+    def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
+        """The newest version of a table branch made before a timestamp; None if there is none."""
+
+    def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
+        """What `clean` would delete."""
 
     def clean(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
         """Durable effect: delete versions of a table branch, and the files that only they use.
@@ -559,8 +541,9 @@ class TableStore(RowReader, Protocol):
         versions are ignored. Files that no version names are deleted once they are a week old.
         """
 
-    def restore(self, at: TableVersion, *, uuid: str) -> TableVersion:
-        """Durable effect: make an old version's content the newest, under a transaction uuid."""
+
+class TableStore(TableReader, TableWriter, TableMaintenance, Protocol):
+    """All tables of one graph, opened at exact versions and changed only by staged writes."""
 
 
 @dataclass(frozen=True, slots=True)

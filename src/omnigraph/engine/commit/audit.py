@@ -23,7 +23,7 @@ from omnigraph.model.errors import (
 )
 from omnigraph.model.limits import AUDIT_ATTEMPTS_MAX
 from omnigraph.model.ports import Event
-from omnigraph.storage.ports import TableRef, TableStore, TableVersion
+from omnigraph.storage.ports import TableReader, TableRef, TableStore, TableVersion
 from omnigraph.storage.predicates import OneOf, equals
 
 AUDIT_PATH = "_graph_commit_recoveries.lance"
@@ -93,7 +93,7 @@ def _record_once(rows: pa.Table, operation_id: str, tables: TableStore) -> None:
         tables.apply(tables.stage_append(rows, onto=at))
 
 
-def list_recoveries(tables: TableStore) -> tuple[Recovery, ...]:
+def list_recoveries(tables: TableReader) -> tuple[Recovery, ...]:
     """Every recovery of a graph, oldest first."""
     ref = TableRef(AUDIT_PATH, None)
     newest = tables.find_head(ref)
@@ -104,7 +104,7 @@ def list_recoveries(tables: TableStore) -> tuple[Recovery, ...]:
     return tuple(sorted(found, key=lambda each: (each.created_at, each.operation_id)))
 
 
-def mark_recovered(commits: Iterable[Commit], *, tables: TableStore) -> tuple[Commit, ...]:
+def mark_recovered(commits: Iterable[Commit], *, tables: TableReader) -> tuple[Commit, ...]:
     """The same commits; those that a recovery published carry its kind."""
     ref = TableRef(AUDIT_PATH, None)
     newest = tables.find_head(ref)

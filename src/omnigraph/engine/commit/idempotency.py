@@ -24,7 +24,7 @@ from omnigraph.engine.state.manifest import (
 from omnigraph.model.errors import AlreadyExistsError, ReadSetChangedError
 from omnigraph.model.limits import REQUEST_LOCKS
 from omnigraph.storage.locks import LockKey
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 from omnigraph.storage.predicates import And, HasText, Operator, compare, equals
 
 
@@ -37,7 +37,7 @@ class Request:
 
 
 def find_recorded_commit(
-    request: Request, *, actor: str | None, state: ManifestState, since: int, tables: TableStore
+    request: Request, *, actor: str | None, state: ManifestState, since: int, tables: TableReader
 ) -> Commit | None:
     """The commit that answered a request on a branch after a version of its manifest, if any.
 
@@ -56,7 +56,7 @@ def find_recorded_commit(
 
 
 def find_keyed(
-    key: str, *, actor: str | None, state: ManifestState, since: int, tables: TableStore
+    key: str, *, actor: str | None, state: ManifestState, since: int, tables: TableReader
 ) -> Commit | None:
     """The commit with an actor's key on a branch after a version of its manifest, if any."""
     if state.at.version <= since:
@@ -82,7 +82,7 @@ def find_keyed(
 
 
 def require_key_unused(
-    key: str, *, actor: str | None, state: ManifestState, since: int, tables: TableStore
+    key: str, *, actor: str | None, state: ManifestState, since: int, tables: TableReader
 ) -> None:
     """Raise `ReadSetChangedError` if a key was used on a branch after a version of its manifest."""
     found = find_keyed(key, actor=actor, state=state, since=since, tables=tables)

@@ -52,7 +52,7 @@ from omnigraph.model.limits import (
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import LockKey
-from omnigraph.storage.ports import TableRef, TableStore, TableVersion
+from omnigraph.storage.ports import TableReader, TableRef, TableVersion
 from omnigraph.storage.predicates import And, IsNull, equals
 
 Looked = TypeVar("Looked")
@@ -261,7 +261,7 @@ def _find_snapshot(commit_id: str, branch: str, version: int, path: WritePath) -
         return None
 
 
-def _read_own(state: ManifestState, tables: TableStore) -> tuple[Commit, ...]:
+def _read_own(state: ManifestState, tables: TableReader) -> tuple[Commit, ...]:
     """The commits made on a branch itself, without those inherited from another branch."""
     own = table_branch_of(state.branch)
     is_own = IsNull("table_branch") if own is None else equals("table_branch", own)

@@ -60,7 +60,7 @@ from omnigraph.model.errors import (
 from omnigraph.model.limits import EXAMINED_BLOCK_BYTES, EXAMINED_IDS_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.locks import WriteLocks
-from omnigraph.storage.ports import IndexKind, Stores, TableStore, TableVersion
+from omnigraph.storage.ports import IndexKind, Stores, TableReader, TableVersion
 from omnigraph.storage.predicates import OneOf, Operator, compare
 
 FROM_A_COPY = "restore it from a copy of the graph"
@@ -198,7 +198,7 @@ def examine_rows(scope: DoctorContext, findings: Findings, stored: StoredType) -
 
 
 def _judge_batches(
-    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableStore
+    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
     columns = ["id", *sorted(judged.properties)]
     last: str | None = None
@@ -234,7 +234,7 @@ def _judge_keys(judged: NodeType, rows: pa.Table, tally: _Tally) -> None:
 
 
 def _judge_unique(
-    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableStore
+    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
     for constraint in judged.constraints:
         if isinstance(constraint, Unique):
@@ -246,7 +246,7 @@ def _judge_unique(
 
 
 def _judge_cardinality(
-    judged: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableStore
+    judged: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
     rows = _read(tables, stored, ["id", "src"])
     change = _as_change(judged, drop_rows(rows, find_duplicate_ids(rows)))
@@ -254,7 +254,7 @@ def _judge_cardinality(
     tally.add_violations([found])
 
 
-def _read(tables: TableStore, stored: StoredType, columns: Sequence[str]) -> pa.Table:
+def _read(tables: TableReader, stored: StoredType, columns: Sequence[str]) -> pa.Table:
     return tables.scan(stored.entry.at, columns=list(dict.fromkeys(columns)), predicate=None)
 
 
@@ -262,7 +262,7 @@ def _as_change(judged: NodeType | EdgeType, rows: pa.Table) -> TableChange:
     return TableChange(type=judged, put=rows, removed=pa.array([], pa.string()), is_overwrite=True)
 
 
-def _no_rows(tables: TableStore) -> SnapshotRows:
+def _no_rows(tables: TableReader) -> SnapshotRows:
     return SnapshotRows(Snapshot(MAIN, 0, {}), tables=tables)
 
 
@@ -355,7 +355,7 @@ def examine_endpoints(
                 )
 
 
-def _list_parts(tables: TableStore, at: TableVersion) -> Iterator[_Part]:
+def _list_parts(tables: TableReader, at: TableVersion) -> Iterator[_Part]:
     held: list[pa.Array] = []
     low: str | None = None
     for batch in tables.scan_by_id(at, columns=["id"]):
@@ -369,7 +369,7 @@ def _list_parts(tables: TableStore, at: TableVersion) -> Iterator[_Part]:
 
 
 def _find_missing(
-    tables: TableStore, at: TableVersion, end: Ends, part: _Part
+    tables: TableReader, at: TableVersion, end: Ends, part: _Part
 ) -> Iterator[tuple[int, str]]:
     """The number of edges without a node, and an example, for each block that has any."""
     for block in _list_blocks(tables, at, ["id", end.column]):
@@ -386,7 +386,7 @@ def _find_missing(
             yield edges.num_rows, example
 
 
-def _list_blocks(tables: TableStore, at: TableVersion, columns: list[str]) -> Iterator[pa.Table]:
+def _list_blocks(tables: TableReader, at: TableVersion, columns: list[str]) -> Iterator[pa.Table]:
     """The rows in blocks large enough to justify building a set of ids for each."""
     held: list[pa.RecordBatch] = []
     for batch in tables.scan_by_id(at, columns=columns):
@@ -420,7 +420,7 @@ def _is_asked(kind: IndexKind) -> bool:
     return kind is IndexKind.BTREE
 
 
-def _ask(tables: TableStore, entry: Entry, column: str) -> tuple[int, int]:
+def _ask(tables: TableReader, entry: Entry, column: str) -> tuple[int, int]:
     """The number of rows that an index finds, and the number that it should find."""
     if tables.schema(entry.at).field(column).type == pa.string():
         predicate = compare(column, Operator.GE, "")
@@ -442,7 +442,7 @@ def _choose_values(cells: pa.Array) -> pa.Array:
     return known.filter(pc.or_(pc.greater(known, 0), pc.less(known, 0)))
 
 
-def _count_valid(tables: TableStore, entry: Entry, column: str) -> int:
+def _count_valid(tables: TableReader, entry: Entry, column: str) -> int:
     batches = tables.scan_by_id(entry.at, columns=[column])
     return sum(batch.num_rows - batch[column].null_count for batch in batches)
 

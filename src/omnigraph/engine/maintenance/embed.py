@@ -28,7 +28,13 @@ from omnigraph.model.limits import SPARK_PART_ROWS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
-from omnigraph.storage.ports import NewFile, TableRef, TableStore, TableVersion, Workers
+from omnigraph.storage.ports import (
+    NewFile,
+    TableReader,
+    TableRef,
+    TableVersion,
+    Workers,
+)
 from omnigraph.storage.predicates import And, IsNull, Operator, Or, Predicate, compare
 from omnigraph.storage.row_files import table_schema
 
@@ -74,7 +80,7 @@ def parse_call(
     return EmbedCall(declared, targets, embedder, is_only_missing)
 
 
-def count_embedded(call: EmbedCall, basis: Basis, *, tables: TableStore) -> int:
+def count_embedded(call: EmbedCall, basis: Basis, *, tables: TableReader) -> int:
     """The number of rows of a state that would get a vector."""
     entry = basis.snapshot.entries.get(table_key_of(call.declared))
     predicate = None if entry is None else _find_rows(call, entry, tables)
@@ -249,7 +255,7 @@ def _refuse(subject: str, problem: str) -> InvalidValueError:
     )
 
 
-def _find_rows(call: EmbedCall, entry: Entry, tables: TableStore) -> Predicate | None:
+def _find_rows(call: EmbedCall, entry: Entry, tables: TableReader) -> Predicate | None:
     """A predicate for the rows that get a vector; None if there cannot be any."""
     stored = frozenset(tables.schema(entry.at).names)
     parts: list[Predicate] = []

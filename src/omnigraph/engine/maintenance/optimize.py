@@ -30,7 +30,7 @@ from omnigraph.model.limits import SMALL_FILES_MIN, UNINDEXED_SHARE_MIN
 from omnigraph.model.names import BranchName
 from omnigraph.model.types import PropertyType, Scalar
 from omnigraph.storage.failpoints import Failpoint
-from omnigraph.storage.ports import IndexKind, IndexSpec, Layout, TableStore
+from omnigraph.storage.ports import IndexKind, IndexSpec, Layout, TableReader, TableStore
 from omnigraph.storage.predicates import IsPresent
 from omnigraph.storage.row_files import table_schema
 
@@ -56,7 +56,7 @@ def ensure_indexes(
     return report_indexes(done.result, basis.snapshot, catalog=basis.catalog, tables=tables)
 
 
-def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore) -> PreparedWrite:
+def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableReader) -> PreparedWrite:
     """The write that builds the missing indexes of a branch's own tables."""
     changes: dict[str, TableChange] = {}
     for declared, entry in _own_tables(snapshot, catalog):
@@ -79,14 +79,14 @@ def prepare_indexes(snapshot: Snapshot, *, catalog: Catalog, tables: TableStore)
     )
 
 
-def count_unindexed(basis: Basis, *, tables: TableStore) -> int:
+def count_unindexed(basis: Basis, *, tables: TableReader) -> int:
     """The number of rows of the types whose missing indexes can be built."""
     write = prepare_indexes(basis.snapshot, catalog=basis.catalog, tables=tables)
     return sum(basis.snapshot.get(key).row_count for key in write.changes)
 
 
 def report_indexes(
-    changes: TableChanges, snapshot: Snapshot, *, catalog: Catalog, tables: TableStore
+    changes: TableChanges, snapshot: Snapshot, *, catalog: Catalog, tables: TableReader
 ) -> tuple[IndexReport, ...]:
     """The state of every wanted index of a snapshot, type by type, after building."""
     reports = []
@@ -148,7 +148,7 @@ def _own_tables(
 
 
 def find_buildable(
-    declared: NodeType | EdgeType, entry: Entry, tables: TableStore
+    declared: NodeType | EdgeType, entry: Entry, tables: TableReader
 ) -> tuple[IndexSpec, ...]:
     """The indexes that a type should have and that can be built: on stored columns with values."""
     if not entry.row_count:
@@ -159,7 +159,7 @@ def find_buildable(
 
 
 def list_pending(
-    declared: NodeType | EdgeType, entry: Entry, snapshot: Snapshot, tables: TableStore
+    declared: NodeType | EdgeType, entry: Entry, snapshot: Snapshot, tables: TableReader
 ) -> tuple[PendingIndex, ...]:
     """The indexes that a type should have and lacks, each with the reason."""
     rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
@@ -170,7 +170,7 @@ def list_pending(
     return tuple(PendingIndex(column, reason) for column, reason in reasons.items() if reason)
 
 
-def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableStore) -> bool:
+def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableReader) -> bool:
     if spec.kind is not IndexKind.VECTOR:
         return False
     return not tables.count(entry.at, predicate=IsPresent(spec.column))

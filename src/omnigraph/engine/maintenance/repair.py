@@ -23,7 +23,7 @@ from omnigraph.model.limits import WRITE_LOCK_TIMEOUT_S
 from omnigraph.model.names import MAIN
 from omnigraph.storage.locations import Location
 from omnigraph.storage.locks import HeldLocks, Locking, LockKey, open_write_locks
-from omnigraph.storage.ports import ObjectStore, Stores, TableStore
+from omnigraph.storage.ports import ObjectStore, Stores, TableReader
 from omnigraph.storage.tables import (
     ForeignVersion,
     find_foreign_versions,
@@ -125,7 +125,7 @@ def _require_none_stopped(path: WritePath) -> None:
             raise RecoveryRequiredError(operation_id=sidecar.operation_id)
 
 
-def _look(entry: Entry, consent: Consent, tables: TableStore) -> RepairReport:
+def _look(entry: Entry, consent: Consent, tables: TableReader) -> RepairReport:
     newest = tables.find_head(entry.at.ref)
     report = RepairReport(
         type=type_name_of(entry.table_key),
@@ -209,7 +209,7 @@ def _publish(
             ) from error
 
 
-def _newest_entry(entry: Entry, report: RepairReport, tables: TableStore) -> Entry:
+def _newest_entry(entry: Entry, report: RepairReport, tables: TableReader) -> Entry:
     assert report.lance_head_version is not None, "a table that is not there is not adopted"
     newest = replace(entry, version=report.lance_head_version)
     return replace(newest, row_count=tables.count(newest.at, predicate=None))

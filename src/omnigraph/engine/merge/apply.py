@@ -41,7 +41,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import Conflict, ConflictKind, Violation, show_text
 from omnigraph.model.limits import CONFLICT_EDGES_SHOWN_MAX
 from omnigraph.model.runtime import Runtime
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 
 _KIND_BY_RULE = {
     "endpoint": ConflictKind.ORPHAN_EDGE,
@@ -155,7 +155,7 @@ def prepare_replay(
     *,
     onto: Basis,
     committed: SnapshotRows,
-    tables: TableStore,
+    tables: TableReader,
     runtime: Runtime,
 ) -> PreparedApply:
     """Compute the write of a three-way apply; conflicts are collected, not raised."""
@@ -241,7 +241,7 @@ def tell_broken(
     *,
     begun: BegunReplay,
     committed: SnapshotRows,
-    tables: TableStore,
+    tables: TableReader,
 ) -> Iterator[Conflict]:
     """The violations that do not merely follow from a row in conflict, as conflicts."""
     catalog = begun.onto.catalog
@@ -290,7 +290,7 @@ def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:
 
 
 def _tell_one(
-    violation: Violation, states: ThreeStates, tables: TableStore, catalog: Catalog
+    violation: Violation, states: ThreeStates, tables: TableReader, catalog: Catalog
 ) -> Conflict:
     kind = _KIND_BY_RULE.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
     # A cardinality is violated by all edges of a node together, and the id is the node's.
@@ -311,7 +311,7 @@ def _tell_one(
 
 
 def _find_image(
-    type_name: str | None, id: str, snapshot: Snapshot, tables: TableStore, catalog: Catalog
+    type_name: str | None, id: str, snapshot: Snapshot, tables: TableReader, catalog: Catalog
 ) -> Mapping[str, object] | None:
     declared = type_name and (catalog.nodes.get(type_name) or catalog.edges.get(type_name))
     entry = declared and snapshot.entries.get(table_key_of(declared))

@@ -29,7 +29,7 @@ from omnigraph.engine.state.manifest import ManifestState, Snapshot, table_key_o
 from omnigraph.model.errors import InvalidValueError, MergeConflictError, NotFoundError
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 from omnigraph.storage.row_files import table_schema
 
 
@@ -155,7 +155,7 @@ def _start(source: BranchName, terms: MergeOptions, replayer: Replayer, path: Wr
     return _Merge(basis, terms, replayer, path)
 
 
-def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: TableStore) -> None:
+def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: TableReader) -> None:
     """Raise if a type in which two states differ, or its property, was dropped or renamed since."""
     declared_by_key = {table_key_of(each): each for each in onto.catalog.stored_types()}
     for key in sorted({*one.entries, *other.entries}):

@@ -30,7 +30,7 @@ from omnigraph.engine.state.manifest import (
 from omnigraph.model.errors import FeedGapError, InvalidValueError, NotFoundError
 from omnigraph.model.names import BranchName, require_text
 from omnigraph.model.ports import Action
-from omnigraph.storage.ports import TableStore, TableVersion
+from omnigraph.storage.ports import TableReader, TableVersion
 from omnigraph.storage.predicates import And, Operator, Predicate, compare, equals
 
 _BEGINNING = "beginning"
@@ -53,7 +53,7 @@ class FeedPath:
     pin: Callable[[BranchName], Basis]
     see: VisibleStateFunction
     branch_states: BranchStates
-    tables: TableStore
+    tables: TableReader
 
 
 def open_feed(start: str, *, branch: BranchName, path: FeedPath) -> ChangeFeed:
@@ -165,7 +165,7 @@ class _Backlog:
     pending: tuple[Commit, ...]
 
 
-def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Backlog:
+def _read_backlog(cursor: str, state: ManifestState, tables: TableReader) -> _Backlog:
     """The commits of a branch after a cursor, by first parents."""
     last_id = None if cursor == _BEGINNING else cursor.removeprefix(_AFTER)
     last = None
@@ -190,7 +190,7 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableStore) -> _Bac
     return _Backlog(last, tuple(reversed(pending)))
 
 
-def _find_commit(commit_id: str, state: ManifestState, tables: TableStore) -> Commit | None:
+def _find_commit(commit_id: str, state: ManifestState, tables: TableReader) -> Commit | None:
     predicate = And((_COMMITS, equals("object_id", commit_id)))
     rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
     return next(iter(decode_commits(rows)), None)

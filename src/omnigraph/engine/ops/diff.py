@@ -33,7 +33,7 @@ from omnigraph.storage.ports import (
     DeltaPart,
     DeltaParts,
     TableDelta,
-    TableStore,
+    TableReader,
     TableVersion,
     VersionLocation,
 )
@@ -207,7 +207,7 @@ def compare_rows(declared: NodeType | EdgeType, *, gone: pa.Table, come: pa.Tabl
     )
 
 
-def plan_changes(old: Entry | None, new: Entry | None, tables: TableStore) -> DeltaParts:
+def plan_changes(old: Entry | None, new: Entry | None, tables: TableReader) -> DeltaParts:
     """The rows to compare, in parts for other processes; no row is read."""
     if old is not None and new is not None and old.path == new.path:
         if old.at == new.at:
@@ -217,12 +217,12 @@ def plan_changes(old: Entry | None, new: Entry | None, tables: TableStore) -> De
     return DeltaParts(deleted=_take_all(old, tables), added=_take_all(new, tables))
 
 
-def place_of(at: TableVersion, tables: TableStore) -> VersionLocation:
+def place_of(at: TableVersion, tables: TableReader) -> VersionLocation:
     """The location of a version, for other processes."""
     return VersionLocation(tables.folder(at.ref), at.version)
 
 
-def _take_all(entry: Entry | None, tables: TableStore) -> tuple[DeltaPart, ...]:
+def _take_all(entry: Entry | None, tables: TableReader) -> tuple[DeltaPart, ...]:
     if entry is None:
         return ()
     parts = tables.parts(entry.at, rows_max=SPARK_PART_ROWS_MAX)
@@ -296,7 +296,7 @@ def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:
     select_types(next(iter(catalogs)), [name])
 
 
-def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableStore) -> ChangeSet:
+def diff(old: Basis | None, new: Basis, *, selection: Selection, tables: TableReader) -> ChangeSet:
     """The changes from one state to another; None is the state before the first commit."""
     reader = read_together(old, new, tables)
     parts = [
@@ -319,7 +319,7 @@ def list_pairs(old: Basis | None, new: Basis, selection: Selection) -> list[Type
     return pairs
 
 
-def is_large_diff(pairs: Iterable[TypePair], tables: TableStore) -> bool:
+def is_large_diff(pairs: Iterable[TypePair], tables: TableReader) -> bool:
     """Whether there are more rows to compare than one process should hold."""
     changed = [each for each in pairs if not each.is_unchanged]
     if sum(each.row_count for each in changed) <= DIFF_INLINE_ROWS_MAX:

@@ -42,7 +42,7 @@ from omnigraph.model.limits import COMPILED_QUERIES_MAX
 from omnigraph.model.ports import Embedder, Event, Observer
 from omnigraph.model.source import Source
 from omnigraph.model.types import Scalar
-from omnigraph.storage.ports import RowReader, StoredBlob, TableStore
+from omnigraph.storage.ports import RowReader, StoredBlob, TableReader
 
 Q = TypeVar("Q")
 
@@ -113,7 +113,7 @@ class _LruCache(Generic[Q]):
 class ReadPath:
     """The dependencies of a read besides its snapshot; one per open graph."""
 
-    tables: TableStore
+    tables: TableReader
     memory: ReadCache
     embedder: Embedder | None
     access: AccessRules

@@ -42,7 +42,7 @@ from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.ports import Event, Phase
 from omnigraph.storage.locks import HeldLocks, LockKey, hold_nothing
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 from omnigraph.storage.row_files import table_schema
 
 READ_AGAIN = "read the current state again"
@@ -97,7 +97,7 @@ SCHEMA_ACTOR = "omnigraph:schema"
 
 
 def prepare_catching_up(
-    basis: Basis, *, published: ManifestState, tables: TableStore
+    basis: Basis, *, published: ManifestState, tables: TableReader
 ) -> PreparedWrite | None:
     """The part of the accepted schema that a branch lacks; None if it lacks nothing.
 

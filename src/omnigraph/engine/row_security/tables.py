@@ -27,8 +27,8 @@ from omnigraph.storage.ports import (
     RowReader,
     StoredBlob,
     TableDelta,
+    TableReader,
     TableRef,
-    TableStore,
     TableVersion,
 )
 from omnigraph.storage.predicates import Predicate
@@ -111,7 +111,7 @@ class SecuredTables:
     Implements `RowReader`.
     """
 
-    tables: TableStore
+    tables: TableReader
     kept: Kept
     limit_by_version: Mapping[TableVersion, VisibleRows]
 
@@ -321,7 +321,7 @@ def _to_marks(marked: pa.Array | pa.ChunkedArray) -> Marks:
     return marks
 
 
-def read_together(old: Basis | None, new: Basis, tables: TableStore) -> RowReader:
+def read_together(old: Basis | None, new: Basis, tables: TableReader) -> RowReader:
     """The reader of two states: the given store, or a restricted one if access is limited."""
     limited = [each.visible.tables for each in (old, new) if each is not None and each.visible]
     if not limited:

@@ -52,7 +52,7 @@ from omnigraph.model.errors import CompileError, ForbiddenError, InvalidValueErr
 from omnigraph.model.limits import COMPILED_QUERIES_MAX
 from omnigraph.model.names import fold_edge_name
 from omnigraph.model.ports import TypeView, View
-from omnigraph.storage.ports import TableStore, TableVersion
+from omnigraph.storage.ports import TableReader, TableVersion
 
 
 def hide_properties(catalog: Catalog, hidden: Mapping[str, frozenset[str]]) -> Catalog:
@@ -131,7 +131,7 @@ _PARAMETERS = "$actor: String?"
 class RowSecurity:
     """Applies views; one instance for each open graph, safe to share between threads."""
 
-    def __init__(self, tables: TableStore, memory: ReadCache) -> None:
+    def __init__(self, tables: TableReader, memory: ReadCache) -> None:
         self._tables = tables
         self._memory = memory
         self._conditions: LruCache[_Compiled, Condition] = LruCache(
@@ -337,7 +337,7 @@ class _Limiting:
         for name in sorted(self.view.types.keys() - known):
             raise self._inapplicable(name, "it limits a type that the graph never had")
 
-    def hidden(self, tables: TableStore) -> Iterator[tuple[str, frozenset[str]]]:
+    def hidden(self, tables: TableReader) -> Iterator[tuple[str, frozenset[str]]]:
         """The hidden properties, by the table key of their type."""
         for declared in self.basis.catalog.stored_types():
             named = frozenset[str]().union(*(each.hidden for each in self.views_of(declared)))
@@ -362,7 +362,7 @@ class _Limiting:
         declared: NodeType | EdgeType,
         present: NodeType | EdgeType,
         named: frozenset[str],
-        tables: TableStore,
+        tables: TableReader,
     ) -> set[str]:
         """The properties that are hidden under a later name, while others now have their names."""
         then, now = self.entries[table_key_of(declared)].at, self._present_at(present)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.state.manifest import Entry, Snapshot
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.limits import PROBED_VALUES_MAX
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 from omnigraph.storage.predicates import OneOf, Predicate
 from omnigraph.storage.row_files import table_schema
 
@@ -24,7 +24,7 @@ from omnigraph.storage.row_files import table_schema
 class SnapshotRows:
     """Committed rows as one write sees them; implements `CommittedRows`."""
 
-    def __init__(self, snapshot: Snapshot, *, tables: TableStore) -> None:
+    def __init__(self, snapshot: Snapshot, *, tables: TableReader) -> None:
         self._snapshot = snapshot
         self._tables = tables
         self._asked: set[str] = set()

@@ -50,7 +50,7 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CorruptError, NotFoundError, SchemaChangedError, UnreadableError
 from omnigraph.model.limits import SCHEMA_READS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name, is_internal_branch
-from omnigraph.storage.ports import ObjectStore, RowReader, TableStore, TableVersion
+from omnigraph.storage.ports import ObjectStore, RowReader, TableReader, TableVersion
 from omnigraph.storage.predicates import And, OneOf, Operator, compare, equals
 from omnigraph.storage.tables import (
     BranchReference,
@@ -101,7 +101,7 @@ class Basis:
     def catalog(self) -> Catalog:
         return self.accepted_schema.catalog
 
-    def reader(self, tables: TableStore) -> RowReader:
+    def reader(self, tables: TableReader) -> RowReader:
         """The reader of this state: the given store, or a restricted one if access is limited."""
         return tables if self.visible is None else self.visible.tables
 
@@ -109,7 +109,7 @@ class Basis:
 class BranchStates:
     """The current state of every branch of a graph, and its accepted schema."""
 
-    def __init__(self, *, uri: str, objects: ObjectStore, tables: TableStore) -> None:
+    def __init__(self, *, uri: str, objects: ObjectStore, tables: TableReader) -> None:
         self._uri = uri
         self._objects = objects
         self._tables = tables

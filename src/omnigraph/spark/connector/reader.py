@@ -53,7 +53,7 @@ from omnigraph.spark.connector.options import (
     refuse_option,
 )
 from omnigraph.spark.types import result_schema, spark_schema, to_spark
-from omnigraph.storage.ports import TablePart, TableStore, TransactionRecord
+from omnigraph.storage.ports import TablePart, TableReader, TransactionRecord
 from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.tables import scan_part
 
@@ -178,7 +178,7 @@ def split_type(pinned: PinnedType, schema: StructType) -> tuple[TablePart, ...]:
 
 
 def split_rows(
-    pinned: PinnedType, columns: Iterable[str], *, tables: TableStore
+    pinned: PinnedType, columns: Iterable[str], *, tables: TableReader
 ) -> tuple[TablePart, ...]:
     """The rows in parts, sized by the given columns; names that are not columns are ignored."""
     if pinned.entry is None:
@@ -192,7 +192,7 @@ def split_rows(
     return tables.parts(pinned.entry.at, rows_max=max(rows, 1))
 
 
-def row_bytes(entry: Entry, columns: Iterable[str], *, tables: TableStore) -> int:
+def row_bytes(entry: Entry, columns: Iterable[str], *, tables: TableReader) -> int:
     """The approximate size in bytes of some columns of a row, at least one."""
     stored = tables.schema(entry.at)
     fields = [stored.field(name) for name in columns if name in stored.names]
@@ -291,7 +291,7 @@ def _only(entry: Entry | None, declared: NodeType | EdgeType, snapshot: Snapshot
     return Snapshot(snapshot.branch, snapshot.manifest_version, entries)
 
 
-def _value_bytes(field: pa.Field, entry: Entry, tables: TableStore) -> int:
+def _value_bytes(field: pa.Field, entry: Entry, tables: TableReader) -> int:
     if pa.types.is_fixed_size_list(field.type):
         return int(field.type.list_size) * 4
     if pa.types.is_primitive(field.type):

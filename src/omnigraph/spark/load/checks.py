@@ -48,7 +48,7 @@ from omnigraph.spark.load.staged import (
     read_positions,
     read_stored,
 )
-from omnigraph.storage.ports import NewFile, TableBranchFolder, TablePart, TableStore
+from omnigraph.storage.ports import NewFile, TableBranchFolder, TablePart, TableReader
 from omnigraph.storage.row_files import table_schema
 from omnigraph.storage.tables import scan_file
 
@@ -271,7 +271,7 @@ def collect_rows(
     mode: LoadMode,
     basis: Basis,
     folders: Mapping[str, TableBranchFolder],
-    tables: TableStore,
+    tables: TableReader,
 ) -> JobRows:
     """The rows of staged partitions, and the committed rows that their checks need.
 

@@ -38,7 +38,7 @@ from omnigraph.spark.load.key_claims import SpaceKind
 from omnigraph.spark.load.rejections import gather_values, list_shown, locate_rows, refuse
 from omnigraph.spark.load.staged import Broken, Reason, take_positions
 from omnigraph.spark.load.staging import JobStaging, LeftOut, require_few_rejected
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 
 # The ranks of the rules of a type, after the value rules.
 _UNIQUE, _ID, _END, _UNTOUCHED, _COUNT = 1000, 2000, 3000, 4000, 5000
@@ -197,7 +197,7 @@ class Validator:
     spark: SparkSession
     call: LoadCall
     rows: JobStaging
-    tables: TableStore
+    tables: TableReader
     cores: int
 
     def sift(self, basis: Basis) -> tuple[JobRows, KeyCheckResult]:

@@ -37,7 +37,7 @@ from omnigraph.spark.ops.range_shuffle import (
 from omnigraph.spark.sessions import find_working_session
 from omnigraph.storage.external_sort import sort_by_id
 from omnigraph.storage.fsync import flush_path
-from omnigraph.storage.ports import TableStore
+from omnigraph.storage.ports import TableReader
 from omnigraph.storage.row_files import FileFormat, new_file, new_folder
 
 _WRITTEN = "meeting int, part int, row_count long"
@@ -103,7 +103,7 @@ def export_files(
     return ExportReport(basis.state.head.id, str(folder), format.value, done)
 
 
-def _gather(declared: NodeType | EdgeType, basis: Basis, tables: TableStore) -> RangeJoin:
+def _gather(declared: NodeType | EdgeType, basis: Basis, tables: TableReader) -> RangeJoin:
     """All rows of a type."""
     entry = basis.snapshot.entries.get(table_key_of(declared))
     if entry is None:

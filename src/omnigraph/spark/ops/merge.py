@@ -79,8 +79,8 @@ from omnigraph.storage.ports import (
     TableBranchFolder,
     TableDelta,
     TablePart,
+    TableReader,
     TableRef,
-    TableStore,
     TableVersion,
 )
 from omnigraph.storage.predicates import Predicate
@@ -192,7 +192,7 @@ class ShippedRows:
 
 
 def plan_reads(
-    questions: Sequence[Question], tables: TableStore
+    questions: Sequence[Question], tables: TableReader
 ) -> Iterator[tuple[int, DeltaPart]]:
     """The rows that the requests need, in parts, each with the `sort` that identifies its rows."""
     for place, each in enumerate(questions):

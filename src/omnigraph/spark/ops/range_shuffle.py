@@ -34,7 +34,7 @@ from omnigraph.model.limits import (
 from omnigraph.model.types import Scalar
 from omnigraph.spark.connector.options import GraphLocation
 from omnigraph.spark.errors import carried_errors
-from omnigraph.storage.ports import DeltaPart, TablePart, TableStore, TransactionRecord
+from omnigraph.storage.ports import DeltaPart, TablePart, TableReader, TransactionRecord
 from omnigraph.storage.tables import scan_delta, scan_part
 
 
@@ -379,7 +379,7 @@ def list_blobs(declared: NodeType | EdgeType, columns: Sequence[str]) -> tuple[s
     return tuple(name for name in columns if name in types and types[name].element is Scalar.BLOB)
 
 
-def measure_blobs(entry: Entry, blobs: Sequence[str], tables: TableStore) -> int:
+def measure_blobs(entry: Entry, blobs: Sequence[str], tables: TableReader) -> int:
     """The approximate size in bytes of the blobs of a row, in the columns that exist."""
     if not blobs:
         return 0
