@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.commands import command_environment, invoke_command
 
-HEAVY = frozenset({"lance", "pyarrow", "numpy", "pandas", "pyspark", "fastapi", "lark", "orjson"})
+HEAVY = frozenset({"lance", "pyarrow", "numpy", "pandas", "pyspark", "pydantic", "lark", "orjson"})
 
 # What bash does when somebody presses the tabulator, without a terminal.
 PRESS_TAB = """

@@ -167,7 +167,7 @@ def test_a_stored_query_shows_no_line_of_its_text(server: Server) -> None:
 
     assert refused["code"] == "bad_request"
     assert refused["message"] == (
-        "stored query 'find_person' does not fit the schema as you see it"
+        "stored query 'find_person' is not valid for the schema that the caller may see"
     )
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from omnigraph.server.context import Route
-from omnigraph.server.routes.table import make_health_routes, make_routes
+from omnigraph.server.routes.table import make_routes
 from omnigraph.server.telemetry import Metrics
 from tests.support.graphs import build_graph, node
 from tests.support.servers import Server, running_server
@@ -79,9 +79,12 @@ PUBLIC = {"/healthz", "/openapi.json"}
 FOR_EVERY_TOKEN = {"/metrics"}
 ROUTES = [
     each
-    for each in (
-        *make_routes(version="0", is_authenticated=True, agents_write_main=False),
-        *make_health_routes(version="0", source_version=None, metrics=Metrics()),
+    for each in make_routes(
+        version="0",
+        source_version=None,
+        metrics=Metrics(),
+        is_authenticated=True,
+        agents_write_main=False,
     )
     if each.path not in PUBLIC
 ]
@@ -141,9 +144,9 @@ def ask(
     """What one caller is answered on a route, by a request that an allowed caller could make."""
     names = {"graph_id": "default", "name": "wages", "branch": "b", "tag": "t", "job_id": "j"}
     path = route.path.format(**names, commit_id="signed")
-    path += ARGUMENTS.get(route.operation, "") if route.method == "GET" else ""
-    body = BODIES.get(route.operation, {}) if route.method == "POST" else None
-    body = {"receipt": receipt} if route.operation == "replay" else body
+    path += ARGUMENTS.get(route.name, "") if route.method == "GET" else ""
+    body = BODIES.get(route.name, {}) if route.method == "POST" else None
+    body = {"receipt": receipt} if route.name == "replay" else body
     token = None if actor is None else TOKENS[actor]
     return server.ask(route.method, path, token=token, json=body)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = frozenset(
-    {"datafusion", "fastapi", "lance", "lark", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
+    {"datafusion", "lance", "lark", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
 )
 
 SCHEMA = "node Person { name: String @key age: I32? } edge Knows: Person -> Person"

@@ -1,9 +1,9 @@
-"""`RequestContext` and `ServerContext`, the declaration of a route, and the response cache.
+"""`ServerContext`, `RequestContext` and `Route`: what a handler gets, and how a route is declared.
 
-A route uses the context in one order: body, permission, admission, engine. Engine calls run on
-worker threads as the actor of the request. Cached responses are keyed by commit, so they never
-become stale; the cache is bounded in bytes and holds only responses that are equal for all callers.
-The module knows no sockets; its errors become responses in `app`.
+A `Route` is declared once, beside its handler. Routing, validation, authorization, the thread pool,
+admission control and the OpenAPI document all follow from that declaration. Engine calls run on
+worker threads with the permissions of the caller. The module knows no sockets; its errors become
+responses in `app`.
 """
 
 from __future__ import annotations
@@ -13,102 +13,220 @@ from collections.abc import (
     Awaitable,
     Callable,
     Generator,
-    Hashable,
     Iterator,
     Mapping,
 )
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from threading import Event, Thread
 from typing import TypeVar
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.engine.read.entities import LruCache
 from omnigraph.http.stored_queries import StoredQuery
 from omnigraph.model.errors import NotFoundError, PolicyDeniedError
-from omnigraph.model.limits import CACHED_RESPONSE_BYTES_MAX, RESPONSE_CACHE_BYTES_MAX
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action
 from omnigraph.server.admission import Admission, Workers, close_all
 from omnigraph.server.jobs import Jobs
 from omnigraph.server.lifecycle import Prepared, Revision, RevisionHolder
-from omnigraph.server.requests import require_json
-from omnigraph.server.responses import Response, StreamingResponse, bad_request, forbidden
-from omnigraph.server.startup import Judge, ServedGraph, address_of
+from omnigraph.server.requests import (
+    IDEMPOTENCY_KEY,
+    IF_COMMIT,
+    NO_BODY,
+    Body,
+    Parameter,
+    ReadTarget,
+    WriteOptions,
+    require_json,
+)
+from omnigraph.server.responses import (
+    AnyResponse,
+    ResponseCache,
+    StreamingResponse,
+    bad_request,
+    forbidden,
+)
+from omnigraph.server.startup import AnyGate, OpenGraph, address_of
 from omnigraph.server.telemetry import Log, Tracing
 
-_OVERHEAD_BYTES = 512
-"""Approximate size of a cache entry besides its texts."""
+GRAPH = "/graphs/{graph_id}"
+"""The path prefix of every route of a graph."""
 
-
-@dataclass(frozen=True, slots=True)
-class CacheKey:
-    """Everything that determines a response: query, parameters, commit and format.
-
-    `origin` identifies how the graph was opened: another embedding provider gives other results.
-    """
-
-    graph_id: str
-    origin: Hashable
-    commit_id: str
-    branch: str
-    source: str
-    name: str | None
-    params: str
-    is_arrow: bool
-
-
-@dataclass(frozen=True, slots=True)
-class KeptAnswer:
-    """A response body and the values of its headers."""
-
-    commit_id: str
-    query_name: str
-    body: bytes
-
-
-class ResponseCache:
-    """The most recently used responses, bounded in bytes; safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._kept: LruCache[CacheKey, tuple[KeptAnswer, int]] = LruCache(
-            bytes_max=RESPONSE_CACHE_BYTES_MAX, size_of=lambda each: each[1]
-        )
-
-    def find(self, question: CacheKey) -> KeptAnswer | None:
-        """The cached response, if any."""
-        found = self._kept.find(question)
-        return None if found is None else found[0]
-
-    def keep(self, question: CacheKey, answer: KeptAnswer) -> None:
-        """Cache a response, unless it is long or of another commit than the key."""
-        texts = len(answer.body) + len(question.source) + len(question.params)
-        if answer.commit_id == question.commit_id and texts <= CACHED_RESPONSE_BYTES_MAX:
-            self._kept.keep(question, (answer, texts + _OVERHEAD_BYTES))
-
-
-def depends_on_time(source: str) -> bool:
-    """Whether a query may depend on the current time: the word `now` occurs in its text."""
-    return "now" in source.lower()
-
+READ_STATUSES = (400, 403, 404, 409, 500)
+BODY_STATUSES = (413, 415, 422)
+WRITE_STATUSES = (400, 403, 404, 409, 412, 413, 429, 500, 503)
 
 T = TypeVar("T")
+
+
+class Tag(StrEnum):
+    """The sections of the OpenAPI document."""
+
+    HEALTH = "health"
+    MANAGEMENT = "management"
+    SNAPSHOTS = "snapshots"
+    QUERIES = "queries"
+    MUTATIONS = "mutations"
+    SCHEMA = "schema"
+    BRANCHES = "branches"
+    COMMITS = "commits"
+
+
+class Pool(StrEnum):
+    """The worker threads of a route; a write also counts against the limits of its actor."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+Scope = tuple[str | None, str | None]
+"""The branch and the target branch that a permission is needed for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The entry of a route in the OpenAPI document.
+
+    `outputs` are the shapes of the JSON response; `media` are the content types of other responses.
+    `also` has further success statuses. `statuses` are the error statuses of the route itself; if
+    it is None, they follow from the pool and the body.
+    """
+
+    id: str
+    tag: Tag
+    summary: str
+    outputs: tuple[type, ...]
+    media: tuple[str, ...] = ()
+    also: tuple[tuple[int, tuple[type, ...]], ...] = ()
+    statuses: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path, with all its properties.
+
+    `action` is the permission that the handler requires; if it is None, the engine or the handler
+    checks access itself. `operation` is None for a route that the OpenAPI document leaves out.
+    `successor` is the last segment of the path that replaces a deprecated route.
+    """
+
+    method: str
+    path: str
+    respond: Callable[[RequestContext], Awaitable[AnyResponse]]
+    body: Body[object]
+    action: Action | None
+    pool: Pool
+    parameters: tuple[Parameter[object], ...]
+    operation: Operation | None
+    successor: str | None
+
+    @property
+    def name(self) -> str:
+        """The operation name in traces, made from the constant segments of the path."""
+        segments = self.path.removeprefix(GRAPH).split("/")
+        return ".".join(each for each in segments if each and not each.startswith("{"))
+
+    @property
+    def is_of_graph(self) -> bool:
+        """Whether the path names a graph."""
+        return self.path.startswith(GRAPH)
+
+    @property
+    def query_parameters(self) -> frozenset[str]:
+        """The names of the query parameters that the route accepts."""
+        return frozenset(each.name for each in self.parameters if each.place == "query")
+
+    @property
+    def error_statuses(self) -> frozenset[int]:
+        """The error statuses of the route, without that of authentication."""
+        has_shape = self.body.shape is not None
+        found = None if self.operation is None else self.operation.statuses
+        if found is None and self.pool is Pool.WRITE:
+            found = WRITE_STATUSES
+        elif found is None:
+            found = READ_STATUSES
+        return frozenset(found) | {
+            *(BODY_STATUSES if has_shape else ()),
+            *((400, 404) if self.is_of_graph else ()),
+        }
+
+
+def route(
+    method: str,
+    path: str,
+    operation: Operation | None,
+    *,
+    action: Action | None,
+    scope: Callable[[RequestContext], Scope | None] = lambda call: (None, None),  # noqa: ARG005
+    pool: Pool = Pool.READ,
+    parameters: tuple[Parameter[object], ...] = (),
+) -> Callable[[Callable[[RequestContext], Awaitable[AnyResponse]]], Route]:
+    """Declare the route of a handler that reads no body; see `route_with_body`."""
+
+    def declare(handler: Callable[[RequestContext], Awaitable[AnyResponse]]) -> Route:
+        return route_with_body(
+            method,
+            path,
+            operation,
+            NO_BODY,
+            action=action,
+            scope=lambda call, _: scope(call),
+            pool=pool,
+            parameters=parameters,
+        )(lambda call, _: handler(call))
+
+    return declare
+
+
+def route_with_body(  # noqa: PLR0913  # one argument per property of a route
+    method: str,
+    path: str,
+    operation: Operation | None,
+    body: Body[T],
+    *,
+    action: Action | None,
+    scope: Callable[[RequestContext, T], Scope | None] = lambda call, body: (None, None),  # noqa: ARG005
+    pool: Pool = Pool.READ,
+    parameters: tuple[Parameter[object], ...] = (),
+) -> Callable[[Callable[[RequestContext, T], Awaitable[AnyResponse]]], Route]:
+    """Declare the route of a handler.
+
+    The body is decoded first. Then `action` is checked on the branches that `scope` returns, by
+    default on the graph as a whole. If `scope` returns None, the handler or the engine checks
+    access, for example on the branch of a commit.
+    """
+
+    def declare(handler: Callable[[RequestContext, T], Awaitable[AnyResponse]]) -> Route:
+        async def respond(call: RequestContext) -> AnyResponse:
+            decoded = body.decode(call.body)
+            branches = None if action is None else scope(call, decoded)
+            if branches is not None and action is not None:
+                call.require(action, branch=branches[0], target=branches[1])
+            return await handler(call, decoded)
+
+        return Route(method, path, respond, body, action, pool, parameters, operation, None)
+
+    return declare
+
+
+def read_scope(target: ReadTarget) -> Scope | None:
+    """The scope of a read; the engine checks access to a commit, on the branch of that commit."""
+    return None if target.branch is None else (target.branch, None)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
     """The state that all requests of a server share."""
 
-    serving: RevisionHolder
+    revisions: RevisionHolder
     reload: Callable[[], Prepared]
     reads: Workers
     writes: Workers
     admission: Admission
-    answers: ResponseCache
+    cache: ResponseCache
     jobs: Jobs
     tracing: Tracing
     log: Log
@@ -119,62 +237,56 @@ class ServerContext:
         stopping = Thread(target=self.jobs.close, daemon=True)
         stopping.start()
         is_done = close_all((self.reads, self.writes), stopping, within_s=within_s)
-        self.serving.close()
+        self.revisions.close()
         return is_done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestContext:
-    """One request whose caller is authenticated and whose body is read."""
+    """One request: first its headers, then the actor, the graph, the route and the body."""
 
-    means: ServerContext
+    server: ServerContext
     revision: Revision
-    served: ServedGraph | None
-    actor: str | None
     request_id: str
-    operation: str
-    body: bytes
-    names: Mapping[str, str]
-    query_string: bytes
     headers: Mapping[bytes, bytes]
-    cancelled: Event
-    """Set when the client no longer waits for the response."""
+    actor: str | None = None
+    opened: OpenGraph | None = None
+    route: Route | None = None
+    path_parameters: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    cancelled: Event = field(default_factory=Event)
+    """Set when the client disconnects before the response is ready."""
+    status: int = 0
+    """The status that was sent; 0 before that."""
 
     # Request
 
     @property
-    def graph_id(self) -> str:
-        """The id of the graph in the path."""
-        return self._served.id
+    def graph(self) -> OpenGraph:
+        """The graph in the path."""
+        assert self.opened is not None, "the path of the route does not name a graph"
+        return self.opened
 
     @property
     def uri(self) -> str:
         """The address of that graph for callers: a path of this server, never of its storage."""
-        return address_of(self._served.id)
-
-    @property
-    def queries(self) -> Mapping[str, StoredQuery]:
-        """The stored queries of that graph, by name."""
-        return self._served.queries
-
-    @property
-    def origin(self) -> Hashable:
-        """The identity of the settings that the graph was opened with."""
-        return self._served.origin
-
-    @property
-    def is_managed(self) -> bool:
-        """Whether only a cluster may change the schema of that graph."""
-        return self._served.is_managed
+        return address_of(self.graph.id)
 
     def name(self, parameter: str) -> str:
         """A path parameter, percent-decoded; routes are matched before `a%2Fb` is decoded."""
-        return _decode(self.names[parameter], subject=parameter)
+        try:
+            return unquote(self.path_parameters[parameter], encoding="utf-8", errors="strict")
+        except UnicodeDecodeError as error:
+            raise bad_request(
+                f"the {parameter} in the path is not percent-encoded UTF-8"
+            ) from error
 
-    def argument(self, name: str) -> str | None:
-        """A query parameter; the last value if it is repeated, None if it is absent."""
-        found = parse_arguments(self.query_string)
-        return found[name][-1] if name in found else None
+    def get(self, parameter: Parameter[T]) -> T:
+        """The value of a declared query parameter or header; 400 if it is invalid."""
+        if parameter.place == "query":
+            return parameter.parse(self.arguments.get(parameter.name))
+        return parameter.parse(self.header(parameter.name.lower()))
 
     def header(self, name: str) -> str | None:
         """A header of the request, by its lower-case name."""
@@ -190,38 +302,45 @@ class RequestContext:
         require_json(self.header("content-type") or "")
 
     @property
-    def limits(self) -> CallLimits:
+    def write_options(self) -> WriteOptions:
+        """The options of a write, from the headers that the route declares."""
+        declared = () if self.route is None else self.route.parameters
+        return {
+            "if_commit": self.get(IF_COMMIT) if IF_COMMIT in declared else None,
+            "idempotency_key": self.get(IDEMPOTENCY_KEY) if IDEMPOTENCY_KEY in declared else None,
+        }
+
+    def limits(self, seconds_max: float | None = None, bytes_max: int | None = None) -> CallLimits:
         """The limits of a query of this request, so that it stops when its client disconnects."""
-        return CallLimits(cancelled=self.cancelled)
+        return CallLimits(seconds_max=seconds_max, bytes_max=bytes_max, cancelled=self.cancelled)
 
     # Permissions
 
     def require(self, action: Action, *, branch: str | None, target: str | None) -> None:
-        """Raise `ForbiddenError` (403) unless the policy of the graph allows the action."""
-        gate = self._served.gate
-        if gate is not None:
-            self._require(gate, Access(self.actor, action, branch, target))
+        """Raise 403 unless the policy of the graph, or of the server, allows the action.
 
-    def require_of_server(self, action: Action) -> None:
-        """Raise 403 unless the caller may perform an action on the server itself.
-
-        With tokens but without a server policy, no caller may; without tokens, any caller may.
+        With tokens but without a server policy, no caller may act on the server itself; without
+        tokens, any caller may.
         """
-        gate = self.revision.gate
-        if gate is None and not self.revision.tokens:
+        if self.opened is not None:
+            gate = self.opened.gate
+            if gate is not None:
+                self._require(gate, Access(self.actor, action, branch, target))
             return
-        if gate is None:
-            raise forbidden(f"no policy of this server allows '{action}' to anybody")
-        self._require(gate, Access(self.actor, action, None, None))
+        gate = self.revision.gate
+        if gate is not None:
+            self._require(gate, Access(self.actor, action, None, None))
+        elif self.revision.tokens:
+            raise forbidden(f"the server has no policy that allows '{action}'")
 
-    def _require(self, gate: Judge, asked: Access) -> None:
-        decision = gate.decide(asked)
-        self.means.log.event(
+    def _require(self, gate: AnyGate, access: Access) -> None:
+        decision = gate.decide(access)
+        self.server.log.event(
             "policy decision",
-            actor=asked.actor,
-            action=asked.action,
-            branch=asked.branch,
-            target=asked.target,
+            actor=access.actor,
+            action=access.action,
+            branch=access.branch,
+            target=access.target,
             allowed=decision.is_allowed,
             rule=decision.rule,
         )
@@ -246,22 +365,30 @@ class RequestContext:
 
     def sees_all(self, branch: str) -> bool:
         """Whether a caller that may read a branch sees all of its rows."""
-        gate = self._served.gate
+        gate = self.graph.gate
         return gate is None or gate.view(Access(self.actor, Action.READ, branch, None)) is None
 
-    def admit(self, request_bytes: int) -> AbstractContextManager[None]:
-        """A block that counts as one write of the caller; 429 if it has too many in progress."""
-        return self.means.admission.admit(self.actor, request_bytes=request_bytes)
+    def log_invocation(self, query: StoredQuery) -> None:
+        """Log that the caller runs a stored query."""
+        self.server.log.event(
+            "stored query invoked", graph=self.graph.id, query=query.name, actor=self.actor
+        )
 
     # Engine calls
 
+    async def run(self, work: Callable[[Graph], T]) -> T:
+        """Run work on the graph in the pool of the route."""
+        is_write = self.route is not None and self.route.pool is Pool.WRITE
+        return await (self.write(work) if is_write else self.read(work))
+
     async def read(self, work: Callable[[Graph], T]) -> T:
         """Run a read of the graph with the caller's permissions on a read thread."""
-        return await self.means.reads.run(partial(self._traced, work))
+        return await self.server.reads.run(partial(self._traced, work))
 
     async def write(self, work: Callable[[Graph], T]) -> T:
-        """Run a write to the graph as the caller on a write thread."""
-        return await self.means.writes.run(partial(self._traced, work))
+        """Run a write to the graph as the caller on a write thread; 429 if it has too many."""
+        with self.server.admission.admit(self.actor, request_bytes=len(self.body)):
+            return await self.server.writes.run(partial(self._traced, work))
 
     async def stream(
         self, work: Callable[[Graph], Iterator[bytes]], *, content_type: bytes
@@ -272,30 +399,30 @@ class RequestContext:
         error status. No thread waits for the client: a thread is in use only while a piece is read.
         """
         pieces = await self.read(work)
-        first = await self.means.reads.run(partial(next, pieces, None))
-        return StreamingResponse(200, content_type, self._follow(first, pieces), ())
+        first = await self.server.reads.run(partial(next, pieces, None))
+        return StreamingResponse(200, content_type, self._pieces(first, pieces), ())
 
-    async def _follow(
+    async def _pieces(
         self, first: bytes | None, pieces: Iterator[bytes]
     ) -> AsyncGenerator[bytes, None]:
         piece = first
         try:
             while piece is not None:
                 yield piece
-                piece = await self.means.reads.run(partial(next, pieces, None))
+                piece = await self.server.reads.run(partial(next, pieces, None))
         finally:
             # The rows are protected from cleanup until the iterator ends.
             if isinstance(pieces, Generator):
-                await self.means.reads.run(pieces.close)
+                await self.server.reads.run(pieces.close)
 
-    def run(self, work: Callable[[Graph], T]) -> T:
+    def run_here(self, work: Callable[[Graph], T]) -> T:
         """Run work on the graph with the caller's permissions, on the calling thread.
 
         Errors reveal branch names that the caller did not send only to callers that may list
         branches.
         """
         try:
-            return work(self._served.for_actor(self.actor))
+            return work(self.graph.for_actor(self.actor))
         except NotFoundError as error:
             if error.kind != "branch" or self._may_list_branches():
                 raise
@@ -314,61 +441,10 @@ class RequestContext:
             ) from None
 
     def _traced(self, work: Callable[[Graph], T]) -> T:
-        with self.means.tracing.operation(self.operation, graph_id=self.graph_id):
-            return self.run(work)
+        name = "" if self.route is None else self.route.name
+        with self.server.tracing.operation(name, graph_id=self.graph.id):
+            return self.run_here(work)
 
     def _may_list_branches(self) -> bool:
-        gate = self._served.gate
+        gate = self.graph.gate
         return gate is None or gate.decide(Access(self.actor, Action.READ, None, None)).is_allowed
-
-    @property
-    def _served(self) -> ServedGraph:
-        assert self.served is not None, "the route's path names no graph"
-        return self.served
-
-
-def parse_arguments(query_string: bytes) -> Mapping[str, list[str]]:
-    """The query parameters of a request by name; 400 if not percent-encoded UTF-8."""
-    if not query_string:
-        return {}
-    try:
-        return parse_qs(query_string.decode("ascii"), keep_blank_values=True, errors="strict")
-    except ValueError as error:
-        raise bad_request("the query string is not percent-encoded UTF-8") from error
-
-
-def _decode(text: str, *, subject: str) -> str:
-    try:
-        return unquote(text, encoding="utf-8", errors="strict")
-    except UnicodeDecodeError as error:
-        raise bad_request(f"the {subject} in the path is no percent-encoded UTF-8") from error
-
-
-GRAPH = "/graphs/{graph_id}"
-"""The path prefix of every route of a graph."""
-
-
-class Body(StrEnum):
-    """The kind of body that a route reads."""
-
-    NONE = "none"
-    JSON = "json"
-    OPTIONAL_JSON = "optional_json"
-    RAW = "raw"
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One method of one path. `bytes_max` bounds the body."""
-
-    method: str
-    path: str
-    body: Body
-    bytes_max: int
-    answer: Callable[[RequestContext], Awaitable[Response | StreamingResponse]]
-
-    @property
-    def operation(self) -> str:
-        """A short name of the operation, made from the constant segments of its path."""
-        named = self.path.removeprefix(GRAPH).split("/")
-        return ".".join(each for each in named if each and not each.startswith("{"))

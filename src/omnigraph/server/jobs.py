@@ -18,7 +18,7 @@ from omnigraph.engine.ops.load import Progress
 from omnigraph.http.responses import ErrorOutput, IngestOutput, JobError, JobOutput, JobStatus
 from omnigraph.model.errors import GraphError
 from omnigraph.model.limits import JOBS_REMEMBERED_MAX, JOBS_RUNNING_MAX
-from omnigraph.server.responses import answer_graph_error, not_found, too_many
+from omnigraph.server.responses import graph_error_response, not_found, too_many
 from omnigraph.server.telemetry import Log
 
 
@@ -103,7 +103,7 @@ class Jobs:
         elif isinstance(error, CancelledJobError):
             job.end("cancelled")
         elif isinstance(error, GraphError):
-            answer = answer_graph_error(error)
+            answer = graph_error_response(error)
             if answer.status >= 500:
                 self._log.error("job failed", error=error, job=job.id)
             refused: ErrorOutput = orjson.loads(answer.body)

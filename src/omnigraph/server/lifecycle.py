@@ -23,11 +23,11 @@ from omnigraph.model.errors import GraphError
 from omnigraph.model.ports import Observer
 from omnigraph.server.settings import Bounds, StartupError, Tokens
 from omnigraph.server.startup import (
+    AnyGate,
     Entry,
-    Judge,
+    OpenGraph,
     Plan,
     Quarantined,
-    ServedGraph,
     Store,
     open_sources,
     plan_cluster,
@@ -45,8 +45,8 @@ class Revision:
     """
 
     number: int | None
-    graphs: Mapping[str, ServedGraph]
-    gate: Judge | None
+    graphs: Mapping[str, OpenGraph]
+    gate: AnyGate | None
     tokens: Tokens
 
 
@@ -191,7 +191,7 @@ class RevisionBuilder:
             )
         return Planned(plan, tokens)
 
-    def open(self, planned: Planned, *, before: Mapping[str, ServedGraph]) -> Prepared:
+    def open(self, planned: Planned, *, before: Mapping[str, OpenGraph]) -> Prepared:
         """Open the planned graphs that are not open yet; `StartupError` if too few open."""
         plan = planned.plan
         opened = open_sources(

@@ -43,11 +43,12 @@ from omnigraph.model.limits import (
 )
 from omnigraph.model.ports import Observer
 from omnigraph.server.admission import Admission, Workers
-from omnigraph.server.app import AllowedHosts, RequestMiddleware, make_app, parse_hosts
-from omnigraph.server.context import ResponseCache, ServerContext
+from omnigraph.server.app import AllowedHosts, Application, parse_hosts
+from omnigraph.server.context import ServerContext
 from omnigraph.server.jobs import Jobs
 from omnigraph.server.lifecycle import Reloader, RevisionBuilder, RevisionHolder
-from omnigraph.server.routes.table import make_health_routes, make_routes
+from omnigraph.server.responses import ResponseCache
+from omnigraph.server.routes.table import make_routes
 from omnigraph.server.settings import (
     TOKENS_FILE,
     Mode,
@@ -349,7 +350,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         log.warning("setting ignored", problem=each)
     tracing, end_tracing = _open_tracing(environment, log)
     metrics = Metrics()
-    preparing = RevisionBuilder(
+    builder = RevisionBuilder(
         served=flags.served,
         is_unauthenticated=flags.is_unauthenticated,
         is_every_graph_needed=flags.is_every_graph_needed,
@@ -360,25 +361,38 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         log=log,
     )
     # Access control is decided, and the address bound, before any graph is opened.
-    planned = preparing.plan()
+    planned = builder.plan()
     _warn_of(planned.plan.mode, log)
     listening = _listen(flags.bind)
-    prepared = preparing.open(planned, before={})
-    serving = RevisionHolder(prepared.revision)
-    reloader = Reloader(serving, prepare=preparing.prepare_again, log=log)
-    means = ServerContext(
-        serving=serving,
+    prepared = builder.open(planned, before={})
+    revisions = RevisionHolder(prepared.revision)
+    reloader = Reloader(revisions, prepare=builder.prepare_again, log=log)
+    server = ServerContext(
+        revisions=revisions,
         reload=reloader.reload,
         reads=_open_workers("read", bounds.running_reads_max),
         writes=_open_workers("write", bounds.running_writes_max),
         admission=Admission(bounds.budget),
-        answers=ResponseCache(),
+        cache=ResponseCache(),
         jobs=Jobs(new_id=_new_id, log=log),
         tracing=tracing,
         log=log,
     )
-    tokens = prepared.revision.tokens
-    app = _assemble(flags, means, tokens=tokens, environment=environment, metrics=metrics)
+    is_metrics_public = is_on(environment.get("OMNIGRAPH_METRICS_PUBLIC"))
+    app = Application(
+        make_routes(
+            version=omnigraph.__version__,
+            source_version=environment.get("OMNIGRAPH_SOURCE_VERSION") or None,
+            metrics=metrics,
+            is_authenticated=bool(prepared.revision.tokens),
+            agents_write_main=flags.agents_write_main,
+        ),
+        server=server,
+        public_paths=PUBLIC_PATHS | ({"/metrics"} if is_metrics_public else frozenset()),
+        hosts=flags.hosts,
+        metrics=metrics,
+        new_id=_new_id,
+    )
     log.event(
         "listening",
         url=url_of(listening),
@@ -387,41 +401,10 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         version=omnigraph.__version__,
     )
     serve_until_signal(app, listening, on_hangup=partial(_reload, reloader))
-    is_done = means.close(within_s=SHUTDOWN_S_MAX)
+    is_done = server.close(within_s=SHUTDOWN_S_MAX)
     end_tracing()
     log.event("ended")
     return 0 if is_done else _abandon(log)
-
-
-def _assemble(
-    flags: Flags,
-    means: ServerContext,
-    *,
-    tokens: Tokens,
-    environment: Mapping[str, str],
-    metrics: Metrics,
-) -> RequestMiddleware:
-    """The application with its routes and public paths."""
-    routes = make_routes(
-        version=omnigraph.__version__,
-        is_authenticated=bool(tokens),
-        agents_write_main=flags.agents_write_main,
-    )
-    probes = make_health_routes(
-        version=omnigraph.__version__,
-        source_version=environment.get("OMNIGRAPH_SOURCE_VERSION") or None,
-        metrics=metrics,
-    )
-    is_metrics_public = is_on(environment.get("OMNIGRAPH_METRICS_PUBLIC"))
-    public_paths = PUBLIC_PATHS | ({"/metrics"} if is_metrics_public else frozenset())
-    return make_app(
-        (*routes, *probes),
-        means=means,
-        public_paths=public_paths,
-        hosts=flags.hosts,
-        metrics=metrics,
-        new_id=_new_id,
-    )
 
 
 def _reload(reloader: Reloader) -> None:

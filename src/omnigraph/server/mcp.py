@@ -44,21 +44,21 @@ from omnigraph.server.responses import (
     JSON,
     HttpError,
     Response,
-    answer_graph_error,
-    answer_http_error,
-    internal_error,
+    graph_error_response,
+    http_error_response,
+    internal_error_response,
+    translate_compile_errors,
 )
-from omnigraph.server.routes.parameters import translate_compile_errors
 from omnigraph.server.routes.queries import get_query, hide_stored_text
 
 
-async def answer_agent(call: RequestContext, *, protected: frozenset[str]) -> Response:
+async def respond_to_agent(call: RequestContext, *, protected: frozenset[str]) -> Response:
     """The response to one message of an agent; its tools do not write to protected branches."""
     rule = WritePlacement(agent_branch(call.actor), protected)
     toolbox = Toolbox(RequestGraph(call, rule.own), rule)
     reply = await handle_http(
         make_server(toolbox, _Telling(call)),
-        path=f"/graphs/{call.graph_id}/mcp",
+        path=f"/graphs/{call.graph.id}/mcp",
         headers=call.headers.items(),
         body=call.body,
         bytes_max=BODY_BYTES_MAX,
@@ -77,7 +77,7 @@ class RequestGraph:
         """All stored queries; none if the caller may not run them."""
         if not self._may(Action.INVOKE_QUERY, None):
             return []
-        return [stored_query_output(each) for _, each in sorted(self.call.queries.items())]
+        return [stored_query_output(each) for _, each in sorted(self.call.graph.queries.items())]
 
     async def text_tools(self) -> frozenset[TextTool]:
         """All text tools if the caller may read `main` or its agent branch, otherwise none."""
@@ -87,7 +87,7 @@ class RequestGraph:
     async def run_stored(self, name: str, params: Params, place: Place) -> ToolAnswer:
         """The rows of a stored read."""
         stored = get_query(self.call, name)
-        self._log_invoked(name)
+        self.call.log_invocation(stored)
         self._require_read(place)
 
         def work(graph: Graph) -> ToolAnswer:
@@ -97,7 +97,7 @@ class RequestGraph:
                 name=name,
                 branch=place.branch,
                 commit=place.commit,
-                limits=self.call.limits,
+                limits=self.call.limits(),
             )
             return answer_rows(found)
 
@@ -107,14 +107,14 @@ class RequestGraph:
     async def change(self, name: str, params: Params, branch: BranchName) -> ToolAnswer:
         """Run a stored mutation and summarize what it changed."""
         stored = get_query(self.call, name)
-        self._log_invoked(name)
+        self.call.log_invocation(stored)
         self.call.require(Action.CHANGE, branch=branch, target=None)
 
         def work(graph: Graph) -> ToolAnswer:
             done = graph.mutate(stored.source.text, params, name=name, branch=branch)
             return answer_change(done, branch=branch)
 
-        with hide_stored_text(stored), self.call.admit(len(self.call.body)):
+        with hide_stored_text(stored):
             return await self.call.write(work)
 
     async def run_text(self, source: str, params: Params, place: Place) -> ToolAnswer:
@@ -130,7 +130,7 @@ class RequestGraph:
                     params,
                     branch=place.branch,
                     commit=place.commit,
-                    limits=self.call.limits,
+                    limits=self.call.limits(),
                 )
             return answer_rows(found)
 
@@ -149,7 +149,7 @@ class RequestGraph:
                 budget_tokens=question.budget_tokens,
                 branch=place.branch,
                 commit=place.commit,
-                limits=self.call.limits,
+                limits=self.call.limits(),
             )
             return answer_retrieval(found)
 
@@ -158,8 +158,7 @@ class RequestGraph:
     async def create_branch(self, name: BranchName) -> None:
         """Create a branch at the head of `main`."""
         self.call.require(Action.BRANCH_CREATE, branch=MAIN, target=name)
-        with self.call.admit(len(self.call.body)):
-            await self.call.write(lambda graph: graph.create_branch(name, base=MAIN))
+        await self.call.write(lambda graph: graph.create_branch(name, base=MAIN))
 
     async def schema_source(self) -> str:
         """The schema source that the caller may see."""
@@ -190,11 +189,6 @@ class RequestGraph:
             return False
         return True
 
-    def _log_invoked(self, name: str) -> None:
-        self.call.means.log.event(
-            "stored query invoked", graph=self.call.graph_id, query=name, actor=self.call.actor
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Telling:
@@ -203,17 +197,17 @@ class _Telling:
     call: RequestContext
 
     def __call__(self, error: Exception) -> ToolFailure:
-        log = self.call.means.log
+        log = self.call.server.log
         match error:
-            case HttpError(told=told):
-                answer = answer_http_error(error)
-                outcome = Outcome.UNCHANGED if told is None else told.outcome
+            case HttpError(cause=cause):
+                answer = http_error_response(error)
+                outcome = Outcome.UNCHANGED if cause is None else cause.outcome
             case GraphError():
-                answer, outcome = answer_graph_error(error), error.outcome
+                answer, outcome = graph_error_response(error), error.outcome
                 if answer.status >= 500:
                     log.error("request failed", error=error)
             case _:
-                answer, outcome = internal_error(self.call.request_id), Outcome.UNCERTAIN
+                answer, outcome = internal_error_response(self.call.request_id), Outcome.UNCERTAIN
                 log.error("unexpected failure", error=error)
         body = orjson.loads(answer.body)
         return tell(body["code"], body["error"], outcome)

@@ -6,12 +6,14 @@ path, a stack trace or a token. Header values are bytes. The module knows no rou
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import orjson
 
+from omnigraph.engine.read.entities import LruCache
 from omnigraph.http.encode import table_key_of
 from omnigraph.http.problems import WITHHELD, describe_error, error_body
 from omnigraph.model.errors import (
@@ -47,11 +49,15 @@ from omnigraph.model.errors import (
     UnreadableError,
     UnsupportedChangeError,
 )
+from omnigraph.model.limits import CACHED_RESPONSE_BYTES_MAX, RESPONSE_CACHE_BYTES_MAX
 
 Header = tuple[bytes, bytes]
 
 JSON = b"application/json"
 NDJSON = b"application/x-ndjson; charset=utf-8"
+
+COMMIT_HEADER = "Omnigraph-Graph-Commit"
+QUERY_NAME_HEADER = "Omnigraph-Query-Name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +80,24 @@ class StreamingResponse:
     headers: tuple[Header, ...]
 
 
+AnyResponse = Response | StreamingResponse
 T = TypeVar("T", Response, StreamingResponse)
 
 
-def answer_json(body: object, *, status: int = 200) -> Response:
-    """A JSON response of plain values, encoded by orjson."""
-    return Response(status, JSON, orjson.dumps(body), ())
+def json_response(body: object, *, commit_id: str | None = None, status: int = 200) -> Response:
+    """A JSON response of plain values, with the commit that it describes in a header."""
+    headers = {} if commit_id is None else {COMMIT_HEADER: commit_id}
+    return Response(status, JSON, orjson.dumps(body), encode_headers(headers))
 
 
-def answer_bytes(body: bytes, *, content_type: bytes) -> Response:
+def bytes_response(body: bytes, *, content_type: bytes) -> Response:
     """A 200 response with an encoded body."""
     return Response(200, content_type, body, ())
 
 
-def with_headers(answer: T, headers: Mapping[str, str]) -> T:
+def with_headers(response: T, headers: Mapping[str, str]) -> T:
     """The same response with more headers."""
-    return replace(answer, headers=answer.headers + encode_headers(headers))
+    return replace(response, headers=response.headers + encode_headers(headers))
 
 
 def encode_headers(headers: Mapping[str, str]) -> tuple[Header, ...]:
@@ -97,6 +105,60 @@ def encode_headers(headers: Mapping[str, str]) -> tuple[Header, ...]:
     return tuple(
         (name.lower().encode("latin-1"), text.encode("latin-1")) for name, text in headers.items()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey:
+    """Everything that determines a response: query, parameters, commit and format.
+
+    `origin` identifies how the graph was opened: another embedding provider gives other results.
+    """
+
+    graph_id: str
+    origin: Hashable
+    commit_id: str
+    branch: str
+    source: str
+    name: str | None
+    params: str
+    is_arrow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CachedResponse:
+    """A response body and the values of its headers."""
+
+    commit_id: str
+    query_name: str
+    body: bytes
+
+
+_CACHE_ENTRY_BYTES = 512
+"""Approximate size of a cache entry besides its texts."""
+
+
+class ResponseCache:
+    """The most recently used responses, bounded in bytes; safe to share between threads.
+
+    A key names a commit, so a cached response never becomes stale. Only responses that are equal
+    for all callers are cached.
+    """
+
+    def __init__(self) -> None:
+        self._cache: LruCache[CacheKey, tuple[CachedResponse, int]] = LruCache(
+            bytes_max=RESPONSE_CACHE_BYTES_MAX, size_of=lambda each: each[1]
+        )
+
+    def find(self, key: CacheKey) -> CachedResponse | None:
+        """The cached response, if any."""
+        found = self._cache.find(key)
+        return None if found is None else found[0]
+
+    def put(self, key: CacheKey, response: CachedResponse) -> None:
+        """Cache a response, unless it is long or of another commit than the key."""
+        texts = len(response.body) + len(key.source) + len(key.params)
+        if response.commit_id == key.commit_id and texts <= CACHED_RESPONSE_BYTES_MAX:
+            self._cache.keep(key, (response, texts + _CACHE_ENTRY_BYTES))
 
 
 RETRY_AFTER_S = 60
@@ -149,17 +211,17 @@ class HttpError(Exception):
         code: str,
         message: str,
         headers: Mapping[str, str],
-        told: GraphError | None = None,
+        cause: GraphError | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.headers = status, code, headers
-        self.told = told
+        self.cause = cause
         """The engine's equivalent error, which is also reported to clients."""
 
 
-def bad_request(message: str, *, told: GraphError | None = None) -> HttpError:
+def bad_request(message: str, *, cause: GraphError | None = None) -> HttpError:
     """The request is invalid (400)."""
-    return HttpError(status=400, code="bad_request", message=message, headers={}, told=told)
+    return HttpError(status=400, code="bad_request", message=message, headers={}, cause=cause)
 
 
 def unauthorized(message: str) -> HttpError:
@@ -174,9 +236,9 @@ def forbidden(message: str) -> HttpError:
     return HttpError(status=403, code="forbidden", message=message, headers={})
 
 
-def not_found(message: str, *, told: GraphError | None = None) -> HttpError:
+def not_found(message: str, *, cause: GraphError | None = None) -> HttpError:
     """The resource does not exist (404)."""
-    return HttpError(status=404, code="not_found", message=message, headers={}, told=told)
+    return HttpError(status=404, code="not_found", message=message, headers={}, cause=cause)
 
 
 def conflict(message: str) -> HttpError:
@@ -216,21 +278,21 @@ def too_many(message: str) -> HttpError:
     )
 
 
-def answer_http_error(error: HttpError) -> Response:
+def http_error_response(error: HttpError) -> Response:
     """The response for a request that was rejected before it reached a graph."""
     body: dict[str, object] = {"error": str(error), "code": error.code}
-    if error.told is not None:
-        body |= _describe(error.told, message=str(error))
-    return _answer(error.status, body, error.headers)
+    if error.cause is not None:
+        body |= _describe(error.cause, message=str(error))
+    return _error_response(error.status, body, error.headers)
 
 
-def answer_graph_error(error: GraphError) -> Response:
+def graph_error_response(error: GraphError) -> Response:
     """The response for an engine error."""
     status, headers = STATUS[type(error)], {}
     message = str(error)
     match error:
         case MergeConflictError(conflicts=conflicts):
-            message = _tell_conflicts(conflicts)
+            message = _summarize_conflicts(conflicts)
         case BusyError():
             headers = {"Retry-After": str(RETRY_AFTER_S)}
             message = "others are writing here for too long; nothing was written; try again later"
@@ -252,20 +314,52 @@ def answer_graph_error(error: GraphError) -> Response:
         case _:
             pass
     body = {**error_body(error, message=message), **_describe(error, message=message)}
-    return _answer(status, body, headers)
+    return _error_response(status, body, headers)
 
 
-def internal_error(request_id: str) -> Response:
+def internal_error_response(request_id: str) -> Response:
     """The response for an unexpected exception; the log has its trace under the same id."""
-    message = f"something went wrong in the server; its log tells what, by request id {request_id}"
-    return _answer(500, {"error": message, "code": "internal"}, {})
+    message = f"internal server error; the server's log has details under request id {request_id}"
+    return _error_response(500, {"error": message, "code": "internal"}, {})
 
 
-def _answer(status: int, body: Mapping[str, object], headers: Mapping[str, str]) -> Response:
+@contextmanager
+def translate_compile_errors(*, advice: str) -> Iterator[None]:
+    """A block that translates errors about a query or schema text to HTTP errors.
+
+    A name in a text or a body is part of the request, so an unknown one gives 400 and not 404. The
+    error for a text of the wrong kind includes the advice, such as the route to use.
+    """
+    try:
+        yield
+    except CompileError as error:
+        if is_of_wrong_kind(error):
+            raise bad_request(f"{error}\n{advice}", cause=error) from error
+        raise
+    except NotFoundError as error:
+        if error.kind in _NAMED_IN_BODIES:
+            raise bad_request(str(error), cause=error) from error
+        raise
+
+
+_NAMED_IN_BODIES = frozenset({"query", "type", "node type", "edge type"})
+
+# The diagnostic code of a query of the wrong kind.
+_WRONG_KIND = "T38"
+
+
+def is_of_wrong_kind(error: CompileError) -> bool:
+    """Whether a text was rejected because it is not a read, not a mutation, or finds no nodes."""
+    return any(each.code == _WRONG_KIND for each in error.diagnostics)
+
+
+def _error_response(
+    status: int, body: Mapping[str, object], headers: Mapping[str, str]
+) -> Response:
     return Response(status, JSON, orjson.dumps(body), encode_headers(headers))
 
 
-def _tell_conflicts(conflicts: Sequence[Conflict]) -> str:
+def _summarize_conflicts(conflicts: Sequence[Conflict]) -> str:
     shown = [
         f"{table_key_of(each)}:{each.id} ({each.kind})" for each in conflicts[:CONFLICTS_SHOWN_MAX]
     ]

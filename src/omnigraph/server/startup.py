@@ -39,7 +39,7 @@ from omnigraph.server.settings import Mode, StartupError, decide_mode
 from omnigraph.server.telemetry import Log
 from omnigraph.storage.environment import make_storage_options
 
-Judge = PolicyGate | DefaultDenyGate
+AnyGate = PolicyGate | DefaultDenyGate
 """The gate that decides what an actor may do, and names the rule that applied."""
 
 RESERVED_IDS = frozenset({"policies", "healthz", "openapi", "graphs"})
@@ -50,12 +50,12 @@ DEFAULT_ID = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class ServedGraph:
+class OpenGraph:
     """One graph that is served; its gate, if any, decides what an actor may do with it."""
 
     id: str
     graph: Graph
-    gate: Judge | None
+    gate: AnyGate | None
     queries: Mapping[str, StoredQuery]
     is_managed: bool
     """Whether a cluster owns the schema, in which case only the cluster changes it."""
@@ -92,7 +92,7 @@ class Source:
     id: str
     origin: Hashable
     settings: Callable[[], Settings]
-    gate: Callable[[], Judge | None]
+    gate: Callable[[], AnyGate | None]
     queries: ReadQueries | None
     is_managed: bool
 
@@ -109,7 +109,7 @@ class Quarantined:
 class Opened:
     """The served graphs by id, and those that are not served."""
 
-    by_id: Mapping[str, ServedGraph]
+    by_id: Mapping[str, OpenGraph]
     quarantined: tuple[Quarantined, ...]
 
 
@@ -117,7 +117,7 @@ def open_sources(
     sources: Sequence[Source],
     *,
     left_out: Sequence[Quarantined],
-    open_by_id: Mapping[str, ServedGraph],
+    open_by_id: Mapping[str, OpenGraph],
     is_every_one_needed: bool,
     log: Log,
 ) -> Opened:
@@ -128,7 +128,7 @@ def open_sources(
     """
     with ThreadPoolExecutor(max_workers=GRAPHS_OPENED_AT_ONCE) as pool:
         opened = list(pool.map(partial(_open, open_by_id), sources))
-    served = [each for each in opened if isinstance(each, ServedGraph)]
+    served = [each for each in opened if isinstance(each, OpenGraph)]
     missing = [*left_out, *(each for each in opened if isinstance(each, Quarantined))]
     for left in missing:
         log.warning("graph quarantined", graph=left.id, reason=left.reason)
@@ -145,7 +145,7 @@ def open_sources(
     return Opened(by_id, tuple(missing))
 
 
-def _open(open_by_id: Mapping[str, ServedGraph], source: Source) -> ServedGraph | Quarantined:
+def _open(open_by_id: Mapping[str, OpenGraph], source: Source) -> OpenGraph | Quarantined:
     if not is_graph_id(source.id):
         return Quarantined(source.id, "its id has to be 1 to 64 letters, digits and hyphens")
     before = open_by_id.get(source.id)
@@ -163,7 +163,7 @@ def _open(open_by_id: Mapping[str, ServedGraph], source: Source) -> ServedGraph 
     except GraphError as error:
         graph.close()
         return Quarantined(source.id, str(error))
-    return ServedGraph(source.id, graph, gate, queries, source.is_managed, source.origin)
+    return OpenGraph(source.id, graph, gate, queries, source.is_managed, source.origin)
 
 
 def _explain_error(error: GraphError, source: Source) -> str:
@@ -176,7 +176,7 @@ def _explain_error(error: GraphError, source: Source) -> str:
     return str(error)
 
 
-def _advise(served: ServedGraph, log: Log) -> None:
+def _advise(served: OpenGraph, log: Log) -> None:
     for query in served.queries.values():
         if any(isinstance(each.type.element, Vector) for each in query.parameters):
             log.event(
@@ -226,7 +226,7 @@ class Plan:
     mode: Mode
     sources: tuple[Source, ...]
     left_out: tuple[Quarantined, ...]
-    gate: Judge | None
+    gate: AnyGate | None
 
 
 def plan_store(store: Store, entry: Entry, *, make_settings: MakeSettings) -> Plan:
@@ -297,7 +297,7 @@ def _decide(entry: Entry, *, has_policy: bool) -> Mode:
 # One graph
 
 
-def _open_gates(store: Store, mode: Mode) -> tuple[Judge | None, Judge | None]:
+def _open_gates(store: Store, mode: Mode) -> tuple[AnyGate | None, AnyGate | None]:
     """The gates of the graph and of the server."""
     match mode:
         case Mode.OPEN:
@@ -342,7 +342,7 @@ def _explain_finding(finding: Finding) -> str:
     return f"[{finding.code}] {finding.path}: {finding.message}"
 
 
-def _open_graph_gate(graph: AppliedGraph, mode: Mode) -> Judge | None:
+def _open_graph_gate(graph: AppliedGraph, mode: Mode) -> AnyGate | None:
     match mode:
         case Mode.OPEN:
             return None
@@ -355,7 +355,7 @@ def _open_graph_gate(graph: AppliedGraph, mode: Mode) -> Judge | None:
             return _open_applied(graph.policy, kind=BundleKind.GRAPH, graph_id=graph.id)
 
 
-def _open_applied(policy: AppliedPolicy, *, kind: BundleKind, graph_id: str | None) -> Judge:
+def _open_applied(policy: AppliedPolicy, *, kind: BundleKind, graph_id: str | None) -> AnyGate:
     bundle = parse_bundle(policy.content, kind=kind, name=policy.name)
     return open_gate(bundle, kind=kind, graph_id=graph_id)
 

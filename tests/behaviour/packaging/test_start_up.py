@@ -25,7 +25,6 @@ HEAVY = frozenset(
         "IPython",
         "Stemmer",
         "cedarpy",
-        "fastapi",
         "mcp",
         "prompt_toolkit",
         "pydantic",

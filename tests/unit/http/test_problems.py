@@ -45,7 +45,7 @@ from omnigraph.model.errors import (
     Violation,
 )
 from omnigraph.model.source import Diagnostic, Severity, Source, Span
-from omnigraph.server.responses import answer_graph_error
+from omnigraph.server.responses import graph_error_response
 
 TEXT = "query q() { match { $p: Persn } return { $p } }"
 SECRET = "/var/lib/graphs/secret"
@@ -105,7 +105,7 @@ SAMPLES: tuple[GraphError, ...] = (
 
 
 def over_http(error: GraphError) -> GraphError:
-    answer = answer_graph_error(error)
+    answer = graph_error_response(error)
     return rebuild_error(
         orjson.loads(answer.body), status=answer.status, asked=RefusedRequest(TEXT, is_write=True)
     )
@@ -141,7 +141,7 @@ def test_an_error_of_recovery_names_its_operation() -> None:
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda each: type(each).__name__)
 def test_what_is_withheld_is_in_no_body(error: GraphError) -> None:
-    answer = answer_graph_error(error)
+    answer = graph_error_response(error)
 
     assert SECRET.encode() not in answer.body
     assert b"pid 7" not in answer.body

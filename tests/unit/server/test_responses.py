@@ -27,9 +27,9 @@ from omnigraph.model.errors import (
 from omnigraph.server.responses import (
     STATUS,
     Response,
-    answer_graph_error,
-    answer_http_error,
-    internal_error,
+    graph_error_response,
+    http_error_response,
+    internal_error_response,
     not_found,
     too_many,
 )
@@ -64,7 +64,7 @@ def test_only_a_write_that_has_to_be_recovered_is_a_503() -> None:
 def test_a_stale_view_says_of_what() -> None:
     error = ExpectedVersionMismatchError(table_key="node:Person", expected=4, actual=5)
 
-    answer = answer_graph_error(error)
+    answer = graph_error_response(error)
 
     assert answer.status == 409
     assert _body(answer)["code"] == "conflict"
@@ -79,7 +79,7 @@ def test_a_stale_view_says_of_what() -> None:
 def test_conflicts_of_a_merge_are_listed_and_the_first_three_told() -> None:
     error = MergeConflictError(conflicts=[_conflict(id) for id in "abcde"])
 
-    answer = answer_graph_error(error)
+    answer = graph_error_response(error)
 
     body = _body(answer)
     assert answer.status == 409
@@ -101,7 +101,7 @@ def test_conflicts_of_a_merge_are_listed_and_the_first_three_told() -> None:
 def test_three_conflicts_are_told_without_more() -> None:
     error = MergeConflictError(conflicts=[_conflict(id) for id in "abc"])
 
-    assert "more" not in str(_body(answer_graph_error(error))["error"])
+    assert "more" not in str(_body(graph_error_response(error))["error"])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_three_conflicts_are_told_without_more() -> None:
 def test_an_answer_has_a_status_and_a_code_and_no_path(
     error: GraphError, status: int, code: str
 ) -> None:
-    answer = answer_graph_error(error)
+    answer = graph_error_response(error)
 
     assert answer.status == status
     assert _body(answer)["code"] == code
@@ -128,21 +128,21 @@ def test_an_answer_has_a_status_and_a_code_and_no_path(
 
 
 def test_who_is_turned_away_is_told_when_to_come_back() -> None:
-    answer = answer_http_error(too_many("enough"))
+    answer = http_error_response(too_many("enough"))
 
     assert answer.status == 429
     assert (b"retry-after", b"60") in answer.headers
 
 
 def test_a_refusal_has_an_error_and_a_code() -> None:
-    answer = answer_http_error(not_found("graph 'x' not found"))
+    answer = http_error_response(not_found("graph 'x' not found"))
 
     assert (answer.status, answer.content_type) == (404, b"application/json")
     assert _body(answer) == {"error": "graph 'x' not found", "code": "not_found"}
 
 
 def test_what_nobody_expected_is_told_by_its_request_id_only() -> None:
-    answer = internal_error("r1")
+    answer = internal_error_response("r1")
 
     assert answer.status == 500
     assert _body(answer)["code"] == "internal"
@@ -165,7 +165,7 @@ def test_a_full_disk_is_reported_as_such_and_without_its_path(number: int) -> No
     with pytest.raises(UnavailableError) as raised, storage_errors("write /secret/graph"):
         raise OSError(number, "no space")
 
-    answer = answer_graph_error(raised.value)
+    answer = graph_error_response(raised.value)
 
     body = _body(answer)
     assert "disk that holds this graph is full; nothing was written" in str(body["error"])

@@ -8,126 +8,154 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Generator, Iterator
-from dataclasses import dataclass
 
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import Blob
 from omnigraph.http.encode import LineSelection, select_lines
 from omnigraph.http.responses import EntityOutput
 from omnigraph.model.errors import ForbiddenError, plural
-from omnigraph.model.limits import BLOB_PIECE_BYTES, BODY_BYTES_MAX, EXPORT_PIECE_CHARACTERS
+from omnigraph.model.limits import BLOB_PIECE_BYTES, EXPORT_PIECE_CHARACTERS
 from omnigraph.model.names import BranchName
 from omnigraph.model.ports import Action
-from omnigraph.server.context import GRAPH, Body, RequestContext, Route
-from omnigraph.server.requests import EXPORT
+from omnigraph.server.context import (
+    GRAPH,
+    READ_STATUSES,
+    Operation,
+    RequestContext,
+    Route,
+    Tag,
+    read_scope,
+    route,
+    route_with_body,
+)
+from omnigraph.server.requests import (
+    BRANCH,
+    SNAPSHOT,
+    ExportRequest,
+    ReadTarget,
+    header,
+    optional_json_body,
+    parse_target,
+    required_text,
+    target_of,
+)
 from omnigraph.server.responses import (
     NDJSON,
+    AnyResponse,
     HttpError,
     Response,
     StreamingResponse,
-    answer_json,
     bad_request,
     conflict,
     encode_headers,
+    json_response,
+    translate_compile_errors,
+    unprocessable,
 )
-from omnigraph.server.routes.parameters import ReadTarget, parse_place, translate_compile_errors
 
 SIZE_HEADER = "Omnigraph-Blob-Size"
 _BYTES = b"application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class BlobCall:
-    """A requested blob, or a range of it."""
-
-    type: str
-    id: str
-    property: str
-    place: ReadTarget
-
-    def read(self, graph: Graph, *, start: int, length: int) -> Blob:
-        """A range of its bytes."""
-        return graph.read_blob(
-            self.type,
-            self.id,
-            self.property,
-            branch=self.place.branch,
-            commit=self.place.commit,
-            start=start,
-            length=length,
-        )
+_TYPE = required_text("type", "The name of a node type or an edge type.")
+_ID = required_text("id", "The id of the node or edge.")
+_PROPERTY = required_text("property", "The property that holds the blob.")
+_RANGE_HEADER = header("Range", "`bytes=<first>-[<last>]`")
 
 
+def _target(call: RequestContext) -> ReadTarget:
+    return parse_target(call.arguments.get(BRANCH.name), call.get(SNAPSHOT))
+
+
+@route(
+    "GET",
+    f"{GRAPH}/entity",
+    Operation(
+        "getEntity",
+        Tag.QUERIES,
+        "Get a node or an edge; null if it does not exist",
+        (EntityOutput,),
+    ),
+    action=Action.READ,
+    scope=lambda call: read_scope(_target(call)),
+    parameters=(_TYPE, _ID, BRANCH, SNAPSHOT),
+)
 async def entity(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/entity"""
-    type, id = _require(call, "type"), _require(call, "id")
-    place = _find_place(call)
-    found = await call.read(
-        lambda graph: graph.entity(type, id, branch=place.branch, commit=place.commit)
+    """One node or edge."""
+    type, id, target = call.get(_TYPE), call.get(_ID), _target(call)
+    found = await call.run(
+        lambda graph: graph.entity(type, id, branch=target.branch, commit=target.commit)
     )
     output: EntityOutput = {"type": type, "id": id, "entity": found}
-    return answer_json(output)
+    return json_response(output)
 
 
-async def blob(call: RequestContext) -> Response | StreamingResponse:
-    """GET /graphs/{graph_id}/blob"""
-    type, id, property = (_require(call, name) for name in ("type", "id", "property"))
-    asked = BlobCall(type, id, property, _find_place(call))
-    start, end = _parse_range(call.header("range"))
-    first_length = BLOB_PIECE_BYTES if end is None else min(end - start, BLOB_PIECE_BYTES)
-    first = await call.read(lambda graph: asked.read(graph, start=start, length=first_length))
+@route(
+    "GET",
+    f"{GRAPH}/blob",
+    Operation(
+        "getBlob",
+        Tag.QUERIES,
+        "Get the bytes of a blob, or a range of them",
+        (),
+        media=(_BYTES.decode(),),
+        also=((206, ()),),
+        statuses=(*READ_STATUSES, 416),
+    ),
+    action=Action.READ,
+    scope=lambda call: read_scope(_target(call)),
+    parameters=(_TYPE, _ID, _PROPERTY, BRANCH, SNAPSHOT, _RANGE_HEADER),
+)
+async def blob(call: RequestContext) -> AnyResponse:
+    """The bytes of a blob."""
+    type, id, property = call.get(_TYPE), call.get(_ID), call.get(_PROPERTY)
+    target, given_range = _target(call), call.get(_RANGE_HEADER)
+    start, end = _parse_range(given_range)
+
+    def read(graph: Graph, start: int, stop: int) -> Blob:
+        return graph.read_blob(
+            type,
+            id,
+            property,
+            branch=target.branch,
+            commit=target.commit,
+            start=start,
+            length=min(stop - start, BLOB_PIECE_BYTES),
+        )
+
+    first = await call.run(
+        lambda graph: read(graph, start, start + BLOB_PIECE_BYTES if end is None else end)
+    )
+    headers = {"ETag": f'"{first.etag}"', SIZE_HEADER: str(first.size)}
     if start and start >= first.size:
         raise HttpError(
             status=416,
             code="bad_request",
             message=f"the blob has {first.size:,} {plural(first.size, 'byte')}",
-            headers={"Content-Range": f"bytes */{first.size}", **_tell(first)},
+            headers={"Content-Range": f"bytes */{first.size}", **headers},
         )
     stop = first.size if end is None else min(end, first.size)
-    is_part = call.header("range") is not None
-    headers = {**_tell(first), "Accept-Ranges": "bytes"}
-    if is_part:
+    headers["Accept-Ranges"] = "bytes"
+    if given_range is not None:
         headers["Content-Range"] = f"bytes {start}-{stop - 1}/{first.size}"
-    status = 206 if is_part else 200
+    status = 200 if given_range is None else 206
     if start + len(first.content) >= stop:
         return Response(status, _BYTES, first.content, encode_headers(headers))
-    stream = await call.stream(
-        lambda graph: _follow(asked, first, graph, start=start, stop=stop), content_type=_BYTES
-    )
+
+    def pieces(graph: Graph) -> Iterator[bytes]:
+        yield first.content
+        position = start + len(first.content)
+        while position < stop:
+            piece = read(graph, position, stop)
+            if piece.etag != first.etag or not piece.content:
+                raise conflict("the blob was replaced while it was read; read it again")
+            yield piece.content
+            position += len(piece.content)
+
+    stream = await call.stream(pieces, content_type=_BYTES)
     headers["Content-Length"] = str(stop - start)
     return StreamingResponse(status, _BYTES, stream.pieces, encode_headers(headers))
-
-
-def _tell(found: Blob) -> dict[str, str]:
-    return {"ETag": f'"{found.etag}"', SIZE_HEADER: str(found.size)}
-
-
-def _follow(
-    asked: BlobCall, first: Blob, graph: Graph, *, start: int, stop: int
-) -> Iterator[bytes]:
-    yield first.content
-    position = start + len(first.content)
-    while position < stop:
-        piece = asked.read(graph, start=position, length=min(BLOB_PIECE_BYTES, stop - position))
-        if piece.etag != first.etag or not piece.content:
-            raise conflict("the blob was written anew while it was read; read it again")
-        yield piece.content
-        position += len(piece.content)
-
-
-def _find_place(call: RequestContext) -> ReadTarget:
-    place = parse_place(call.argument("branch"), call.argument("snapshot"))
-    if place.branch is not None:
-        call.require(Action.READ, branch=place.branch, target=None)
-    return place
-
-
-def _require(call: RequestContext, name: str) -> str:
-    given = call.argument(name)
-    if given is None:
-        raise bad_request(f"say which {name}: ?{name}=…")
-    return given
 
 
 def _parse_range(header: str | None) -> tuple[int, int | None]:
@@ -136,32 +164,37 @@ def _parse_range(header: str | None) -> tuple[int, int | None]:
         return 0, None
     found = _RANGE.fullmatch(header.strip())
     if found is None:
-        raise bad_request("one range of bytes is read at a time: Range: bytes=<first>-[<last>]")
+        raise bad_request("expected one range of bytes: Range: bytes=<first>-[<last>]")
     start, last = int(found[1]), found[2]
     if last is not None and int(last) < start:
         raise bad_request("the range ends before it starts")
     return start, None if last is None else int(last) + 1
 
 
-ENTITY_ROUTES = (
-    Route("GET", f"{GRAPH}/entity", Body.NONE, 0, entity),
-    Route("GET", f"{GRAPH}/blob", Body.NONE, 0, blob),
+@route_with_body(
+    "POST",
+    f"{GRAPH}/export",
+    Operation(
+        "export",
+        Tag.SNAPSHOTS,
+        "Export the rows of a branch or commit as lines of JSON that a load accepts",
+        (),
+        media=("application/x-ndjson",),
+    ),
+    optional_json_body(ExportRequest, reject=unprocessable),
+    action=Action.EXPORT,
+    scope=lambda _, body: read_scope(target_of(body)),
 )
-
-
-async def export(call: RequestContext) -> Response | StreamingResponse:
-    """POST /graphs/{graph_id}/export"""
-    asked = EXPORT.read(call.body or b"{}")
-    place = parse_place(asked.branch, asked.snapshot)
-    selection = select_lines(asked.type_names or [], asked.table_keys or [])
-    if place.branch is not None:
-        call.require(Action.EXPORT, branch=place.branch, target=None)
+async def export(call: RequestContext, body: ExportRequest) -> AnyResponse:
+    """The rows of a branch or commit."""
+    target, keys = target_of(body), body.table_keys or []
+    selection = select_lines(body.type_names or [], keys)
 
     def work(graph: Graph) -> Iterator[bytes]:
-        if place.branch is not None:
-            _require_known(asked.table_keys or [], graph, branch=place.branch)
+        if target.branch is not None:
+            _require_known(keys, graph, branch=target.branch)
         with translate_compile_errors(advice=""):
-            lines = graph.export(branch=place.branch, commit=place.commit, types=selection.types)
+            lines = graph.export(branch=target.branch, commit=target.commit, types=selection.types)
         return _join(lines, selection)
 
     return await call.stream(work, content_type=NDJSON)
@@ -178,7 +211,7 @@ def _require_known(keys: Collection[str], graph: Graph, *, branch: BranchName) -
         return
     for key in keys:
         if key not in known:
-            raise bad_request(f"table_keys: there is no '{key}'")
+            raise bad_request(f"table_keys: '{key}' does not exist")
 
 
 def _join(lines: Iterator[str], selection: LineSelection) -> Generator[bytes]:
@@ -199,4 +232,4 @@ def _join(lines: Iterator[str], selection: LineSelection) -> Generator[bytes]:
             lines.close()
 
 
-EXPORT_ROUTES = (Route("POST", f"{GRAPH}/export", Body.OPTIONAL_JSON, BODY_BYTES_MAX, export),)
+ROUTES: tuple[Route, ...] = (entity, blob, export)

@@ -6,8 +6,7 @@ holds a bounded number of commits and the cursor of the next request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import islice
 
 import orjson
@@ -28,138 +27,230 @@ from omnigraph.http.encode import (
     snapshot_output,
 )
 from omnigraph.http.responses import (
+    BranchCreated,
+    BranchDeleted,
     BranchList,
     CommitList,
+    CommitOutput,
+    DiffOutput,
     FeedOutput,
     HeadOutput,
+    MergeOutput,
     RecoveryList,
+    ReplayOutput,
+    SnapshotOutput,
     TagDeleted,
     TagList,
     TagOutput,
 )
-from omnigraph.model.limits import BODY_BYTES_MAX, CHANGES_PER_PAGE, FEED_COMMITS_MAX
-from omnigraph.model.names import BranchName, is_commit_id_like, parse_branch_name, parse_tag_name
+from omnigraph.model.limits import CHANGES_PER_PAGE, FEED_COMMITS_MAX
+from omnigraph.model.names import is_commit_id_like, parse_branch_name, parse_tag_name
 from omnigraph.model.ports import Action
-from omnigraph.server.context import GRAPH, Body, RequestContext, Route
-from omnigraph.server.requests import BRANCH, CHERRY_PICK, MERGE, REVERT, TAG, Decision
-from omnigraph.server.responses import (
-    JSON,
-    Response,
-    StreamingResponse,
-    answer_bytes,
-    answer_json,
-    bad_request,
-    with_headers,
+from omnigraph.server.context import (
+    GRAPH,
+    READ_STATUSES,
+    Operation,
+    Pool,
+    RequestContext,
+    Route,
+    Tag,
+    route,
+    route_with_body,
 )
-from omnigraph.server.routes.parameters import (
-    COMMIT_HEADER,
+from omnigraph.server.requests import (
+    BRANCH,
+    IF_COMMIT,
+    WRITE_OPTIONS,
+    BranchRequest,
+    CherryPickRequest,
+    Decision,
+    JsonType,
+    MergeRequest,
+    RevertRequest,
+    TagRequest,
+    integer,
+    json_body,
+    optional_json_body,
     parse_branch,
-    parse_count,
-    parse_names,
-    parse_write_options,
+    required_text,
+    text,
+    text_list,
+)
+from omnigraph.server.responses import (
+    COMMIT_HEADER,
+    JSON,
+    AnyResponse,
+    Response,
+    bad_request,
+    bytes_response,
+    json_response,
     translate_compile_errors,
-    with_commit,
+    with_headers,
 )
 
 COUNT_HEADER = "Omnigraph-Commit-Count"
 
+COMMIT = f"{GRAPH}/commits/{{commit_id}}"
 
+_ACTOR = text(
+    "actor",
+    "Lists only the commits of this actor; `omnigraph:recovery` lists the commits that a recovery "
+    "published.",
+)
+_OLD = required_text("old", "A branch, a commit or a tag.")
+_NEW = required_text("new", "A branch, a commit or a tag.")
+_TYPES = text_list("types", "Comma-separated names of types; the default is all types.")
+_OPS = text_list("ops", "Comma-separated: `insert`, `update`, `delete`; the default is all.")
+_ENGINE = text("engine", "`auto`, `local` or `spark`.")
+_LIMIT = integer(
+    "limit",
+    "The maximum number of changes in the response.",
+    default=CHANGES_PER_PAGE,
+    minimum=1,
+    maximum=None,
+)
+_PAGE_TOKEN = text("page_token", "The `next_page_token` of the previous page.")
+_START = required_text("start", "`now`, `beginning` or `after:<commit>`.")
+_COMMITS = integer(
+    "commits",
+    "The maximum number of commits in the response; may be 0.",
+    default=FEED_COMMITS_MAX,
+    minimum=0,
+    maximum=FEED_COMMITS_MAX,
+)
+
+
+@route(
+    "GET",
+    f"{GRAPH}/snapshot",
+    Operation(
+        "getSnapshot",
+        Tag.SNAPSHOTS,
+        "Get the types of a branch and their versions",
+        (SnapshotOutput,),
+    ),
+    action=Action.READ,
+    scope=lambda call: (call.get(BRANCH), None),
+    parameters=(BRANCH,),
+)
 async def snapshot(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/snapshot"""
-    branch = parse_branch(call.argument("branch"))
-    call.require(Action.READ, branch=branch, target=None)
-    output = snapshot_output(await call.read(lambda graph: graph.snapshot(branch)), branch=branch)
-    return with_commit(answer_json(output), output["commit_id"])
+    """The types of a branch."""
+    branch = call.get(BRANCH)
+    output = snapshot_output(await call.run(lambda graph: graph.snapshot(branch)), branch=branch)
+    return json_response(output, commit_id=output["commit_id"])
 
 
+@route(
+    "GET",
+    f"{GRAPH}/head",
+    Operation("getHead", Tag.COMMITS, "Get the head commit of a branch", (HeadOutput,)),
+    action=Action.READ,
+    scope=lambda call: (call.get(BRANCH), None),
+    parameters=(BRANCH,),
+)
 async def head(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/head"""
-    branch = parse_branch(call.argument("branch"))
-    call.require(Action.READ, branch=branch, target=None)
-    output: HeadOutput = {
-        "branch": branch,
-        "commit_id": await call.read(lambda graph: graph.head(branch)),
-    }
-    return with_commit(answer_json(output), output["commit_id"])
+    """The head of a branch."""
+    branch = call.get(BRANCH)
+    commit_id = await call.run(lambda graph: graph.head(branch))
+    output: HeadOutput = {"branch": branch, "commit_id": commit_id}
+    return json_response(output, commit_id=commit_id)
 
 
+@route(
+    "GET",
+    f"{GRAPH}/commits",
+    Operation(
+        "listCommits", Tag.COMMITS, "List the commits of a branch, oldest first", (CommitList,)
+    ),
+    action=Action.READ,
+    # Without a branch, permission is needed for the graph as a whole.
+    scope=lambda call: (call.get(BRANCH) if BRANCH.name in call.arguments else None, None),
+    parameters=(BRANCH, _ACTOR),
+)
 async def list_commits(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/commits"""
-    given = call.argument("branch")
-    branch = parse_branch(given)
-    call.require(Action.READ, branch=None if given is None else branch, target=None)
-    actor = call.argument("actor")
+    """The commits of a branch."""
+    branch, actor = call.get(BRANCH), call.get(_ACTOR)
 
     def work(graph: Graph) -> bytes:
         found = graph.commits(branch, actor=actor)
         output: CommitList = {"commits": [commit_output(each) for each in found]}
         return orjson.dumps(output)
 
-    return answer_bytes(await call.read(work), content_type=JSON)
+    return bytes_response(await call.run(work), content_type=JSON)
 
 
+@route(
+    "GET",
+    COMMIT,
+    Operation("getCommit", Tag.COMMITS, "Get a commit by its id or a tag", (CommitOutput,)),
+    action=Action.READ,
+)
 async def show_commit(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/commits/{commit_id}"""
-    call.require(Action.READ, branch=None, target=None)
+    """One commit."""
     commit_id = call.name("commit_id")
-    found = await call.read(lambda graph: graph.commit(commit_id))
-    return answer_json(commit_output(found))
+    return json_response(commit_output(await call.run(lambda graph: graph.commit(commit_id))))
 
 
-async def revert(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/commits/{commit_id}/revert"""
-    branch = parse_branch(REVERT.read_optional(call.body, subject="body").branch)
-    commit_id, terms = call.name("commit_id"), parse_write_options(call)
-
-    def work(graph: Graph) -> MergeResult:
-        return graph.revert(
-            commit_id,
-            branch=branch,
-            if_commit=terms.if_commit,
-            idempotency_key=terms.idempotency_key,
-        )
-
-    return await _answer_replay(call, branch, work)
-
-
-async def cherry_pick(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/commits/{commit_id}/cherry-pick"""
-    branch = parse_branch(CHERRY_PICK.read_optional(call.body, subject="body").onto)
-    commit_id, terms = call.name("commit_id"), parse_write_options(call)
-
-    def work(graph: Graph) -> MergeResult:
-        return graph.cherry_pick(
-            commit_id,
-            onto=branch,
-            if_commit=terms.if_commit,
-            idempotency_key=terms.idempotency_key,
-        )
-
-    return await _answer_replay(call, branch, work)
-
-
-async def _answer_replay(
-    call: RequestContext, branch: BranchName, work: Callable[[Graph], MergeResult]
-) -> Response:
-    """Revert or cherry-pick a commit on a branch, and return the result."""
-    call.require_typed()
-    call.require(Action.CHANGE, branch=branch, target=None)
-    with call.admit(len(call.body)):
-        done = await call.write(work)
+@route_with_body(
+    "POST",
+    f"{COMMIT}/revert",
+    Operation("revertCommit", Tag.COMMITS, "Revert a commit by a new commit", (ReplayOutput,)),
+    optional_json_body(RevertRequest, json_type=JsonType.ALWAYS),
+    action=Action.CHANGE,
+    scope=lambda _, body: (parse_branch(body.branch), None),
+    pool=Pool.WRITE,
+    parameters=WRITE_OPTIONS,
+)
+async def revert(call: RequestContext, body: RevertRequest) -> Response:
+    """Undo a commit; later commits remain."""
+    branch, commit_id = parse_branch(body.branch), call.name("commit_id")
+    done = await call.run(
+        lambda graph: graph.revert(commit_id, branch=branch, **call.write_options)
+    )
     output = replay_output(done, branch=branch, actor=call.actor)
-    return with_commit(answer_json(output), done.commit_id)
+    return json_response(output, commit_id=done.commit_id)
 
 
-async def diff(call: RequestContext) -> Response | StreamingResponse:
-    """GET /graphs/{graph_id}/diff"""
-    old, new = call.argument("old"), call.argument("new")
-    if old is None or new is None:
-        raise bad_request("say what to compare: ?old=…&new=…, each a branch, a commit or a tag")
-    types, ops = parse_names(call, "types"), parse_names(call, "ops")
-    token = call.argument("page_token")
-    limit = parse_count(call, "limit", otherwise=CHANGES_PER_PAGE)
+@route_with_body(
+    "POST",
+    f"{COMMIT}/cherry-pick",
+    Operation(
+        "cherryPickCommit", Tag.COMMITS, "Cherry-pick a commit onto a branch", (ReplayOutput,)
+    ),
+    optional_json_body(CherryPickRequest, json_type=JsonType.ALWAYS),
+    action=Action.CHANGE,
+    scope=lambda _, body: (parse_branch(body.onto), None),
+    pool=Pool.WRITE,
+    parameters=WRITE_OPTIONS,
+)
+async def cherry_pick(call: RequestContext, body: CherryPickRequest) -> Response:
+    """Apply the changes of a commit to a branch."""
+    branch, commit_id = parse_branch(body.onto), call.name("commit_id")
+    done = await call.run(
+        lambda graph: graph.cherry_pick(commit_id, onto=branch, **call.write_options)
+    )
+    output = replay_output(done, branch=branch, actor=call.actor)
+    return json_response(output, commit_id=done.commit_id)
 
-    engine = call.argument("engine") or "auto"
+
+@route(
+    "GET",
+    f"{GRAPH}/diff",
+    Operation(
+        "diff",
+        Tag.COMMITS,
+        "List the net changes between two branches, commits or tags, in pages",
+        (DiffOutput,),
+        statuses=(*READ_STATUSES, 413),
+    ),
+    # The engine checks access to both sides once their names are resolved.
+    action=None,
+    parameters=(_OLD, _NEW, _TYPES, _OPS, _ENGINE, _LIMIT, _PAGE_TOKEN),
+)
+async def diff(call: RequestContext) -> AnyResponse:
+    """The changes between two states, as a page of JSON or an Arrow stream."""
+    old, new, types, ops = call.get(_OLD), call.get(_NEW), call.get(_TYPES), call.get(_OPS)
+    engine, limit, token = call.get(_ENGINE) or "auto", call.get(_LIMIT), call.get(_PAGE_TOKEN)
 
     def find(graph: Graph) -> ChangeSet:
         with translate_compile_errors(advice=""):
@@ -169,152 +260,173 @@ async def diff(call: RequestContext) -> Response | StreamingResponse:
         found = find(graph)
         return orjson.dumps(diff_output(found, found.page(token, limit=limit)))
 
-    # The engine checks access once the names are resolved, for each of them.
     if accepts_arrow(call.header("accept")):
         return await call.stream(
             lambda graph: encode_change_set(find(graph), {}), content_type=ARROW
         )
-    return answer_bytes(await call.read(work), content_type=JSON)
+    return bytes_response(await call.run(work), content_type=JSON)
 
 
-async def changes(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/changes"""
-    branch = parse_branch(call.argument("branch"))
-    call.require(Action.READ, branch=branch, target=None)
-    start = call.argument("start")
-    if start is None:
-        raise bad_request("say where to start: ?start=now, beginning or after:<commit>")
-    commits = parse_count(call, "commits", otherwise=FEED_COMMITS_MAX, least=0)
-    limit = parse_count(call, "limit", otherwise=CHANGES_PER_PAGE)
-    if commits > FEED_COMMITS_MAX:
-        raise bad_request(f"commits: at most {FEED_COMMITS_MAX} come at a time")
-    if accepts_arrow(call.header("accept")):
-        page = await call.read(lambda graph: _read_page(graph, start, branch, commits, limit))
-        headers = {COMMIT_HEADER: page.head, COUNT_HEADER: str(page.count)}
-        return with_headers(answer_bytes(page.body, content_type=ARROW), headers)
-    body = await call.read(lambda graph: _follow(graph, start, branch, commits, limit))
-    return answer_bytes(body, content_type=JSON)
-
-
-async def list_recoveries(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/recoveries"""
-    call.require(Action.ADMIN, branch=None, target=None)
-    found = await call.read(lambda graph: graph.recoveries())
-    output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
-    return answer_json(output)
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """Commits of a feed with all their changes, and the head of their branch."""
-
-    head: str
-    count: int
-    body: bytes
-
-
-def _read_page(graph: Graph, start: str, branch: BranchName, commits: int, limit: int) -> _Page:
-    # The head is read before the feed, so that the feed reaches at least that commit.
-    head = graph.head(branch)
-    pieces: list[bytes] = []
-    count, left = 0, limit
-    for each in islice(graph.changes(start, branch), commits):
-        pieces += encode_change_set(each.changes, {"commit": commit_output(each.commit)})
-        count += 1
-        left -= len(each.changes)
-        if left <= 0:
-            break
-    return _Page(head, count, b"".join(pieces))
-
-
-def _follow(graph: Graph, start: str, branch: BranchName, commits: int, limit: int) -> bytes:
-    feed = graph.changes(start, branch)
-    found, left = [], limit
-    cursor = feed.cursor
-    for each in islice(feed, commits):
-        found.append(commit_changes_output(each, limit=max(left, 1)))
-        cursor = each.cursor
-        left -= len(found[-1]["changes"])
-        # A response ends once it holds a page of changes, even if these are of few commits.
-        if left <= 0:
-            break
-    output: FeedOutput = {"branch": branch, "commits": found, "cursor": cursor}
-    return orjson.dumps(output)
-
-
-HISTORY_ROUTES = (
-    Route("GET", f"{GRAPH}/snapshot", Body.NONE, 0, snapshot),
-    Route("GET", f"{GRAPH}/head", Body.NONE, 0, head),
-    Route("GET", f"{GRAPH}/commits", Body.NONE, 0, list_commits),
-    Route("GET", f"{GRAPH}/commits/{{commit_id}}", Body.NONE, 0, show_commit),
-    Route(
-        "POST", f"{GRAPH}/commits/{{commit_id}}/revert", Body.OPTIONAL_JSON, BODY_BYTES_MAX, revert
+@route(
+    "GET",
+    f"{GRAPH}/changes",
+    Operation(
+        "listChanges",
+        Tag.COMMITS,
+        "List the changes of each commit of a branch, in order",
+        (FeedOutput,),
+        statuses=(*READ_STATUSES, 413),
     ),
-    Route(
-        "POST",
-        f"{GRAPH}/commits/{{commit_id}}/cherry-pick",
-        Body.OPTIONAL_JSON,
-        BODY_BYTES_MAX,
-        cherry_pick,
-    ),
-    Route("GET", f"{GRAPH}/diff", Body.NONE, 0, diff),
-    Route("GET", f"{GRAPH}/changes", Body.NONE, 0, changes),
-    Route("GET", f"{GRAPH}/recoveries", Body.NONE, 0, list_recoveries),
+    action=Action.READ,
+    scope=lambda call: (call.get(BRANCH), None),
+    parameters=(_START, BRANCH, _COMMITS, _LIMIT),
 )
+async def changes(call: RequestContext) -> Response:
+    """The next commits of a branch with their changes."""
+    branch, start = call.get(BRANCH), call.get(_START)
+    commits, limit = call.get(_COMMITS), call.get(_LIMIT)
+
+    def read_arrow(graph: Graph) -> Response:
+        # The head is read before the feed, so that the feed reaches at least that commit.
+        headers = {COMMIT_HEADER: graph.head(branch)}
+        pieces: list[bytes] = []
+        count, left = 0, limit
+        for each in islice(graph.changes(start, branch), commits):
+            pieces += encode_change_set(each.changes, {"commit": commit_output(each.commit)})
+            count += 1
+            left -= len(each.changes)
+            if left <= 0:
+                break
+        headers[COUNT_HEADER] = str(count)
+        return with_headers(bytes_response(b"".join(pieces), content_type=ARROW), headers)
+
+    def read_json(graph: Graph) -> Response:
+        feed = graph.changes(start, branch)
+        found, left = [], limit
+        cursor = feed.cursor
+        for each in islice(feed, commits):
+            found.append(commit_changes_output(each, limit=max(left, 1)))
+            cursor = each.cursor
+            left -= len(found[-1]["changes"])
+            # A response ends once it holds a page of changes, even if these are of few commits.
+            if left <= 0:
+                break
+        output: FeedOutput = {"branch": branch, "commits": found, "cursor": cursor}
+        return json_response(output)
+
+    return await call.run(read_arrow if accepts_arrow(call.header("accept")) else read_json)
 
 
+@route(
+    "GET",
+    f"{GRAPH}/recoveries",
+    Operation(
+        "listRecoveries",
+        Tag.COMMITS,
+        "List the recoveries of interrupted writes and their outcomes",
+        (RecoveryList,),
+    ),
+    action=Action.ADMIN,
+)
+async def list_recoveries(call: RequestContext) -> Response:
+    """The recoveries of the graph."""
+    found = await call.run(lambda graph: graph.recoveries())
+    output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
+    return json_response(output)
+
+
+@route(
+    "GET",
+    f"{GRAPH}/branches",
+    Operation(
+        "listBranches",
+        Tag.BRANCHES,
+        "List the branches by name",
+        (BranchList,),
+        statuses=(403, 409, 500),
+    ),
+    action=Action.READ,
+)
 async def list_branches(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/branches"""
-    call.require(Action.READ, branch=None, target=None)
-    output: BranchList = {"branches": sorted(await call.read(lambda graph: graph.branches()))}
-    return answer_json(output)
+    """The names of the branches."""
+    output: BranchList = {"branches": sorted(await call.run(lambda graph: graph.branches()))}
+    return json_response(output)
 
 
-async def create_branch(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/branches"""
-    asked = BRANCH.read(call.body)
-    name, base = parse_branch_name(asked.name), parse_branch(asked.base)
-    call.require(Action.BRANCH_CREATE, branch=base, target=name)
-    terms = parse_write_options(call)
-    with call.admit(len(call.body)):
-        await call.write(
-            lambda graph: graph.create_branch(name, base=base, if_commit=terms.if_commit)
-        )
-    return answer_json(branch_created(uri=call.uri, base=base, name=name, actor=call.actor))
+@route_with_body(
+    "POST",
+    f"{GRAPH}/branches",
+    Operation(
+        "createBranch", Tag.BRANCHES, "Create a branch at the head of another", (BranchCreated,)
+    ),
+    json_body(BranchRequest),
+    action=Action.BRANCH_CREATE,
+    scope=lambda _, body: (parse_branch(body.base), parse_branch_name(body.name)),
+    pool=Pool.WRITE,
+    parameters=(IF_COMMIT,),
+)
+async def create_branch(call: RequestContext, body: BranchRequest) -> Response:
+    """Create a branch."""
+    name, base = parse_branch_name(body.name), parse_branch(body.base)
+    if_commit = call.get(IF_COMMIT)
+    await call.run(lambda graph: graph.create_branch(name, base=base, if_commit=if_commit))
+    return json_response(branch_created(uri=call.uri, base=base, name=name, actor=call.actor))
 
 
+@route(
+    "DELETE",
+    f"{GRAPH}/branches/{{branch}}",
+    Operation(
+        "deleteBranch",
+        Tag.BRANCHES,
+        "Delete a branch and the commits that only it contains",
+        (BranchDeleted,),
+    ),
+    action=Action.BRANCH_DELETE,
+    scope=lambda call: (None, parse_branch_name(call.name("branch"))),
+    pool=Pool.WRITE,
+    parameters=(IF_COMMIT,),
+)
 async def delete_branch(call: RequestContext) -> Response:
-    """DELETE /graphs/{graph_id}/branches/{branch}"""
-    name = parse_branch_name(call.name("branch"))
-    call.require(Action.BRANCH_DELETE, branch=None, target=name)
-    terms = parse_write_options(call)
-    with call.admit(len(call.body)):
-        await call.write(lambda graph: graph.delete_branch(name, if_commit=terms.if_commit))
-    return answer_json(branch_deleted(uri=call.uri, name=name, actor=call.actor))
+    """Delete a branch."""
+    name, if_commit = parse_branch_name(call.name("branch")), call.get(IF_COMMIT)
+    await call.run(lambda graph: graph.delete_branch(name, if_commit=if_commit))
+    return json_response(branch_deleted(uri=call.uri, name=name, actor=call.actor))
 
 
-async def merge(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/branches/merge"""
-    asked = MERGE.read(call.body)
-    source, target = parse_branch_name(asked.source), parse_branch(asked.target)
-    resolve = None if asked.resolve is None else _read_decisions(asked.resolve)
-    call.require(Action.BRANCH_MERGE, branch=source, target=target)
-    is_deleting = asked.delete_branch is True and asked.dry_run is not True
+@route_with_body(
+    "POST",
+    f"{GRAPH}/branches/merge",
+    Operation(
+        "mergeBranches",
+        Tag.BRANCHES,
+        "Merge a branch into another as one commit, or preview the merge",
+        (MergeOutput,),
+    ),
+    json_body(MergeRequest),
+    action=Action.BRANCH_MERGE,
+    scope=lambda _, body: (parse_branch_name(body.source), parse_branch(body.target)),
+    pool=Pool.WRITE,
+    parameters=WRITE_OPTIONS,
+)
+async def merge(call: RequestContext, body: MergeRequest) -> Response:
+    """Merge a branch, and delete it afterwards if the request says so."""
+    source, target = parse_branch_name(body.source), parse_branch(body.target)
+    resolve = None if body.resolve is None else _parse_decisions(body.resolve)
+    is_deleting = body.delete_branch is True and body.dry_run is not True
     if is_deleting:
         call.require(Action.BRANCH_DELETE, branch=None, target=source)
-    terms = parse_write_options(call)
 
     def work(graph: Graph) -> MergeResult:
         merged_head = graph.head(source) if is_deleting else None
         done = graph.merge(
             source,
             into=target,
-            dry_run=asked.dry_run is True,
-            granularity="row" if asked.granularity is None else asked.granularity,
+            dry_run=body.dry_run is True,
+            granularity="row" if body.granularity is None else body.granularity,
             resolve=resolve,
-            engine=asked.engine or "auto",
-            if_commit=terms.if_commit,
-            idempotency_key=terms.idempotency_key,
+            engine=body.engine or "auto",
+            **call.write_options,
         )
         if is_deleting:
             # A commit made after the merge began is not in the target, so the branch is not deleted
@@ -322,65 +434,88 @@ async def merge(call: RequestContext) -> Response:
             graph.delete_branch(source, if_commit=merged_head)
         return done
 
-    with call.admit(len(call.body)):
-        done = await call.write(work)
+    done = await call.run(work)
     output = merge_output(done, source=source, target=target, actor=call.actor)
-    if asked.delete_branch is not None:
+    if body.delete_branch is not None:
         output["branch_deleted"] = is_deleting
-    return with_commit(answer_json(output), done.commit_id)
+    return json_response(output, commit_id=done.commit_id)
 
 
-async def list_tags(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/tags"""
-    call.require(Action.READ, branch=None, target=None)
-    found = await call.read(lambda graph: graph.tags())
-    output: TagList = {"tags": [{"name": name, "commit_id": found[name]} for name in sorted(found)]}
-    return answer_json(output)
-
-
-async def create_tag(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/tags"""
-    asked = TAG.read(call.body)
-    name = parse_tag_name(asked.name)
-    call.require(Action.ADMIN, branch=None, target=None)
-
-    def work(graph: Graph) -> TagOutput:
-        is_id = is_commit_id_like(asked.commit)
-        commit_id = asked.commit if is_id else graph.commit(asked.commit).id
-        graph.tag(name, commit_id)
-        return {"name": name, "commit_id": commit_id}
-
-    with call.admit(len(call.body)):
-        return answer_json(await call.write(work))
-
-
-async def delete_tag(call: RequestContext) -> Response:
-    """DELETE /graphs/{graph_id}/tags/{tag}"""
-    name = parse_tag_name(call.name("tag"))
-    call.require(Action.ADMIN, branch=None, target=None)
-    with call.admit(len(call.body)):
-        await call.write(lambda graph: graph.delete_tag(name))
-    output: TagDeleted = {"name": name}
-    return answer_json(output)
-
-
-def _read_decisions(given: list[Decision]) -> Mapping[tuple[str, str], object]:
+def _parse_decisions(given: list[Decision]) -> Mapping[tuple[str, str], object]:
     decisions: dict[tuple[str, str], object] = {}
     for each in given:
         if (each.choice is None) == (each.row is None):
             raise bad_request(f"resolve: {each.type} '{each.id}' needs a choice or a row")
         if (each.type, each.id) in decisions:
-            raise bad_request(f"resolve: {each.type} '{each.id}' is decided about twice")
+            raise bad_request(f"resolve: {each.type} '{each.id}' has two decisions")
         decisions[each.type, each.id] = each.choice if each.row is None else each.row
     return decisions
 
 
-BRANCH_ROUTES = (
-    Route("GET", f"{GRAPH}/branches", Body.NONE, 0, list_branches),
-    Route("POST", f"{GRAPH}/branches", Body.JSON, BODY_BYTES_MAX, create_branch),
-    Route("POST", f"{GRAPH}/branches/merge", Body.JSON, BODY_BYTES_MAX, merge),
-    Route("DELETE", f"{GRAPH}/branches/{{branch}}", Body.NONE, 0, delete_branch),
-    Route("GET", f"{GRAPH}/tags", Body.NONE, 0, list_tags),
-    Route("POST", f"{GRAPH}/tags", Body.JSON, BODY_BYTES_MAX, create_tag),
-    Route("DELETE", f"{GRAPH}/tags/{{tag}}", Body.NONE, 0, delete_tag),
+@route(
+    "GET",
+    f"{GRAPH}/tags",
+    Operation("listTags", Tag.BRANCHES, "List the tags by name", (TagList,), statuses=(403,)),
+    action=Action.READ,
+)
+async def list_tags(call: RequestContext) -> Response:
+    """The tags and their commits."""
+    found = await call.run(lambda graph: graph.tags())
+    output: TagList = {"tags": [{"name": name, "commit_id": found[name]} for name in sorted(found)]}
+    return json_response(output)
+
+
+@route_with_body(
+    "POST",
+    f"{GRAPH}/tags",
+    Operation("createTag", Tag.BRANCHES, "Create a tag for a commit", (TagOutput,)),
+    json_body(TagRequest),
+    action=Action.ADMIN,
+    pool=Pool.WRITE,
+)
+async def create_tag(call: RequestContext, body: TagRequest) -> Response:
+    """Tag a commit."""
+    name = parse_tag_name(body.name)
+
+    def work(graph: Graph) -> TagOutput:
+        is_id = is_commit_id_like(body.commit)
+        commit_id = body.commit if is_id else graph.commit(body.commit).id
+        graph.tag(name, commit_id)
+        return {"name": name, "commit_id": commit_id}
+
+    return json_response(await call.run(work))
+
+
+@route(
+    "DELETE",
+    f"{GRAPH}/tags/{{tag}}",
+    Operation("deleteTag", Tag.BRANCHES, "Delete a tag; its commit remains", (TagDeleted,)),
+    action=Action.ADMIN,
+    pool=Pool.WRITE,
+)
+async def delete_tag(call: RequestContext) -> Response:
+    """Delete a tag."""
+    name = parse_tag_name(call.name("tag"))
+    await call.run(lambda graph: graph.delete_tag(name))
+    output: TagDeleted = {"name": name}
+    return json_response(output)
+
+
+ROUTES: tuple[Route, ...] = (
+    snapshot,
+    head,
+    list_commits,
+    show_commit,
+    revert,
+    cherry_pick,
+    diff,
+    changes,
+    list_recoveries,
+    list_branches,
+    create_branch,
+    merge,
+    delete_branch,
+    list_tags,
+    create_tag,
+    delete_tag,
 )

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, generated from the shapes that validate the bodies.
+"""The OpenAPI 3.1 document, generated from the route table.
 
 All servers of one version have the same document, except for whether tokens are required.
 """
@@ -11,32 +11,34 @@ from collections.abc import Iterable, Mapping
 from pydantic import TypeAdapter
 
 from omnigraph.http.responses import ErrorOutput
-from omnigraph.server.routes.operations import OPERATIONS, Operation, Parameter, Tag
+from omnigraph.server.context import Operation, Route, Tag
+from omnigraph.server.requests import Parameter
 
 _REF = "#/components/schemas/{model}"
 _JSON = "application/json"
 _SCHEME = "bearer_token"
+_HEALTH = "/healthz"
 
 _IN_PATH = re.compile(r"\{(\w+)\}")
 
-_REASON: Mapping[int, str] = {
-    200: "Done",
-    202: "Started",
-    206: "A part of it",
-    400: "The request cannot be carried out as it is",
-    401: "Nobody knows who is asking",
-    403: "Whoever asks may not do this",
-    404: "Something that the request names does not exist",
-    405: "The path has no such method",
-    409: "What is there forbids it, or somebody else was first",
-    412: "The branch is not at the commit that was named",
-    413: "The request is larger than it may be",
-    415: "The body is of another kind",
-    416: "There are no such bytes",
-    422: "The body lacks a field, or has one of another type",
-    429: "Too much is under way; try again later",
-    500: "The server or its storage failed",
-    503: "A write stopped on its way; recover first",
+_DESCRIPTIONS: Mapping[int, str] = {
+    200: "Success",
+    202: "The job was started",
+    206: "The requested range",
+    400: "Invalid request",
+    401: "Missing or invalid token",
+    403: "The policy does not allow this action",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with the current state, or with a concurrent write",
+    412: "The given commit is not the head of the branch",
+    413: "The request or its result exceeds a limit",
+    415: "Unsupported content type",
+    416: "The range is outside the blob",
+    422: "A field of the body is missing or has the wrong type",
+    429: "Too many requests in progress; retry later",
+    500: "Error of the server or its storage",
+    503: "An interrupted write must be recovered first",
 }
 
 _PATH_PARAMETERS: Mapping[str, str] = {
@@ -49,14 +51,17 @@ _PATH_PARAMETERS: Mapping[str, str] = {
 }
 
 
-def openapi_document(*, version: str, is_authenticated: bool) -> dict[str, object]:
-    """The document of a server; without authentication it does not mention tokens."""
-    shapes = _Shapes(OPERATIONS)
+def openapi_document(
+    routes: Iterable[Route], *, version: str, is_authenticated: bool
+) -> dict[str, object]:
+    """The document of these routes; without authentication it does not mention tokens."""
+    documented = [(each, each.operation) for each in routes if each.operation is not None]
+    schemas = _Schemas(documented)
     paths: dict[str, dict[str, object]] = {}
-    for each in OPERATIONS:
-        described = _describe(each, shapes, is_authenticated=is_authenticated)
-        paths.setdefault(each.path, {})[each.method.lower()] = described
-    components: dict[str, object] = {"schemas": shapes.definitions}
+    for route, operation in documented:
+        entry = _describe(route, operation, schemas, is_authenticated=is_authenticated)
+        paths.setdefault(route.path, {})[route.method.lower()] = entry
+    components: dict[str, object] = {"schemas": schemas.definitions}
     if is_authenticated:
         components["securitySchemes"] = {_SCHEME: {"type": "http", "scheme": "bearer"}}
     return {
@@ -72,68 +77,62 @@ def openapi_document(*, version: str, is_authenticated: bool) -> dict[str, objec
     }
 
 
-class _Shapes:
+class _Schemas:
     """The schemas of all bodies, and references to them."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        asked = [each.request for each in operations if each.request is not None]
-        answered: list[type] = [ErrorOutput]
-        for each in operations:
-            answered += [*each.answer, *(shape for _, also in each.also for shape in also)]
+    def __init__(self, documented: Iterable[tuple[Route, Operation]]) -> None:
+        requests: dict[type, None] = {}
+        responses: dict[type, None] = {ErrorOutput: None}
+        for route, operation in documented:
+            if route.body.shape is not None:
+                requests[route.body.shape] = None
+            for each in (operation.outputs, *(shapes for _, shapes in operation.also)):
+                responses.update(dict.fromkeys(each))
         self._by_key, whole = TypeAdapter.json_schemas(
             [
-                *((each.__name__, "validation", TypeAdapter(each)) for each in _unique(asked)),
-                *(
-                    (each.__name__, "serialization", TypeAdapter(each))
-                    for each in _unique(answered)
-                ),
+                *((each.__name__, "validation", TypeAdapter(each)) for each in requests),
+                *((each.__name__, "serialization", TypeAdapter(each)) for each in responses),
             ],
             ref_template=_REF,
         )
         found = whole.get("$defs", {})
-        self.definitions = {name: _tidy(found[name]) for name in sorted(found)}
+        self.definitions = {name: _without_titles(found[name]) for name in sorted(found)}
 
-    def asked(self, shape: type) -> object:
+    def of_request(self, shape: type) -> object:
         """A reference to the schema of a request body."""
-        return _tidy(self._by_key[shape.__name__, "validation"])
+        return _without_titles(self._by_key[shape.__name__, "validation"])
 
-    def answered(self, *shapes: type) -> object:
+    def of_response(self, *shapes: type) -> object:
         """A reference to the schema of a response body, or to each alternative."""
-        found = [_tidy(self._by_key[each.__name__, "serialization"]) for each in shapes]
+        found = [_without_titles(self._by_key[each.__name__, "serialization"]) for each in shapes]
         return found[0] if len(found) == 1 else {"anyOf": found}
 
 
 def _describe(
-    operation: Operation, shapes: _Shapes, *, is_authenticated: bool
+    route: Route, operation: Operation, schemas: _Schemas, *, is_authenticated: bool
 ) -> dict[str, object]:
-    described: dict[str, object] = {
+    needs_token = is_authenticated and route.path != _HEALTH
+    entry: dict[str, object] = {
         "tags": [str(operation.tag)],
         "summary": operation.summary,
-        "operationId": f"cluster_{operation.id}" if operation.is_of_graph else operation.id,
-        "parameters": [*_path_parameters(operation.path), *map(_parameter, operation.parameters)],
+        "operationId": f"cluster_{operation.id}" if route.is_of_graph else operation.id,
+        "parameters": [*_path_parameters(route.path), *map(_parameter, route.parameters)],
     }
-    if operation.request is not None:
-        schema = shapes.asked(operation.request)
-        described["requestBody"] = _request_body(schema, is_required=operation.is_body_required)
-    responses = {
-        str(operation.success): _success(operation.success, operation.answer, operation, shapes)
-    }
-    for status, answer in operation.also:
-        responses[str(status)] = _success(status, answer, operation, shapes)
-    refused = {*operation.statuses, *((413, 415, 422) if operation.request else ())}
-    if operation.path != "/healthz":
-        refused |= {401} if is_authenticated else set()
-    if operation.is_of_graph:
-        refused |= {400, 404}
-    error = {"content": {_JSON: {"schema": shapes.answered(ErrorOutput)}}}
-    for status in sorted(refused):
-        responses[str(status)] = {"description": _REASON[status], **error}
-    described["responses"] = responses
-    if operation.is_deprecated:
-        described["deprecated"] = True
-    if is_authenticated and operation.path != "/healthz":
-        described["security"] = [{_SCHEME: []}]
-    return described
+    if route.body.shape is not None:
+        schema = schemas.of_request(route.body.shape)
+        entry["requestBody"] = _request_body(schema, is_required=route.body.is_required)
+    responses = {"200": _success(200, operation.outputs, operation, schemas)}
+    for status, shapes in operation.also:
+        responses[str(status)] = _success(status, shapes, operation, schemas)
+    error = {"content": {_JSON: {"schema": schemas.of_response(ErrorOutput)}}}
+    for status in sorted(route.error_statuses | ({401} if needs_token else set())):
+        responses[str(status)] = {"description": _DESCRIPTIONS[status], **error}
+    entry["responses"] = responses
+    if route.successor is not None:
+        entry["deprecated"] = True
+    if needs_token:
+        entry["security"] = [{_SCHEME: []}]
+    return entry
 
 
 def _request_body(schema: object, *, is_required: bool) -> dict[str, object]:
@@ -142,15 +141,14 @@ def _request_body(schema: object, *, is_required: bool) -> dict[str, object]:
 
 
 def _success(
-    status: int, answer: tuple[type, ...], operation: Operation, shapes: _Shapes
+    status: int, shapes: tuple[type, ...], operation: Operation, schemas: _Schemas
 ) -> dict[str, object]:
     content: dict[str, object] = {}
-    if answer:
-        content[_JSON] = {"schema": shapes.answered(*answer)}
-    is_main = status == operation.success or not answer
-    for media in operation.media if is_main else ():
+    if shapes:
+        content[_JSON] = {"schema": schemas.of_response(*shapes)}
+    for media in operation.media if status == 200 or not shapes else ():
         content[media] = {"schema": {"type": "string", "format": "binary"}}
-    return {"description": _REASON[status], "content": content}
+    return {"description": _DESCRIPTIONS[status], "content": content}
 
 
 def _path_parameters(path: str) -> list[dict[str, object]]:
@@ -166,7 +164,7 @@ def _path_parameters(path: str) -> list[dict[str, object]]:
     ]
 
 
-def _parameter(parameter: Parameter) -> dict[str, object]:
+def _parameter(parameter: Parameter[object]) -> dict[str, object]:
     return {
         "name": parameter.name,
         "in": parameter.place,
@@ -176,20 +174,16 @@ def _parameter(parameter: Parameter) -> dict[str, object]:
     }
 
 
-def _unique(shapes: Iterable[type]) -> list[type]:
-    return list(dict.fromkeys(shapes))
-
-
-def _tidy(schema: object) -> object:
+def _without_titles(schema: object) -> object:
     """A schema without titles that repeat the names of its fields."""
     if isinstance(schema, list):
-        return [_tidy(each) for each in schema]
+        return [_without_titles(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        name: {field: _tidy(each) for field, each in value.items()}
+        name: {field: _without_titles(each) for field, each in value.items()}
         if name == "properties"
-        else _tidy(value)
+        else _without_titles(value)
         for name, value in schema.items()
         if name != "title"
     }

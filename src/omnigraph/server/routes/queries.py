@@ -7,7 +7,7 @@ do not reveal its text, and to a caller without permission no stored query exist
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,236 +27,262 @@ from omnigraph.http.arrow import (
     noted_table,
 )
 from omnigraph.http.encode import encode_mutation, ingest_output
-from omnigraph.http.responses import ExplainOutput, IngestOutput, QueryList
+from omnigraph.http.responses import (
+    ChangeOutput,
+    ExplainOutput,
+    IngestOutput,
+    JobOutput,
+    QueryList,
+    ReadOutput,
+)
 from omnigraph.http.stored_queries import StoredQuery, stored_query_output
 from omnigraph.model.errors import CompileError, ForbiddenError
-from omnigraph.model.limits import BODY_BYTES_MAX, LOAD_BODY_BYTES_MAX, UNSTREAMED_BYTES_MAX
+from omnigraph.model.limits import LOAD_BODY_BYTES_MAX, UNSTREAMED_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.ports import Action
 from omnigraph.server.context import (
     GRAPH,
-    Body,
-    CacheKey,
-    KeptAnswer,
+    WRITE_STATUSES,
+    Operation,
+    Pool,
     RequestContext,
     Route,
-    depends_on_time,
+    Tag,
+    read_scope,
+    route,
+    route_with_body,
 )
 from omnigraph.server.requests import (
-    EXPLAIN,
-    INVOKE,
-    LOAD,
-    MUTATE,
-    QUERY,
-    READ,
+    BRANCH,
+    WRITE_OPTIONS,
+    ExplainRequest,
     InvokeRequest,
+    LoadRequest,
+    MutateRequest,
+    QueryRequest,
+    ReadRequest,
+    flag,
     is_json,
+    json_body,
     media_type,
+    optional_json_body,
+    parse_branch,
+    parse_params,
+    raw_body,
+    target_of,
+    text,
 )
 from omnigraph.server.responses import (
+    COMMIT_HEADER,
     JSON,
-    HttpError,
+    QUERY_NAME_HEADER,
+    AnyResponse,
+    CachedResponse,
+    CacheKey,
     Response,
-    StreamingResponse,
-    answer_bytes,
-    answer_json,
     bad_request,
+    bytes_response,
+    json_response,
     not_found,
+    translate_compile_errors,
     unsupported_type,
     with_headers,
 )
-from omnigraph.server.routes.parameters import (
-    COMMIT_HEADER,
-    QUERY_NAME_HEADER,
-    ReadTarget,
-    WriteOptions,
-    deprecated,
-    parse_branch,
-    parse_flag,
-    parse_params,
-    parse_place,
-    parse_write_options,
-    translate_compile_errors,
-    with_commit,
-)
 
+ARROW_MEDIA = ARROW.decode()
 LOCAL = "local"
 """The engine of a read that names none: the process of the server."""
 
+NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson"})
 
-@dataclass(frozen=True, slots=True)
-class ReadCall:
-    """A requested read."""
-
-    source: str
-    name: str | None
-    params: Mapping[str, object] | None
-    place: ReadTarget
-    engine: str
-    seconds_max: float | None = None
-    bytes_max: int | None = None
+_FROM = text("from", "The branch to create the target branch from, if that does not exist.")
+_MODE = text("mode", "`merge`, `append` or `overwrite`.")
+_ENGINE = text("engine", "`auto`, `inline` or `spark`.")
+_EMBED = text("embed", "When empty `@embed` properties are filled: `now` or `later`.")
+_ASYNC = flag("async", "With `true`, the load runs in the background as a job.")
+_NAME = text("name", "The name of the rows in messages, for an NDJSON body.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Long:
-    """A result that is too long to be sent whole."""
+@route_with_body(
+    "POST",
+    f"{GRAPH}/query",
+    Operation(
+        "query",
+        Tag.QUERIES,
+        "Run a query and return its rows as JSON or as an Arrow stream",
+        (ReadOutput,),
+        media=(ARROW_MEDIA,),
+    ),
+    json_body(QueryRequest),
+    action=Action.READ,
+    scope=lambda _, body: read_scope(target_of(body)),
+)
+async def query(call: RequestContext, body: QueryRequest) -> AnyResponse:
+    """Run a read."""
+    return await _respond_rows(call, body)
 
-    result: Result
 
-
-async def query(call: RequestContext) -> Response | StreamingResponse:
-    """POST /graphs/{graph_id}/query"""
-    asked = QUERY.read(call.body)
-    place = parse_place(asked.branch, asked.snapshot)
-    params = parse_params(asked.params)
-    return await answer_read(
-        call,
-        ReadCall(
-            asked.query,
-            asked.name,
-            params,
-            place,
-            asked.engine or LOCAL,
-            asked.seconds_max,
-            asked.bytes_max,
-        ),
+@route_with_body(
+    "POST",
+    f"{GRAPH}/read",
+    Operation(
+        "read",
+        Tag.QUERIES,
+        "Run a query given by the earlier field names; use `query`",
+        (ReadOutput,),
+        media=(ARROW_MEDIA,),
+    ),
+    json_body(ReadRequest),
+    action=Action.READ,
+    scope=lambda _, body: read_scope(target_of(body)),
+)
+async def read(call: RequestContext, body: ReadRequest) -> AnyResponse:
+    """Run a read."""
+    request = QueryRequest(
+        query=body.query_source,
+        name=body.query_name,
+        params=body.params,
+        branch=body.branch,
+        snapshot=body.snapshot,
     )
+    return await _respond_rows(call, request)
 
 
-async def read(call: RequestContext) -> Response | StreamingResponse:
-    """POST /graphs/{graph_id}/read"""
-    asked = READ.read(call.body)
-    place = parse_place(asked.branch, asked.snapshot)
-    params = parse_params(asked.params)
-    answer = await answer_read(
-        call, ReadCall(asked.query_source, asked.query_name, params, place, LOCAL)
-    )
-    return deprecated(answer, successor="query")
-
-
-async def explain(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/explain"""
-    asked = EXPLAIN.read(call.body)
-    branch, params = parse_branch(asked.branch), parse_params(asked.params)
-    call.require(Action.READ, branch=branch, target=None)
+@route_with_body(
+    "POST",
+    f"{GRAPH}/explain",
+    Operation("explain", Tag.QUERIES, "Return the execution plan of a query", (ExplainOutput,)),
+    json_body(ExplainRequest),
+    action=Action.READ,
+    scope=lambda _, body: (parse_branch(body.branch), None),
+)
+async def explain(call: RequestContext, body: ExplainRequest) -> Response:
+    """Explain a read."""
+    branch, params = parse_branch(body.branch), parse_params(body.params)
 
     def work(graph: Graph) -> str:
-        with translate_compile_errors(advice="a mutation has no plan; POST /mutate runs it"):
+        with translate_compile_errors(advice="mutations have no plan; run them with POST /mutate"):
             return graph.explain(
-                asked.query, params, name=asked.name, branch=branch, engine=asked.engine or LOCAL
+                body.query, params, name=body.name, branch=branch, engine=body.engine or LOCAL
             )
 
-    output: ExplainOutput = {"plan": await call.read(work)}
-    return answer_json(output)
+    output: ExplainOutput = {"plan": await call.run(work)}
+    return json_response(output)
 
 
-async def answer_read(call: RequestContext, asked: ReadCall) -> Response | StreamingResponse:
+async def _respond_rows(call: RequestContext, body: QueryRequest) -> AnyResponse:
     """Run a read and return its rows in the format that the caller accepts."""
-    place = asked.place
-    if place.branch is not None:
-        call.require(Action.READ, branch=place.branch, target=None)
     is_arrow = accepts_arrow(call.header("accept"))
     content_type = ARROW if is_arrow else JSON
-    found = await call.read(partial(_find_answer, call, asked, is_arrow=is_arrow))
-    if isinstance(found, KeptAnswer):
-        headers = _headers(found, is_arrow=is_arrow)
-        return with_headers(answer_bytes(found.body, content_type=content_type), headers)
-    result = found.result
+    found = await call.read(partial(_find_response, call, body, is_arrow=is_arrow))
+    headers = {COMMIT_HEADER: found.commit_id}
+    if is_arrow:
+        headers[QUERY_NAME_HEADER] = found.query_name
+    if isinstance(found, CachedResponse):
+        return with_headers(bytes_response(found.body, content_type=content_type), headers)
 
     def pieces(graph: Graph) -> Iterator[bytes]:
         del graph
         if is_arrow:
-            return encode_batches(noted_table(result))
-        return encode_pieces(result, place.target)
+            return encode_batches(noted_table(found))
+        return encode_pieces(found, target_of(body).output)
 
-    stream = await call.stream(pieces, content_type=content_type)
-    return with_headers(stream, _headers(result, is_arrow=is_arrow))
+    return with_headers(await call.stream(pieces, content_type=content_type), headers)
 
 
-def _find_answer(
-    call: RequestContext, asked: ReadCall, graph: Graph, *, is_arrow: bool
-) -> KeptAnswer | _Long:
-    """The response, from the cache if it holds the same query at this commit."""
-    question = _find_question(call, asked, graph, is_arrow=is_arrow)
-    kept = None if question is None else call.means.answers.find(question)
-    if kept is not None:
-        return kept
-    place = asked.place
-    with translate_compile_errors(advice="a text that changes the graph belongs to POST /mutate"):
+def _find_response(
+    call: RequestContext, body: QueryRequest, graph: Graph, *, is_arrow: bool
+) -> CachedResponse | Result:
+    """The response, from the cache if it has it; a result that is too long to be sent whole."""
+    target, params = target_of(body), parse_params(body.params)
+    key = _find_cache_key(call, body, graph, is_arrow=is_arrow)
+    cached = None if key is None else call.server.cache.find(key)
+    if cached is not None:
+        return cached
+    with translate_compile_errors(advice="send mutations to POST /mutate"):
         result = graph.query(
-            asked.source,
-            asked.params,
-            name=asked.name,
-            branch=place.branch,
-            commit=place.commit,
-            engine=asked.engine,
-            limits=replace(call.limits, seconds_max=asked.seconds_max, bytes_max=asked.bytes_max),
+            body.query,
+            params,
+            name=body.name,
+            branch=target.branch,
+            commit=target.commit,
+            engine=body.engine or LOCAL,
+            limits=call.limits(body.seconds_max, body.bytes_max),
         )
-    table = result.to_arrow()
-    if table.nbytes > UNSTREAMED_BYTES_MAX:
-        return _Long(result)
-    body = encode_table(noted_table(result)) if is_arrow else encode_result(result, place.target)
-    answer = KeptAnswer(result.commit_id, result.query_name, body)
-    if question is not None:
-        call.means.answers.keep(question, answer)
-    return answer
+    if result.to_arrow().nbytes > UNSTREAMED_BYTES_MAX:
+        return result
+    encoded = (
+        encode_table(noted_table(result)) if is_arrow else encode_result(result, target.output)
+    )
+    response = CachedResponse(result.commit_id, result.query_name, encoded)
+    if key is not None:
+        call.server.cache.put(key, response)
+    return response
 
 
-def _find_question(
-    call: RequestContext, asked: ReadCall, graph: Graph, *, is_arrow: bool
+def _find_cache_key(
+    call: RequestContext, body: QueryRequest, graph: Graph, *, is_arrow: bool
 ) -> CacheKey | None:
     """The cache key of a read; None if its result must not be shared or may change."""
-    branch = asked.place.branch
-    is_bounded = asked.seconds_max is not None or asked.bytes_max is not None
-    if branch is None or asked.engine != LOCAL or is_bounded or depends_on_time(asked.source):
+    branch = target_of(body).branch
+    is_limited = body.seconds_max is not None or body.bytes_max is not None
+    if branch is None or body.engine not in (None, LOCAL) or is_limited:
         return None
-    if not call.sees_all(branch):
+    # The result of a query with the word `now` may depend on the current time.
+    if "now" in body.query.lower() or not call.sees_all(branch):
         return None
     return CacheKey(
-        graph_id=call.graph_id,
-        origin=call.origin,
+        graph_id=call.graph.id,
+        origin=call.graph.origin,
         commit_id=graph.head(branch),
         branch=branch,
-        source=asked.source,
-        name=asked.name,
+        source=body.query,
+        name=body.name,
         # `repr` distinguishes 1 from 1.0 and from true, and accepts integers of any size.
-        params=repr(asked.params),
+        params=repr(body.params),
         is_arrow=is_arrow,
     )
 
 
-def _headers(answered: KeptAnswer | Result, *, is_arrow: bool) -> dict[str, str]:
-    headers = {COMMIT_HEADER: answered.commit_id}
-    if is_arrow:
-        headers[QUERY_NAME_HEADER] = answered.query_name
-    return headers
-
-
-READ_ROUTES = (
-    Route("POST", f"{GRAPH}/query", Body.JSON, BODY_BYTES_MAX, query),
-    Route("POST", f"{GRAPH}/read", Body.JSON, BODY_BYTES_MAX, read),
-    Route("POST", f"{GRAPH}/explain", Body.JSON, BODY_BYTES_MAX, explain),
+@route_with_body(
+    "POST",
+    f"{GRAPH}/mutate",
+    Operation("mutate", Tag.MUTATIONS, "Run a mutation as one commit", (ChangeOutput,)),
+    json_body(MutateRequest),
+    action=Action.CHANGE,
+    scope=lambda _, body: (parse_branch(body.branch), None),
+    pool=Pool.WRITE,
+    parameters=WRITE_OPTIONS,
 )
+async def mutate(call: RequestContext, body: MutateRequest) -> Response:
+    """Run a mutation."""
+    return await _respond_mutation(call, body)
 
 
-NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson"})
+async def _respond_mutation(call: RequestContext, body: MutateRequest) -> Response:
+    """Run a mutation and return what it changed."""
+    params, branch = parse_params(body.params), parse_branch(body.branch)
+
+    def work(graph: Graph) -> tuple[MutationResult, str]:
+        with translate_compile_errors(advice="send reads to POST /query"):
+            done = graph.mutate(
+                body.query,
+                params,
+                name=body.name,
+                branch=branch,
+                embed=body.embed,
+                **call.write_options,
+            )
+        return done, body.name or get_single_query_name(body.query)
+
+    done, name = await call.write(work)
+    output = encode_mutation(done, branch=branch, query_name=name, actor=call.actor)
+    return json_response(output, commit_id=done.commit_id)
 
 
 @dataclass(frozen=True, slots=True)
-class MutateCall:
-    """A requested mutation; without a name, the name is found in the text."""
-
-    source: str
-    name: str | None
-    params: Mapping[str, object] | None
-    branch: BranchName
-    embed: str | None
-    terms: WriteOptions
-
-
-@dataclass(frozen=True, slots=True)
-class LoadCall:
-    """A requested load."""
+class _Load:
+    """A requested load; `name` is the name of the rows in messages, or empty."""
 
     rows: bytes
     branch: BranchName
@@ -264,98 +290,7 @@ class LoadCall:
     mode: str
     engine: str
     embed: str | None
-    terms: WriteOptions
     name: str
-    """The name of the rows in messages; empty if they have none."""
-
-
-async def mutate(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/mutate"""
-    asked = MUTATE.read(call.body)
-    params, branch = parse_params(asked.params), parse_branch(asked.branch)
-    return await answer_mutation(
-        call,
-        MutateCall(asked.query, asked.name, params, branch, asked.embed, parse_write_options(call)),
-    )
-
-
-async def change(call: RequestContext) -> Response | StreamingResponse:
-    """POST /graphs/{graph_id}/change"""
-    return deprecated(await mutate(call), successor="mutate")
-
-
-async def load(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/load"""
-    is_job = parse_flag(call, "async")
-    # Parsing a large body takes a while, which would block the event loop.
-    asked = await call.means.writes.run(partial(_parse_load, call))
-    call.require(Action.CHANGE, branch=asked.branch, target=None)
-    if is_job:
-        return _start_job(call, asked)
-    with call.admit(len(call.body)):
-        output = await call.write(lambda graph: _load(graph, asked, call, progress=None))
-    return with_commit(answer_json(output), output["commit_id"])
-
-
-async def ingest(call: RequestContext) -> Response | StreamingResponse:
-    """POST /graphs/{graph_id}/ingest"""
-    return deprecated(await load(call), successor="load")
-
-
-async def answer_mutation(call: RequestContext, asked: MutateCall) -> Response:
-    """Run a mutation and return what it changed."""
-    call.require(Action.CHANGE, branch=asked.branch, target=None)
-
-    def work(graph: Graph) -> tuple[MutationResult, str]:
-        with translate_compile_errors(advice="a text that only reads belongs to POST /query"):
-            done = graph.mutate(
-                asked.source,
-                asked.params,
-                name=asked.name,
-                branch=asked.branch,
-                if_commit=asked.terms.if_commit,
-                idempotency_key=asked.terms.idempotency_key,
-                embed=asked.embed,
-            )
-        return done, asked.name or get_single_query_name(asked.source)
-
-    with call.admit(len(call.body)):
-        done, name = await call.write(work)
-    output = encode_mutation(done, branch=asked.branch, query_name=name, actor=call.actor)
-    return with_commit(answer_json(output), done.commit_id)
-
-
-def _parse_load(call: RequestContext) -> LoadCall:
-    content_type = call.header("content-type") or ""
-    terms = parse_write_options(call)
-    if is_json(content_type):
-        asked = LOAD.read(call.body)
-        return LoadCall(
-            rows=asked.rows.encode(),
-            branch=parse_branch(asked.branch),
-            base=None if asked.base is None else parse_branch_name(asked.base),
-            mode="merge" if asked.mode is None else asked.mode,
-            engine="auto" if asked.engine is None else asked.engine,
-            embed=asked.embed,
-            terms=terms,
-            name="",
-        )
-    if media_type(content_type) not in NDJSON_TYPES:
-        raise unsupported_type(
-            "the body has to be JSON (application/json), or the rows themselves as lines of JSON "
-            "(application/x-ndjson)"
-        )
-    base = call.argument("from")
-    return LoadCall(
-        rows=call.body,
-        branch=parse_branch(call.argument("branch")),
-        base=None if base is None else parse_branch_name(base),
-        mode=call.argument("mode") or "merge",
-        engine=call.argument("engine") or "auto",
-        embed=call.argument("embed"),
-        terms=terms,
-        name=call.argument("name") or "",
-    )
 
 
 class _NamedRows(BytesIO):
@@ -366,96 +301,188 @@ class _NamedRows(BytesIO):
         self.name = name
 
 
+_LOAD_BODY = json_body(LoadRequest)
+
+
+@route_with_body(
+    "POST",
+    f"{GRAPH}/load",
+    Operation(
+        "load",
+        Tag.MUTATIONS,
+        "Load rows of any number of types as one commit",
+        (IngestOutput,),
+        also=((202, (JobOutput,)),),
+    ),
+    raw_body(LoadRequest, bytes_max=LOAD_BODY_BYTES_MAX),
+    action=Action.CHANGE,
+    # The branch is known once the body is decoded, on a thread.
+    scope=lambda *_: None,
+    pool=Pool.WRITE,
+    parameters=(BRANCH, _FROM, _MODE, _ENGINE, _EMBED, _ASYNC, _NAME, *WRITE_OPTIONS),
+)
+async def load(call: RequestContext, body: bytes) -> Response:
+    """Load rows, or start a job that loads them."""
+    is_job = call.get(_ASYNC)
+    # Parsing a large body takes a while, which would block the event loop.
+    request = await call.server.writes.run(partial(_parse_load, call, body))
+    call.require(Action.CHANGE, branch=request.branch, target=None)
+    if is_job:
+        return _start_job(call, request)
+    output = await call.run(lambda graph: _load(graph, request, call, progress=None))
+    return json_response(output, commit_id=output["commit_id"])
+
+
+def _parse_load(call: RequestContext, body: bytes) -> _Load:
+    content_type = call.header("content-type") or ""
+    if is_json(content_type):
+        request = _LOAD_BODY.decode(body)
+        rows, name, branch = request.rows.encode(), None, parse_branch(request.branch)
+        base, mode, engine, embed = request.base, request.mode, request.engine, request.embed
+    elif media_type(content_type) in NDJSON_TYPES:
+        rows, name, branch = body, call.get(_NAME), call.get(BRANCH)
+        base, mode, engine, embed = map(call.get, (_FROM, _MODE, _ENGINE, _EMBED))
+        mode, engine = mode or None, engine or None
+    else:
+        raise unsupported_type(
+            "the body must be JSON (application/json), or rows as lines of JSON "
+            "(application/x-ndjson)"
+        )
+    return _Load(
+        rows=rows,
+        branch=branch,
+        base=None if base is None else parse_branch_name(base),
+        mode="merge" if mode is None else mode,
+        engine="auto" if engine is None else engine,
+        embed=embed,
+        name=name or "",
+    )
+
+
 def _load(
-    graph: Graph, asked: LoadCall, call: RequestContext, *, progress: Progress | None
+    graph: Graph, request: _Load, call: RequestContext, *, progress: Progress | None
 ) -> IngestOutput:
     done = graph.load(
-        _NamedRows(asked.rows, asked.name),
-        mode=asked.mode,
-        branch=asked.branch,
-        base=asked.base,
-        engine=asked.engine,
+        _NamedRows(request.rows, request.name),
+        mode=request.mode,
+        branch=request.branch,
+        base=request.base,
+        engine=request.engine,
         progress=progress,
-        if_commit=asked.terms.if_commit,
-        idempotency_key=asked.terms.idempotency_key,
-        embed=asked.embed,
+        embed=request.embed,
+        **call.write_options,
     )
-    return ingest_output(done, uri=call.uri, mode=asked.mode, actor=call.actor)
+    return ingest_output(done, uri=call.uri, mode=request.mode, actor=call.actor)
 
 
-def _start_job(call: RequestContext, asked: LoadCall) -> Response:
+def _start_job(call: RequestContext, request: _Load) -> Response:
+    server = call.server
     # The job counts as a write of its actor while it runs.
-    admitted = ExitStack()
-    admitted.enter_context(call.admit(len(call.body)))
+    held = ExitStack()
+    held.enter_context(server.admission.admit(call.actor, request_bytes=len(call.body)))
     # The graph that it writes to stays open while it runs.
-    call.means.serving.enter_again(call.revision)
-    admitted.callback(call.means.serving.leave, call.revision)
-    with ExitStack() as undone:
-        undone.push(admitted)
-        output = call.means.jobs.start(
-            lambda progress: call.run(partial(_load, asked=asked, call=call, progress=progress)),
-            graph_id=call.graph_id,
+    server.revisions.enter_again(call.revision)
+    held.callback(server.revisions.leave, call.revision)
+    with ExitStack() as on_failure:
+        on_failure.push(held)
+        output = server.jobs.start(
+            lambda progress: call.run_here(
+                partial(_load, request=request, call=call, progress=progress)
+            ),
+            graph_id=call.graph.id,
             actor=call.actor,
-            release=admitted.close,
+            release=held.close,
         )
-        undone.pop_all()
-    location = f"/graphs/{call.graph_id}/jobs/{output['job_id']}"
-    return with_headers(answer_json(output, status=202), {"Location": location})
+        on_failure.pop_all()
+    location = f"/graphs/{call.graph.id}/jobs/{output['job_id']}"
+    return with_headers(json_response(output, status=202), {"Location": location})
 
 
-WRITE_ROUTES = (
-    Route("POST", f"{GRAPH}/mutate", Body.JSON, BODY_BYTES_MAX, mutate),
-    Route("POST", f"{GRAPH}/load", Body.RAW, LOAD_BODY_BYTES_MAX, load),
-    Route("POST", f"{GRAPH}/change", Body.JSON, BODY_BYTES_MAX, change),
-    Route("POST", f"{GRAPH}/ingest", Body.RAW, LOAD_BODY_BYTES_MAX, ingest),
+@route(
+    "GET",
+    f"{GRAPH}/queries",
+    Operation(
+        "list_queries", Tag.QUERIES, "List the stored queries", (QueryList,), statuses=(403,)
+    ),
+    action=Action.READ,
+    scope=lambda _: (MAIN, None),
 )
-
-
 async def list_queries(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/queries"""
-    call.require(Action.READ, branch=MAIN, target=None)
-    queries = call.queries
+    """The stored queries by name."""
+    queries = call.graph.queries
     output: QueryList = {
         "queries": [stored_query_output(queries[name]) for name in sorted(queries)]
     }
-    return answer_json(output)
+    return json_response(output)
 
 
-async def invoke(call: RequestContext) -> Response | StreamingResponse:
-    """POST /graphs/{graph_id}/queries/{name}"""
+@route_with_body(
+    "POST",
+    f"{GRAPH}/queries/{{name}}",
+    Operation(
+        "invoke_query",
+        Tag.QUERIES,
+        "Run a stored query, which is a read or a mutation",
+        (ReadOutput, ChangeOutput),
+        media=(ARROW_MEDIA,),
+        statuses=WRITE_STATUSES,
+    ),
+    optional_json_body(InvokeRequest, subject="stored-query invocation body"),
+    action=Action.INVOKE_QUERY,
+    # Without permission, the response is that for an unknown query.
+    scope=lambda *_: None,
+    parameters=WRITE_OPTIONS,
+)
+async def invoke(call: RequestContext, body: InvokeRequest) -> AnyResponse:
+    """Run a stored query."""
     stored = get_query(call, call.name("name"))
-    asked = INVOKE.read_optional(call.body, subject="stored-query invocation body")
-    _require_kind(stored, asked)
-    call.means.log.event(
-        "stored query invoked", graph=call.graph_id, query=stored.name, actor=call.actor
-    )
-    source, params = stored.source.text, parse_params(asked.params)
+    kind, verb = ("mutation", "mutate") if stored.is_mutation else ("read", "query")
+    if body.expect_mutation not in (None, stored.is_mutation):
+        raise bad_request(f"'{stored.name}' is a {kind} — use omnigraph {verb} {stored.name}")
+    call.log_invocation(stored)
+    source = stored.source.text
     if not stored.is_mutation:
-        if asked.embed is not None:
-            raise bad_request(f"'{stored.name}' is a read; `embed` is for mutations")
-        place = parse_place(asked.branch, asked.snapshot)
+        if body.embed is not None:
+            raise bad_request(f"'{stored.name}' is a read; `embed` applies to mutations only")
+        request = QueryRequest(
+            query=source,
+            name=stored.name,
+            params=parse_params(body.params),
+            branch=body.branch,
+            snapshot=body.snapshot,
+        )
+        target = target_of(request)
+        if target.branch is not None:
+            call.require(Action.READ, branch=target.branch, target=None)
         with hide_stored_text(stored):
-            return await answer_read(call, ReadCall(source, stored.name, params, place, LOCAL))
-    if asked.snapshot is not None:
+            return await _respond_rows(call, request)
+    if body.snapshot is not None:
         raise bad_request(f"'{stored.name}' is a mutation; it runs on a branch, not at a snapshot")
     call.require_typed()
-    branch = parse_branch(asked.branch)
+    call.require(Action.CHANGE, branch=parse_branch(body.branch), target=None)
     with hide_stored_text(stored):
-        return await answer_mutation(
+        return await _respond_mutation(
             call,
-            MutateCall(source, stored.name, params, branch, asked.embed, parse_write_options(call)),
+            MutateRequest(
+                query=source,
+                name=stored.name,
+                params=body.params,
+                branch=body.branch,
+                embed=body.embed,
+            ),
         )
 
 
 def get_query(call: RequestContext, name: str) -> StoredQuery:
     """The stored query of a name; without permission, the same 404 as for an unknown name."""
+    unknown = not_found("stored query not found")
     try:
         call.require(Action.INVOKE_QUERY, branch=None, target=None)
     except ForbiddenError as error:
-        raise _unknown() from error
-    stored = call.queries.get(name)
+        raise unknown from error
+    stored = call.graph.queries.get(name)
     if stored is None:
-        raise _unknown()
+        raise unknown
     return stored
 
 
@@ -466,22 +493,29 @@ def hide_stored_text(stored: StoredQuery) -> Iterator[None]:
         yield
     except CompileError as error:
         raise bad_request(
-            f"stored query '{stored.name}' does not fit the schema as you see it"
+            f"stored query '{stored.name}' is not valid for the schema that the caller may see"
         ) from error
 
 
-def _unknown() -> HttpError:
-    return not_found("stored query not found")
+def _alias(successor: Route, id: str, summary: str) -> Route:
+    """A deprecated path of a route; its OpenAPI id is the last segment of the path."""
+    assert successor.operation is not None
+    return replace(
+        successor,
+        path=f"{GRAPH}/{id}",
+        operation=replace(successor.operation, id=id, summary=summary),
+        successor=successor.name,
+    )
 
 
-def _require_kind(stored: StoredQuery, asked: InvokeRequest) -> None:
-    if asked.expect_mutation is None or asked.expect_mutation is stored.is_mutation:
-        return
-    kind, verb = ("mutation", "mutate") if stored.is_mutation else ("read", "query")
-    raise bad_request(f"'{stored.name}' is a {kind} — use omnigraph {verb} {stored.name}")
-
-
-STORED_QUERY_ROUTES = (
-    Route("POST", f"{GRAPH}/queries/{{name}}", Body.OPTIONAL_JSON, BODY_BYTES_MAX, invoke),
-    Route("GET", f"{GRAPH}/queries", Body.NONE, 0, list_queries),
+ROUTES: tuple[Route, ...] = (
+    query,
+    replace(read, successor="query"),
+    explain,
+    mutate,
+    load,
+    _alias(mutate, "change", "Run a mutation; use `mutate`"),
+    _alias(load, "ingest", "Load rows; use `load`"),
+    invoke,
+    list_queries,
 )

@@ -7,177 +7,212 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.retrieval.receipts import find_sealed, redact, restore
 from omnigraph.engine.retrieval.results import Retrieval
+from omnigraph.http.responses import RetrievalOutput
 from omnigraph.http.retrievals import retrieval_output
 from omnigraph.http.stored_queries import StoredQuery
 from omnigraph.model.errors import CompileError
-from omnigraph.model.limits import (
-    BODY_BYTES_MAX,
-    BUDGET_TOKENS,
-    FOUND,
-    HOPS,
-    RECEIPT_BODY_BYTES_MAX,
-)
+from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS, RECEIPT_BODY_BYTES_MAX
 from omnigraph.model.ports import Action
-from omnigraph.server.context import GRAPH, Body, RequestContext, Route
+from omnigraph.server.context import (
+    GRAPH,
+    Operation,
+    RequestContext,
+    Route,
+    Tag,
+    read_scope,
+    route_with_body,
+)
 from omnigraph.server.requests import (
-    REPLAY,
-    RETRIEVE,
-    RETRIEVE_BY,
-    RETRIEVE_STORED,
+    ReadTarget,
     ReplayRequest,
     RetrieveByRequest,
     RetrieveRequest,
     RetrieveStoredRequest,
-)
-from omnigraph.server.responses import Response, answer_json, bad_request
-from omnigraph.server.routes.parameters import (
-    ReadTarget,
-    is_of_wrong_kind,
+    json_body,
+    optional_json_body,
     parse_params,
-    parse_place,
+    target_of,
+)
+from omnigraph.server.responses import (
+    Response,
+    bad_request,
+    is_of_wrong_kind,
+    json_response,
     translate_compile_errors,
-    with_commit,
 )
 from omnigraph.server.routes.queries import get_query, hide_stored_text
 
 T = TypeVar("T")
 
-_ADVICE = "a retrieval starts from nodes that a read returns; POST /mutate changes the graph"
+_ADVICE = "a retrieval starts from the nodes that a read returns; send mutations to POST /mutate"
 
 
-async def retrieve(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/retrieve"""
-    asked = RETRIEVE.read(call.body)
-    place = _find_place(call, asked)
+@route_with_body(
+    "POST",
+    f"{GRAPH}/retrieve",
+    Operation(
+        "retrieve",
+        Tag.QUERIES,
+        "Retrieve the content that relates to a text, for a prompt",
+        (RetrievalOutput,),
+    ),
+    json_body(RetrieveRequest),
+    action=Action.READ,
+    scope=lambda _, body: read_scope(target_of(body)),
+)
+async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
+    """Retrieve by a text."""
+    target = target_of(body)
 
     def work(graph: Graph) -> Retrieval:
         with translate_compile_errors(advice=_ADVICE):
             return graph.retrieve(
-                asked.text,
-                types=asked.types,
-                hops=_or(asked.hops, HOPS),
-                edges=asked.edges,
-                k=_or(asked.k, FOUND),
-                budget_tokens=_or(asked.budget_tokens, BUDGET_TOKENS),
-                branch=place.branch,
-                commit=place.commit,
-                vector=asked.vector,
-                word_weight=_or(asked.word_weight, 1.0),
-                vector_weight=_or(asked.vector_weight, 1.0),
-                limits=_limits(call, asked),
+                body.text,
+                types=body.types,
+                hops=_or(body.hops, HOPS),
+                edges=body.edges,
+                k=_or(body.k, FOUND),
+                budget_tokens=_or(body.budget_tokens, BUDGET_TOKENS),
+                branch=target.branch,
+                commit=target.commit,
+                vector=body.vector,
+                word_weight=_or(body.word_weight, 1.0),
+                vector_weight=_or(body.vector_weight, 1.0),
+                limits=call.limits(body.seconds_max, body.bytes_max),
             )
 
-    return await call.read(partial(_answer, work))
+    return await _respond(call, work)
 
 
-async def retrieve_by(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/retrieve-by"""
-    asked = RETRIEVE_BY.read(call.body)
-    place, params = _find_place(call, asked), parse_params(asked.params)
+@route_with_body(
+    "POST",
+    f"{GRAPH}/retrieve-by",
+    Operation(
+        "retrieveBy",
+        Tag.QUERIES,
+        "Retrieve the content that relates to the nodes of a query",
+        (RetrievalOutput,),
+    ),
+    json_body(RetrieveByRequest),
+    action=Action.READ,
+    scope=lambda _, body: read_scope(target_of(body)),
+)
+async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response:
+    """Retrieve by a query."""
 
     def work(graph: Graph) -> Retrieval:
         with translate_compile_errors(advice=_ADVICE):
-            return graph.retrieve_by(
-                asked.query,
-                params,
-                name=asked.name,
-                hops=_or(asked.hops, HOPS),
-                edges=asked.edges,
-                budget_tokens=_or(asked.budget_tokens, BUDGET_TOKENS),
-                branch=place.branch,
-                commit=place.commit,
-                limits=_limits(call, asked),
-            )
+            return _retrieve_by(call, graph, body.query, body.name, body, target_of(body))
 
-    return await call.read(partial(_answer, work))
+    return await _respond(call, work)
 
 
-async def retrieve_stored(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/queries/{name}/retrieve"""
+@route_with_body(
+    "POST",
+    f"{GRAPH}/queries/{{name}}/retrieve",
+    Operation(
+        "retrieveByStoredQuery",
+        Tag.QUERIES,
+        "Retrieve the content that relates to the nodes of a stored query",
+        (RetrievalOutput,),
+    ),
+    optional_json_body(RetrieveStoredRequest, subject="retrieval body"),
+    action=Action.INVOKE_QUERY,
+    # Without permission, the response is that for an unknown query.
+    scope=lambda *_: None,
+)
+async def retrieve_stored(call: RequestContext, body: RetrieveStoredRequest) -> Response:
+    """Retrieve by a stored query."""
     stored = _get_read(call, call.name("name"))
-    asked = RETRIEVE_STORED.read_optional(call.body, subject="retrieval body")
-    place, params = _find_place(call, asked), parse_params(asked.params)
+    target = target_of(body)
+    if target.branch is not None:
+        call.require(Action.READ, branch=target.branch, target=None)
 
     def work(graph: Graph) -> Retrieval:
-        with translate_compile_errors(advice=_ADVICE), _keeping_text_of(stored):
-            found = graph.retrieve_by(
-                stored.source.text,
-                params,
-                name=stored.name,
-                hops=_or(asked.hops, HOPS),
-                edges=asked.edges,
-                budget_tokens=_or(asked.budget_tokens, BUDGET_TOKENS),
-                branch=place.branch,
-                commit=place.commit,
-                limits=_limits(call, asked),
-            )
-        return redact(found)
+        with translate_compile_errors(advice=_ADVICE), _hide_text(stored):
+            source = stored.source.text
+            return redact(_retrieve_by(call, graph, source, stored.name, body, target))
 
-    return await call.read(partial(_answer, work))
+    return await _respond(call, work)
 
 
-async def replay(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/replay"""
-    asked = REPLAY.read(call.body)
-    limits, name = _limits(call, asked), find_sealed(asked.receipt)
+@route_with_body(
+    "POST",
+    f"{GRAPH}/replay",
+    Operation(
+        "replay",
+        Tag.QUERIES,
+        "Repeat the retrieval that a receipt records",
+        (RetrievalOutput,),
+    ),
+    json_body(ReplayRequest, bytes_max=RECEIPT_BODY_BYTES_MAX),
+    # The engine checks access to the commit of the receipt.
+    action=None,
+)
+async def replay(call: RequestContext, body: ReplayRequest) -> Response:
+    """Repeat a retrieval."""
+    limits, name = call.limits(body.seconds_max, body.bytes_max), find_sealed(body.receipt)
     stored = None if name is None else _get_read(call, name)
 
     def work(graph: Graph) -> Retrieval:
         with translate_compile_errors(advice=_ADVICE):
             if stored is None:
-                return graph.replay(asked.receipt, limits=limits)
-            receipt = restore(asked.receipt, stored.source.text)
-            with _keeping_text_of(stored):
+                return graph.replay(body.receipt, limits=limits)
+            receipt = restore(body.receipt, stored.source.text)
+            with _hide_text(stored):
                 return redact(graph.replay(receipt, limits=limits))
 
-    return await call.read(partial(_answer, work))
+    return await _respond(call, work)
 
 
-def _answer(work: Callable[[Graph], Retrieval], graph: Graph) -> Response:
-    """The result, encoded on the thread that found it."""
-    found = work(graph)
-    return with_commit(answer_json(retrieval_output(found)), found.receipt.commit_id)
-
-
-def _find_place(
-    call: RequestContext, asked: RetrieveRequest | RetrieveByRequest | RetrieveStoredRequest
-) -> ReadTarget:
-    """The target of a read; access to a commit is checked by its branch, once that is known."""
-    place = parse_place(asked.branch, asked.snapshot)
-    if place.branch is not None:
-        call.require(Action.READ, branch=place.branch, target=None)
-    return place
-
-
-def _limits(
+def _retrieve_by(
     call: RequestContext,
-    asked: RetrieveRequest | RetrieveByRequest | RetrieveStoredRequest | ReplayRequest,
-) -> CallLimits:
-    return replace(call.limits, seconds_max=asked.seconds_max, bytes_max=asked.bytes_max)
+    graph: Graph,
+    source: str,
+    name: str | None,
+    body: RetrieveByRequest | RetrieveStoredRequest,
+    target: ReadTarget,
+) -> Retrieval:
+    return graph.retrieve_by(
+        source,
+        parse_params(body.params),
+        name=name,
+        hops=_or(body.hops, HOPS),
+        edges=body.edges,
+        budget_tokens=_or(body.budget_tokens, BUDGET_TOKENS),
+        branch=target.branch,
+        commit=target.commit,
+        limits=call.limits(body.seconds_max, body.bytes_max),
+    )
+
+
+async def _respond(call: RequestContext, work: Callable[[Graph], Retrieval]) -> Response:
+    """The result, encoded on the thread that found it."""
+
+    def encode(graph: Graph) -> Response:
+        found = work(graph)
+        return json_response(retrieval_output(found), commit_id=found.receipt.commit_id)
+
+    return await call.run(encode)
 
 
 def _get_read(call: RequestContext, name: str) -> StoredQuery:
     stored = get_query(call, name)
     if stored.is_mutation:
         raise bad_request(
-            f"'{stored.name}' is a mutation; a retrieval starts from what a read finds"
+            f"'{stored.name}' is a mutation; a retrieval starts from the nodes of a read"
         )
-    call.means.log.event(
-        "stored query invoked", graph=call.graph_id, query=stored.name, actor=call.actor
-    )
+    call.log_invocation(stored)
     return stored
 
 
 @contextmanager
-def _keeping_text_of(stored: StoredQuery) -> Iterator[None]:
+def _hide_text(stored: StoredQuery) -> Iterator[None]:
     """A block whose errors hide the text of a stored query, and report if it finds no nodes."""
     with hide_stored_text(stored):
         try:
@@ -186,25 +221,13 @@ def _keeping_text_of(stored: StoredQuery) -> Iterator[None]:
             if not is_of_wrong_kind(error):
                 raise
             raise bad_request(
-                f"stored query '{stored.name}' finds no nodes to start from; it would have to "
-                "return a property of one first"
+                f"stored query '{stored.name}' finds no nodes to start from; its first column "
+                "must be a property of a node"
             ) from error
 
 
-def _or(given: T | None, otherwise: T) -> T:
-    """A given value, or the default."""
-    return otherwise if given is None else given
+def _or(given: T | None, default: T) -> T:
+    return default if given is None else given
 
 
-RETRIEVAL_ROUTES = (
-    Route("POST", f"{GRAPH}/retrieve", Body.JSON, BODY_BYTES_MAX, retrieve),
-    Route("POST", f"{GRAPH}/retrieve-by", Body.JSON, BODY_BYTES_MAX, retrieve_by),
-    Route(
-        "POST",
-        f"{GRAPH}/queries/{{name}}/retrieve",
-        Body.OPTIONAL_JSON,
-        BODY_BYTES_MAX,
-        retrieve_stored,
-    ),
-    Route("POST", f"{GRAPH}/replay", Body.JSON, RECEIPT_BODY_BYTES_MAX, replay),
-)
+ROUTES: tuple[Route, ...] = (retrieve, retrieve_by, retrieve_stored, replay)

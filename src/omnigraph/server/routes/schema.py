@@ -5,66 +5,104 @@ from __future__ import annotations
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.engine.graph import Graph
 from omnigraph.http.encode import schema_apply_output, schema_plan_output
-from omnigraph.http.responses import SchemaApplyOutput, SchemaOutput
+from omnigraph.http.responses import SchemaApplyOutput, SchemaOutput, SchemaPlanOutput
 from omnigraph.http.stored_queries import find_broken
 from omnigraph.model.errors import CompileError, ForbiddenError
-from omnigraph.model.limits import BODY_BYTES_MAX
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import Action
 from omnigraph.model.source import Source
-from omnigraph.server.context import GRAPH, Body, RequestContext, Route
-from omnigraph.server.requests import SCHEMA
-from omnigraph.server.responses import Response, answer_json, bad_request, conflict
-from omnigraph.server.routes.parameters import parse_write_options, with_commit
+from omnigraph.server.context import (
+    GRAPH,
+    Operation,
+    Pool,
+    RequestContext,
+    Route,
+    Tag,
+    route,
+    route_with_body,
+)
+from omnigraph.server.requests import WRITE_OPTIONS, SchemaRequest, json_body
+from omnigraph.server.responses import Response, bad_request, conflict, json_response
 
 
+@route(
+    "GET",
+    f"{GRAPH}/schema",
+    Operation(
+        "getSchema",
+        Tag.SCHEMA,
+        "Get the source of the accepted schema",
+        (SchemaOutput,),
+        statuses=(403, 409, 500),
+    ),
+    action=Action.READ,
+)
 async def show(call: RequestContext) -> Response:
-    """GET /graphs/{graph_id}/schema"""
-    call.require(Action.READ, branch=None, target=None)
-    output: SchemaOutput = {"schema_source": await call.read(lambda graph: graph.schema_source)}
-    return answer_json(output)
+    """The accepted schema."""
+    output: SchemaOutput = {"schema_source": await call.run(lambda graph: graph.schema_source)}
+    return json_response(output)
 
 
-async def plan(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/schema/plan"""
-    asked = SCHEMA.read(call.body)
-    call.require(Action.READ, branch=None, target=None)
-    planned = await call.read(
+@route_with_body(
+    "POST",
+    f"{GRAPH}/schema/plan",
+    Operation(
+        "planSchema",
+        Tag.SCHEMA,
+        "Plan the migration to another schema without applying it",
+        (SchemaPlanOutput,),
+    ),
+    json_body(SchemaRequest),
+    action=Action.READ,
+)
+async def plan(call: RequestContext, body: SchemaRequest) -> Response:
+    """The steps of a migration."""
+    planned = await call.run(
         lambda graph: graph.plan_schema(
-            asked.schema_source, allow_data_loss=asked.allow_data_loss is True
+            body.schema_source, allow_data_loss=body.allow_data_loss is True
         )
     )
-    return answer_json(schema_plan_output(planned, uri=call.uri))
+    return json_response(schema_plan_output(planned, uri=call.uri))
 
 
-async def apply(call: RequestContext) -> Response:
-    """POST /graphs/{graph_id}/schema/apply"""
-    asked = SCHEMA.read(call.body)
-    call.require(Action.SCHEMA_APPLY, branch=None, target=MAIN)
-    if call.is_managed:
+@route_with_body(
+    "POST",
+    f"{GRAPH}/schema/apply",
+    Operation(
+        "applySchema",
+        Tag.SCHEMA,
+        "Apply a schema; 409 if a cluster manages the schema of the graph",
+        (SchemaApplyOutput,),
+    ),
+    json_body(SchemaRequest),
+    action=Action.SCHEMA_APPLY,
+    scope=lambda *_: (None, MAIN),
+    pool=Pool.WRITE,
+    parameters=WRITE_OPTIONS,
+)
+async def apply(call: RequestContext, body: SchemaRequest) -> Response:
+    """Migrate the graph to a schema."""
+    if call.graph.is_managed:
         raise conflict(
-            "the schema of this graph belongs to a cluster; change it there and run `cluster apply`"
+            "a cluster manages the schema of this graph; change it there and run `cluster apply`"
         )
-    terms = parse_write_options(call)
 
     def work(graph: Graph) -> SchemaApplyOutput:
-        _require_queries_fit(call, asked.schema_source)
+        _require_queries_fit(call, body.schema_source)
         done = graph.apply_schema(
-            asked.schema_source,
-            allow_data_loss=asked.allow_data_loss is True,
-            engine=asked.engine or "auto",
-            if_commit=terms.if_commit,
-            idempotency_key=terms.idempotency_key,
+            body.schema_source,
+            allow_data_loss=body.allow_data_loss is True,
+            engine=body.engine or "auto",
+            **call.write_options,
         )
         return schema_apply_output(done, uri=call.uri, manifest_version=_find_version(graph))
 
-    with call.admit(len(call.body)):
-        output = await call.write(work)
-    return with_commit(answer_json(output), output["commit_id"])
+    output = await call.run(work)
+    return json_response(output, commit_id=output["commit_id"])
 
 
 def _require_queries_fit(call: RequestContext, schema: str) -> None:
-    queries = call.queries
+    queries = call.graph.queries
     if not queries:
         return
     broken = find_broken(queries.values(), catalog=compile_schema(Source("<schema>", schema)))
@@ -81,7 +119,7 @@ def _require_queries_fit(call: RequestContext, schema: str) -> None:
             )
         raise bad_request(
             "a stored query of this graph fails the schema check, so the schema is unchanged; "
-            "a caller who may read all of 'main' is shown which one"
+            "only callers that may read all of 'main' see its name"
         )
 
 
@@ -102,8 +140,4 @@ def _find_version(graph: Graph) -> int | None:
         return None
 
 
-SCHEMA_ROUTES = (
-    Route("GET", f"{GRAPH}/schema", Body.NONE, 0, show),
-    Route("POST", f"{GRAPH}/schema/plan", Body.JSON, BODY_BYTES_MAX, plan),
-    Route("POST", f"{GRAPH}/schema/apply", Body.JSON, BODY_BYTES_MAX, apply),
-)
+ROUTES: tuple[Route, ...] = (show, plan, apply)
