@@ -41,7 +41,7 @@ def policed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         ("query --profile nobody -e x", "unknown profile 'nobody'"),
         ("query --cluster brain -e x", "--cluster does not apply"),
         ("optimize http://h:1", "needs direct storage access"),
-        ("optimize", "give its storage"),
+        ("optimize", "name its storage"),
         ("optimize --cluster ./brain --graph g", "there is no cluster './brain'"),
         ("optimize --cluster http://h:1 --graph g", "'http://h:1' is a server"),
         ("optimize --cluster a --store b", "mutually exclusive"),
@@ -110,7 +110,7 @@ def test_who_writes_by_a_server_is_not_the_command_lines_to_say() -> None:
 
     assert (ended.code, ended.out) == (1, "")
     assert "--as" in ended.err
-    assert "the server resolves identity" in ended.err
+    assert "derives the actor from" in ended.err
 
 
 def test_a_server_without_a_graph_lists_those_to_choose_from(policed: Server) -> None:

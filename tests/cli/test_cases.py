@@ -279,7 +279,7 @@ def test_the_name_of_a_writer_is_the_flags_else_the_configurations(
     flagged = run_command("--as", "ann", *written, home=home)
     configured = run_command(*written, home=home)
 
-    require_refused(refused, "--as", "server resolves identity")
+    require_refused(refused, "--as", "derives the actor from")
     assert flagged.fields["actor_id"] == "ann"
     assert configured.fields["actor_id"] == "olga"
 
@@ -440,7 +440,7 @@ def test_rows_of_a_file_are_selected(tmp_path: Path) -> None:  # case 139
 @pytest.mark.parametrize(
     ("defaults", "said"),
     [
-        ({"server": "s", "store": "g"}, "binds one entity"),
+        ({"server": "s", "store": "g"}, "has both `server` and `store`"),
         ({"store": "g", "default_graph": "k"}, "already a single graph"),
     ],
 )

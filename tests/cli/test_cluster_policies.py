@@ -91,7 +91,7 @@ def test_an_applied_policy_that_somebody_has_changed_is_refused(tmp_path: Path) 
     ended = validate("--cluster", tmp_path)
 
     assert (ended.code, ended.out) == (1, "")
-    assert "is not what its name says" in ended.err
+    assert "does not match its name" in ended.err
 
 
 def test_a_decision_of_an_applied_policy_is_explained(several: Path) -> None:

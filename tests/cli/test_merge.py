@@ -147,7 +147,7 @@ def test_decisions_of_a_person_are_not_written_over(store: Path, tmp_path: Path)
     ended = merge(store, "--dry-run", "--write-decisions", path)
 
     assert ended.code == 1
-    assert "is there already" in ended.err
+    assert "exists already" in ended.err
     assert path.read_text() == "mine"
 
 
@@ -161,7 +161,7 @@ def test_a_dry_run_without_conflicts_changes_nothing(store: Path) -> None:
 
     assert ended.code == 0
     assert ended.out == "would merge main into other: already_up_to_date\n"
-    assert "nothing to decide" in ended.err
+    assert "there are no conflicts" in ended.err
     with omnigraph.open(store, read_only=True) as graph:
         assert graph.head("other") == before
 

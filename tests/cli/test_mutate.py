@@ -71,7 +71,7 @@ def test_a_server_decides_who_writes() -> None:
 
     assert ended.code == 1
     assert "--as" in ended.err
-    assert "server resolves identity" in ended.err
+    assert "derives the actor from" in ended.err
 
 
 def test_a_branch_that_moved_on_is_not_written(tmp_path: Path) -> None:

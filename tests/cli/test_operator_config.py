@@ -40,7 +40,7 @@ def test_the_default_store_is_used_where_nothing_is_typed(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("defaults: { server: a, store: b }", "binds one entity"),
+        ("defaults: { server: a, store: b }", "has both `server` and `store`"),
         ("defaults: { store: b, default_graph: g }", "already a single graph"),
         ("defaults: { output: xml }", "could not parse operator config"),
         ("defaults: [", "could not parse operator config"),
@@ -114,7 +114,7 @@ def test_profiles_are_listed_with_what_is_wrong_with_them(tmp_path: Path) -> Non
     ]
     assert [(each["valid"], each["target"]) for each in listed[2:]] == [(False, None)] * 2
     assert "binds 2 scopes" in listed[2]["error"]
-    assert "binds no scope" in listed[3]["error"]
+    assert "has no target" in listed[3]["error"]
 
 
 def test_profiles_are_listed_for_people_too(tmp_path: Path) -> None:
@@ -178,7 +178,11 @@ def test_a_profile_shows_where_it_leads(
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("nobody", "unknown profile 'nobody'"), ("torn", "binds 2 scopes"), ("empty", "no scope")],
+    [
+        ("nobody", "unknown profile 'nobody'"),
+        ("torn", "binds 2 scopes"),
+        ("empty", "has no target"),
+    ],
 )
 def test_a_profile_that_leads_nowhere_is_refused_when_used(
     name: str, problem: str, tmp_path: Path
@@ -225,7 +229,7 @@ def test_a_blank_token_is_refused(stdin: str, tmp_path: Path) -> None:
     ended = invoke_command("login", "prod", home=tmp_path, stdin=stdin)
 
     assert (ended.code, ended.out) == (1, "")
-    assert "blank" in ended.err
+    assert "the token is empty" in ended.err
     assert not (tmp_path / "credentials").exists()
 
 

@@ -226,9 +226,9 @@ def test_a_graph_that_is_being_changed_is_left_out_and_told(tmp_path: Path, two:
     named = invoke_command("queries", "list", "--cluster", tmp_path, "--graph", "knowledge")
 
     assert (listed.code, listed.out) == (0, "read  all_places()\n")
-    assert "warning: graph 'knowledge' is left out" in listed.err
+    assert "warning: graph 'knowledge' is skipped" in listed.err
     assert (named.code, named.out) == (1, "")
-    assert "graph 'knowledge' is left out" in named.err
+    assert "graph 'knowledge' is skipped" in named.err
 
 
 def test_a_tampered_query_is_not_listed(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_tampered_query_is_not_listed(tmp_path: Path) -> None:
     ended = invoke_command("queries", "list", "--cluster", tmp_path)
 
     assert (ended.code, ended.out) == (1, "")
-    assert "is not what its name says" in ended.err
+    assert "does not match its name" in ended.err
 
 
 def test_a_profile_of_a_cluster_names_its_queries(two: Path, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_profile_of_a_cluster_names_its_queries(two: Path, tmp_path: Path) -> 
     ("flags", "problem"),
     [
         ([], "--cluster <dir|uri|name>"),
-        (["--store", "g"], "g is none"),
+        (["--store", "g"], "g is not one"),
         (["--server", "http://h:1"], "--server does not apply"),
     ],
 )

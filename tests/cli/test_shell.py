@@ -76,7 +76,7 @@ def test_help_is_shown_at_the_first_enter(tmp_path: Path, typed: str) -> None:
 
     with shell_on(tmp_path / "g", tmp_path / "home") as shell:
         shell.type(f"{typed}{ENTER}")
-        shell.wait_for("Read and write another branch.*main>")
+        shell.wait_for("Switch to another branch.*main>")
 
 
 @pytest.mark.parametrize("typed", ["quit", "exit", "\\q", "\\quit", "\\exit", "quit;"])
@@ -147,7 +147,7 @@ def test_the_prompt_says_where_one_looks_and_the_past_is_not_changed(tmp_path: P
         shell.type(f"match {{ $p: Person }} return {{ count($p) as people }};{ENTER}")
         shell.wait_for("people.*4.*@")
         shell.type(f'insert Person {{ name: "Fay" }};{ENTER}')
-        shell.wait_for("Error: .*the past cannot be changed; nothing was done")
+        shell.wait_for("Error: .*which is read-only; nothing was done")
         shell.type(f"\\now{ENTER}")
         shell.wait_for("draft>")
 

@@ -80,7 +80,7 @@ def test_an_unknown_commit_is_an_error(store: Path) -> None:
 
 
 def test_a_graph_whose_writes_all_ended_has_no_recoveries(store: Path) -> None:
-    assert invoke_command("recoveries", store).out == "no write has stopped half-way\n"
+    assert invoke_command("recoveries", store).out == "no recoveries\n"
     assert invoke_command("recoveries", store, "--json").fields == {"recoveries": []}
 
 

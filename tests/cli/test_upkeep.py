@@ -62,7 +62,7 @@ def test_another_branch_is_optimized_by_name(store: Path) -> None:
 
     ended = invoke_command("optimize", store, "--branch", "feature")
 
-    assert "node:Person: left alone, because the branch has not written to it" in ended.out
+    assert "node:Person: skipped, because the branch has not changed it" in ended.out
 
 
 def test_a_server_is_not_asked_to_optimize() -> None:
@@ -124,7 +124,7 @@ def test_nothing_to_repair_is_said_by_type(store: Path) -> None:
     ended = invoke_command("repair", store)
 
     assert ended.code == 0
-    assert "node:Person: as it should be" in ended.out
+    assert "node:Person: unchanged" in ended.out
 
 
 def test_what_others_wrote_is_shown_refused_and_adopted_by_force(store: Path) -> None:
@@ -139,7 +139,7 @@ def test_what_others_wrote_is_shown_refused_and_adopted_by_force(store: Path) ->
     assert actions == ["preview", "refused", "forced"]
     assert shown.fields["manifest_version"] is None
     assert isinstance(forced.fields["manifest_version"], int)
-    assert "repair refused" in refused.err
+    assert "repair did not adopt" in refused.err
     assert refused.err.endswith(f"  omnigraph repair --confirm --force --store {store}\n")
     assert list(shown.fields) == ["uri", "confirm", "force", "manifest_version", "tables"]
 
@@ -162,7 +162,7 @@ def test_a_finding_ends_with_the_command_that_mends_it(store: Path) -> None:
 
     assert ended.code == 0
     assert f"-> `omnigraph optimize --store {store}`" in ended.out
-    assert ended.out.endswith("; rows were not looked at\n")
+    assert ended.out.endswith("; rows were not checked\n")
 
 
 def test_a_damaged_graph_fails_its_examination(store: Path) -> None:

@@ -624,7 +624,7 @@ def test_people_read_a_plan_as_a_difference(tmp_path: Path) -> None:
 
     assert ended.code == 0
     assert ended.out == (
-        "  ~ graph.knowledge  [by its parts]\n"
+        "  ~ graph.knowledge  [through its parts]\n"
         "  - graph.map  [blocked: approval_required]\n"
         "      affects schema.map\n"
         "  + query.knowledge.find_email\n"
@@ -633,6 +633,6 @@ def test_people_read_a_plan_as_a_difference(tmp_path: Path) -> None:
         "      affects query.knowledge.find_email, query.knowledge.find_person\n"
         "  - schema.map  [blocked: approval_required]\n"
         "Plan: 1 to create, 2 to update, 0 to delete, 2 blocked.\n"
-        "graph.map deletes the graph with its rows and history: to agree, "
+        "graph.map deletes the graph with its rows and history: to approve, run "
         "`omnigraph cluster approve graph.map --as <actor>`\n"
     )

@@ -54,20 +54,20 @@ def s3_world(server: S3Server) -> ClusterContext:
 
 def test_a_cluster_lives_in_a_bucket(tmp_path: Path, server: S3Server) -> None:
     folder, root = stored_in_bucket(tmp_path, server)
-    world = s3_world(server)
+    context = s3_world(server)
 
-    imported = import_cluster(folder, world, actor=None)
-    require_converged(apply(folder, world, actor="ann"))
+    imported = import_cluster(folder, context, actor=None)
+    require_converged(apply(folder, context, actor="ann"))
     write_files(folder, {"people.pg": PEOPLE_WITH_EMAIL, "queries/email.gq": FIND_EMAIL})
-    require_converged(apply(folder, world, actor="ann"))
-    looked = refresh(folder, world, actor=None)
+    require_converged(apply(folder, context, actor="ann"))
+    looked = refresh(folder, context, actor=None)
 
     assert imported.heading.is_ok
     assert looked.facts is not None
     assert looked.facts.ledger is not None
     assert looked.facts.ledger.revision == 4
     assert {each.status for each in looked.facts.ledger.statuses.values()} == {"applied"}
-    snapshot = read_serving_snapshot(open_cluster(root, world))
+    snapshot = read_serving_snapshot(open_cluster(root, context))
     assert [(each.id, each.uri) for each in snapshot.graphs] == [
         ("knowledge", f"{root}/graphs/knowledge.omni"),
         ("map", f"{root}/graphs/map.omni"),
@@ -85,9 +85,9 @@ def test_a_graph_in_a_bucket_is_deleted_with_all_its_objects(
     tmp_path: Path, server: S3Server
 ) -> None:
     folder, root = stored_in_bucket(tmp_path, server)
-    world = s3_world(server)
-    import_cluster(folder, world, actor=None)
-    require_converged(apply(folder, world, actor="ann"))
+    context = s3_world(server)
+    import_cluster(folder, context, actor=None)
+    require_converged(apply(folder, context, actor="ann"))
     write_config(
         folder,
         {
@@ -97,10 +97,10 @@ def test_a_graph_in_a_bucket_is_deleted_with_all_its_objects(
         },
     )
 
-    approve(folder, world, resource="graph.map", actor="ann")
-    require_converged(apply(folder, world, actor="ann"))
+    approve(folder, context, resource="graph.map", actor="ann")
+    require_converged(apply(folder, context, actor="ann"))
 
-    objects = open_cluster(root, world).objects
+    objects = open_cluster(root, context).objects
     assert objects.list("graphs").prefixes == {"knowledge.omni"}
 
 
@@ -109,11 +109,11 @@ def test_an_apply_in_a_bucket_that_is_cut_is_finished_by_the_next(
     tmp_path: Path, server: S3Server, at: int
 ) -> None:
     folder, _ = stored_in_bucket(tmp_path, server)
-    world = s3_world(server)
-    import_cluster(folder, world, actor=None)
+    context = s3_world(server)
+    import_cluster(folder, context, actor=None)
     fault = Fault(at=at, when=When.AFTER, scope=Scope.EFFECTS)
     faulty = replace(
-        world,
+        context,
         open_objects=lambda place: CrashingObjects(open_objects(place, is_durable=True), fault),
         open_stores=lambda settings: crashing(open_stores(settings), fault),
     )
@@ -121,12 +121,12 @@ def test_an_apply_in_a_bucket_that_is_cut_is_finished_by_the_next(
         apply(folder, faulty, actor="ann")
     assert fault.hit is not None
 
-    held = status(folder, world).facts
+    held = status(folder, context).facts
     assert held is not None
     assert held.held is not None
-    refused = apply(folder, world, actor="bob")
-    force_unlock(folder, world, lock_id=held.held.id)
-    finished = apply(folder, world, actor="bob")
+    refused = apply(folder, context, actor="bob")
+    force_unlock(folder, context, lock_id=held.held.id)
+    finished = apply(folder, context, actor="bob")
 
     assert codes_of(refused.heading.findings) == {"state_lock_held"}
     require_converged(finished)

@@ -399,14 +399,14 @@ def test_a_file_given_for_a_folder_is_told_apart_from_none(tmp_path: Path) -> No
     ended = invoke_command("cluster", "plan", "--config", tmp_path / "cluster.yaml", "--json")
 
     assert codes(ended) == ["config_dir_not_found"]
-    assert "it is a file; name the folder that holds cluster.yaml" in messages(ended)
+    assert "it is a file; name the folder that contains cluster.yaml" in messages(ended)
 
 
 def test_an_empty_folder_is_told_what_it_lacks(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
     assert codes(ended) == ["cluster_config_read_error"]
-    assert messages(ended).endswith("; write it, or name the folder that holds cluster.yaml")
+    assert messages(ended).endswith("; create it, or name the folder that contains cluster.yaml")
 
 
 def test_a_misspelt_reference_is_answered_with_the_near_name(tmp_path: Path) -> None:
@@ -478,4 +478,4 @@ def test_people_read_what_is_wrong_a_line_each(tmp_path: Path) -> None:
     assert ended.out == (
         "ERROR  invalid_cluster_yaml grahps: unknown field `grahps`; did you mean `graphs`?\n"
     )
-    assert ended.err.startswith("Error: `cluster validate` did not succeed")
+    assert ended.err.startswith("Error: `cluster validate` failed")

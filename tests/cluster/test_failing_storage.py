@@ -36,24 +36,24 @@ from tests.support.meddling import meddled_world, refusing_world
 Command = Callable[[Path, ClusterContext], Heading]
 
 
-def applied(folder: Path, world: ClusterContext) -> Heading:
-    return apply(folder, world, actor="ann").heading
+def applied(folder: Path, context: ClusterContext) -> Heading:
+    return apply(folder, context, actor="ann").heading
 
 
-def approved(folder: Path, world: ClusterContext) -> Heading:
-    return approve(folder, world, resource="graph.map", actor="ann").heading
+def approved(folder: Path, context: ClusterContext) -> Heading:
+    return approve(folder, context, resource="graph.map", actor="ann").heading
 
 
-def imported(folder: Path, world: ClusterContext) -> Heading:
-    return import_cluster(folder, world, actor=None).heading
+def imported(folder: Path, context: ClusterContext) -> Heading:
+    return import_cluster(folder, context, actor=None).heading
 
 
-def refreshed(folder: Path, world: ClusterContext) -> Heading:
-    return refresh(folder, world, actor=None).heading
+def refreshed(folder: Path, context: ClusterContext) -> Heading:
+    return refresh(folder, context, actor=None).heading
 
 
-def looked_at(folder: Path, world: ClusterContext) -> Heading:
-    return status(folder, world).heading
+def looked_at(folder: Path, context: ClusterContext) -> Heading:
+    return status(folder, context).heading
 
 
 def changing(folder: Path) -> None:
@@ -152,9 +152,9 @@ def test_what_can_wait_for_the_next_command_is_a_warning(
 
 def test_a_lock_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
-    world = refusing_world("find", "lock.json")
+    context = refusing_world("find", "lock.json")
 
-    looked, broken = looked_at(tmp_path, world), force_unlock(tmp_path, world, lock_id="x")
+    looked, broken = looked_at(tmp_path, context), force_unlock(tmp_path, context, lock_id="x")
 
     assert codes_of(looked.findings) == {"state_lock_read_error"}
     assert codes_of(broken.heading.findings) == {"state_lock_read_error"}
@@ -172,8 +172,8 @@ def test_a_lock_that_somebody_else_has_taken_meanwhile_is_not_taken_away(tmp_pat
     def change_hands(*_given: object) -> None:
         lock.write_bytes(taken)
 
-    world = meddled_world("put_if_match", "lock.json", change_hands)
-    report = force_unlock(tmp_path, world, lock_id=dead.id)
+    context = meddled_world("put_if_match", "lock.json", change_hands)
+    report = force_unlock(tmp_path, context, lock_id=dead.id)
 
     assert codes_of(report.heading.findings) == {"state_lock_id_mismatch"}
     assert lock.read_bytes() == taken
@@ -258,8 +258,8 @@ def test_a_word_that_is_taken_back_after_the_plan_stops_the_deletion(tmp_path: P
     [approval] = (tmp_path / "__cluster/approvals").iterdir()
 
     # Contents are published when the plan is made and nothing was deleted yet.
-    world = meddled_world("put_if_absent", "resources/policy", lambda *_given: approval.unlink())
-    failed = apply(tmp_path, world, actor="ann")
+    context = meddled_world("put_if_absent", "resources/policy", lambda *_given: approval.unlink())
+    failed = apply(tmp_path, context, actor="ann")
 
     assert {"apply_approval_invariant_violation", "graph_delete_failed"} <= codes_of(
         failed.heading.findings

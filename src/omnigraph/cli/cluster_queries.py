@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from omnigraph.cli.invocation import open_applied, telling_findings
+from omnigraph.cli.invocation import open_applied, translate_findings
 from omnigraph.cli.output import CommandError
 from omnigraph.cli.targets import ClusterScope
 from omnigraph.cluster.catalog import get_graph_uri, list_graph_ids
@@ -51,7 +51,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class QueryCheck:
     """The queries that are no longer valid for their graphs, and warnings."""
 
     query_count: int
@@ -60,24 +60,24 @@ class Verdict:
     left_out: tuple[str, ...]
 
 
-def read_served(scope: ClusterScope, environment: Mapping[str, str]) -> Served:
+def read_queries(scope: ClusterScope, environment: Mapping[str, str]) -> Served:
     """The applied queries; a graph that is being changed is left out."""
-    return _read_served(open_applied(scope.root, environment), scope.graph)
+    return _read_queries(open_applied(scope.root, environment), scope.graph)
 
 
-def check_served(scope: ClusterScope, environment: Mapping[str, str]) -> Verdict:
+def check_queries(scope: ClusterScope, environment: Mapping[str, str]) -> QueryCheck:
     """Compile every query of a scope against the schema that its graph has now."""
     cluster = open_applied(scope.root, environment)
-    served = _read_served(cluster, scope.graph)
+    served = _read_queries(cluster, scope.graph)
     breakages: list[Issue] = []
     warnings: list[Issue] = []
     for graph, texts in groupby(served.texts, key=lambda each: each.graph):
         catalog = _get_live_catalog(cluster, graph)
         for each in texts:
-            broken, told = _check(each, catalog)
+            broken, messages = _check(each, catalog)
             breakages += [Issue(graph, each.name, message) for message in broken]
-            warnings += [Issue(graph, each.name, message) for message in told]
-    return Verdict(len(served.texts), tuple(breakages), tuple(warnings), served.left_out)
+            warnings += [Issue(graph, each.name, message) for message in messages]
+    return QueryCheck(len(served.texts), tuple(breakages), tuple(warnings), served.left_out)
 
 
 def read_one_graph(
@@ -86,13 +86,13 @@ def read_one_graph(
     """The live schema and the queries of one graph: the named one, or the only one."""
     cluster = open_applied(scope.root, environment)
     if scope.graph is None:
-        with telling_findings():
+        with translate_findings():
             # Called for its error: with several graphs, one has to be named.
             get_graph_uri(cluster, None)
         (id,) = list_graph_ids(cluster)
     else:
         id = scope.graph
-    return _get_live_catalog(cluster, id), _read_served(cluster, id).texts
+    return _get_live_catalog(cluster, id), _read_queries(cluster, id).texts
 
 
 def _get_live_catalog(cluster: Cluster, id: str) -> Catalog:
@@ -106,13 +106,13 @@ def _get_live_catalog(cluster: Cluster, id: str) -> Catalog:
             raise CommandError(f"graph '{id}' cannot be opened: {reason}")
 
 
-def _read_served(cluster: Cluster, id: str | None) -> Served:
-    with telling_findings():
+def _read_queries(cluster: Cluster, id: str | None) -> Served:
+    with translate_findings():
         if id is not None:
             get_graph_uri(cluster, id)
         snapshot = read_serving_snapshot(cluster)
     left_out = {
-        each.id: f"graph '{each.id}' is left out: {each.finding.message}"
+        each.id: f"graph '{each.id}' is skipped: {each.finding.message}"
         for each in snapshot.left_out
         if id in (None, each.id)
     }
@@ -141,7 +141,7 @@ def _check(text: AppliedText, catalog: Catalog) -> tuple[list[str], list[str]]:
 def _advise(parameters: Iterable[Parameter]) -> Iterator[str]:
     for each in parameters:
         if each.type.is_vector:
-            yield f"`${each.name}` is a {each.type}, which whoever calls has to bring along"
+            yield f"`${each.name}` is a {each.type}, which callers must supply as a value"
 
 
 def _describe(diagnostic: Diagnostic) -> str:

@@ -204,9 +204,9 @@ _USED_INSIDE = frozenset({"cast", "found", "list"})
 
 _PROMISE = (
     "Stored queries as typed functions.",
-    "Written by `omnigraph queries codegen --python`: write it again instead of changing it. Every "
-    "function takes a graph, that of `omnigraph.open` or that of `omnigraph.connect`. Rows are "
-    "those of `Result.rows`, where dates and moments are texts.",
+    "Written by `omnigraph queries codegen --python`: do not edit it. Every "
+    "function takes a graph from `omnigraph.open` or `omnigraph.connect`. Rows are "
+    "those of `Result.rows`, where dates and timestamps are strings.",
 )
 
 
@@ -372,8 +372,10 @@ def _write_arguments(name: str, arguments: Mapping[str, str], names: _Names) -> 
 
 def _describe(compiled: CompiledQuery) -> list[str]:
     kind = "mutation" if compiled.is_mutation else "query"
-    told = [each for each in (compiled.description, compiled.instruction) if each and each.strip()]
-    return told or [f"Run the stored {kind} `{compiled.name}`."]
+    paragraphs = [
+        each for each in (compiled.description, compiled.instruction) if each and each.strip()
+    ]
+    return paragraphs or [f"Run the stored {kind} `{compiled.name}`."]
 
 
 _DECLARING = "query"
@@ -396,7 +398,9 @@ def cut_query(source: Source, name: str) -> str:
             depth += (token.text in "{([") - (token.text in "})]")
             if found and depth == 0 and token.text == "}":
                 return source.text[start : token.end]
-    raise NotFoundError(kind="query", name=name, advice=f"{source.name} has none of this name")
+    raise NotFoundError(
+        kind="query", name=name, advice=f"{source.name} contains no query of this name"
+    )
 
 
 def generate_python(source_by_name: Mapping[str, Source], catalog: Catalog) -> str:

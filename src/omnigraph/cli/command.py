@@ -37,7 +37,7 @@ _PROBLEMS = "omnigraph.http.problems"
 
 
 @contextmanager
-def _telling_programs(*, is_json: bool) -> Iterator[None]:
+def _report_as_json(*, is_json: bool) -> Iterator[None]:
     """A block that, with `--json`, also prints its errors as JSON on standard output.
 
     The JSON has the code that a server would respond with; standard error has the same error as
@@ -71,7 +71,7 @@ class Command(click.Command):
         environment: Mapping[str, str] = ctx.find_root().obj
         invocation = ctx.obj = Invocation(flags=flags, environment=environment)
         try:
-            with _telling_programs(is_json=ctx.params.get("is_json") is True):
+            with _report_as_json(is_json=ctx.params.get("is_json") is True):
                 return super().invoke(ctx)
         except GraphError as error:
             advice = next_command(
@@ -85,7 +85,7 @@ class Command(click.Command):
                 raise
             look = write_command("log", target=invocation.reached)
             raise CommandError(
-                f"interrupted; what was asked for may have been done all the same\nTry: {look}"
+                f"interrupted; the operation may have completed\nTry: {look}"
             ) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -117,7 +117,9 @@ def read_config(path: Path) -> tuple[OperatorConfig, tuple[str, ...]]:
         # For invalid dates and numbers, the parser raises Python's own error.
         raise CommandError(f"could not parse operator config {path}: {error}") from error
     except RecursionError as error:
-        raise CommandError(f"could not parse operator config {path}: it is too deep") from error
+        raise CommandError(
+            f"could not parse operator config {path}: it is nested too deeply"
+        ) from error
 
 
 def parse_config(tree: object) -> tuple[OperatorConfig, tuple[str, ...]]:
@@ -173,9 +175,7 @@ def _parse_defaults(tree: object, unknown: list[str]) -> Defaults:
         default_graph=_text(section, "defaults", "default_graph"),
     )
     if defaults.store is not None and defaults.server is not None:
-        raise CommandError(
-            "`defaults` has both `server` and `store`, and binds one entity; remove one of them"
-        )
+        raise CommandError("`defaults` has both `server` and `store`; remove one of them")
     if defaults.store is not None and defaults.default_graph is not None:
         raise CommandError(
             "`defaults.store` is already a single graph; remove `defaults.default_graph`"
@@ -222,10 +222,10 @@ def _mapping(tree: object, path: str) -> Mapping[str, object]:
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise CommandError(f"`{path}` has to be a mapping")
+        raise CommandError(f"`{path}` must be a mapping")
     for key in tree:
         if not isinstance(key, str):
-            raise CommandError(f"in `{path}` the key {key!r} has to be text; put it in quotes")
+            raise CommandError(f"in `{path}` the key {key!r} must be text; put it in quotes")
     return tree
 
 
@@ -239,7 +239,7 @@ def _required(section: Mapping[str, object], path: str, key: str) -> str:
 def _text(section: Mapping[str, object], path: str, key: str) -> str | None:
     value = section.get(key)
     if value is not None and not isinstance(value, str):
-        raise CommandError(f"`{path}.{key}` has to be text; put {_show(value)} in quotes")
+        raise CommandError(f"`{path}.{key}` must be text; put {_show(value)} in quotes")
     return value
 
 
@@ -248,14 +248,14 @@ def _texts(section: Mapping[str, object], path: str, key: str) -> tuple[str, ...
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise CommandError(f"`{path}.{key}` has to be a list of texts")
+        raise CommandError(f"`{path}.{key}` must be a list of strings")
     return tuple(value)
 
 
 def _count(section: Mapping[str, object], path: str, key: str) -> int:
     value = section.get(key, COLUMN_WIDTH_DEFAULT)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CommandError(f"`{path}.{key}` has to be a positive number, not {_show(value)}")
+        raise CommandError(f"`{path}.{key}` must be a positive number, not {_show(value)}")
     return value
 
 
@@ -267,9 +267,7 @@ def _choice(section: Mapping[str, object], path: str, key: str, words: type[Word
     if value is None:
         return None
     if value not in tuple(words):
-        raise CommandError(
-            f"`{path}.{key}` has to be one of {', '.join(words)}, not {_show(value)}"
-        )
+        raise CommandError(f"`{path}.{key}` must be one of {', '.join(words)}, not {_show(value)}")
     return words(str(value))
 
 

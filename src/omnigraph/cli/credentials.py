@@ -67,7 +67,7 @@ def require_name(server: str) -> None:
     """Reject a name that cannot be the header of a section."""
     if not _NAME.fullmatch(server):
         raise CommandError(
-            f"{server!r} is no server name: letters, digits, `.`, `_` and `-` make one"
+            f"{server!r} is not a valid server name: use letters, digits, `.`, `_` and `-`"
         )
 
 
@@ -110,22 +110,24 @@ def parse_tokens(text: str) -> dict[str, str]:
 def with_token(text: str, server: str, token: str) -> str:
     """A credentials file with one server's section replaced."""
     if _CONTROL.search(token):
-        raise CommandError("a token is one line without control characters; nothing was stored")
-    kept = without_section(text, server).rstrip("\n")
+        raise CommandError(
+            "a token must be one line without control characters; nothing was stored"
+        )
+    retained = without_section(text, server).rstrip("\n")
     section = f"[{server}]\ntoken = {_quote(token)}\n"
-    return f"{kept}\n\n{section}" if kept else section
+    return f"{retained}\n\n{section}" if retained else section
 
 
 def without_section(text: str, server: str) -> str:
     """A credentials file without one server's section."""
-    kept: list[str] = []
-    is_kept = True
+    retained: list[str] = []
+    is_retained = True
     for line in text.splitlines(keepends=True):
         if found := _SECTION.fullmatch(line):
-            is_kept = found[1].strip() != server
-        if is_kept:
-            kept.append(line)
-    return "".join(kept)
+            is_retained = found[1].strip() != server
+        if is_retained:
+            retained.append(line)
+    return "".join(retained)
 
 
 def _unquote(written: str) -> str:
@@ -143,7 +145,9 @@ def _quote(token: str) -> str:
         return f'"{token}"'
     if "'" not in token:
         return f"'{token}'"
-    raise CommandError("a token with both kinds of quotes cannot be stored; nothing was stored")
+    raise CommandError(
+        "a token that contains both kinds of quotes cannot be stored; nothing was stored"
+    )
 
 
 def _read_private(path: Path) -> str:
@@ -151,7 +155,7 @@ def _read_private(path: Path) -> str:
         mode = path.stat().st_mode
         if stat.S_IMODE(mode) & 0o077:
             raise CommandError(
-                f"{path} holds tokens and others may read it; run `chmod 600 {path}` first"
+                f"{path} contains tokens and is readable by others; run `chmod 600 {path}` first"
             )
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -177,15 +181,15 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _write_private(path: Path, text: str) -> None:
     # If the file is a symbolic link, its target is rewritten.
-    kept = path.resolve()
-    beside = kept.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    retained = path.resolve()
+    beside = retained.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as written:
             written.write(text)
             written.flush()
             os.fsync(written.fileno())
-        beside.replace(kept)
+        beside.replace(retained)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise _refuse_write(path, error) from error

@@ -83,14 +83,14 @@ def summarize(stats: ChangeStats) -> str:
 
 def _lines_of(change: Change, terminal: Terminal) -> Iterator[str]:
     head = f"{_MARK_BY_OP[change.op]} {change.type} {show_name(change.id)}"
-    image = change.after if change.after is not None else change.before or {}
+    properties = change.after if change.after is not None else change.before or {}
     if change.kind == "edge":
-        head += f"  {show_name(str(image['src']))} → {show_name(str(image['dst']))}"
+        head += f"  {show_name(str(properties['src']))} → {show_name(str(properties['dst']))}"
     if change.before is None or change.after is None:
-        yield terminal.cut(f"{head} {show_properties(_properties(change, image))}")
+        yield terminal.cut(f"{head} {show_properties(_properties(change, properties))}")
         return
     # The ends of an edge may have changed, and its first line shows only the new ones.
-    names = [name for name in image if name != "id" and _differs(change, name)]
+    names = [name for name in properties if name != "id" and _differs(change, name)]
     whole = [f"{name}: {_arrow(change, name)}" for name in names]
     line = f"{head}  {', '.join(whole)}"
     if terminal.width is None or measure(line) <= terminal.width:
@@ -101,9 +101,9 @@ def _lines_of(change: Change, terminal: Terminal) -> Iterator[str]:
         yield _fitted(change, name, terminal.width)
 
 
-def _properties(change: Change, image: Mapping[str, object]) -> dict[str, object]:
+def _properties(change: Change, properties: Mapping[str, object]) -> dict[str, object]:
     hidden = ("id", *_ENDS) if change.kind == "edge" else ("id",)
-    return {name: value for name, value in image.items() if name not in hidden}
+    return {name: value for name, value in properties.items() if name not in hidden}
 
 
 def _differs(change: Change, name: str) -> bool:

@@ -76,24 +76,24 @@ def _name_of(path: str) -> str:
 
 
 QUERY_OPTION = click.option(
-    "--query", "query_path", metavar="FILE", help="A .gq file with the query; `-` is stdin."
+    "--query", "query_path", metavar="FILE", help="A .gq file; `-` is stdin."
 )
 TEXT_OPTION = click.option(
     "-e", "--query-string", "query_text", metavar="GQ", help="The text of the query."
 )
 PARAMS_OPTION = click.option(
-    "--params", "params_text", metavar="JSON", help="Values for the parameters, an object."
+    "--params", "params_text", metavar="JSON", help="The parameters, as a JSON object."
 )
 PARAMS_FILE_OPTION = click.option(
-    "--params-file", "params_path", metavar="FILE", help="The same from a file; `-` is stdin."
+    "--params-file", "params_path", metavar="FILE", help="A file with the parameters; `-` is stdin."
 )
 
 
 def require_one(given: Mapping[str, object]) -> None:
-    """Reject a command line with two flags that exclude each other."""
-    spelled = [flag for flag, value in given.items() if value is not None and value is not False]
-    if len(spelled) > 1:
-        raise click.UsageError(f"{spelled[0]} and {spelled[1]} exclude each other")
+    """Reject a command line with two flags that are mutually exclusive."""
+    options = [flag for flag, value in given.items() if value is not None and value is not False]
+    if len(options) > 1:
+        raise click.UsageError(f"{options[0]} and {options[1]} are mutually exclusive")
 
 
 def find_text(path: str | None, text: str | None) -> str | None:
@@ -120,7 +120,7 @@ def find_params(text: str | None, path: str | None) -> dict[str, object] | None:
 def require_one_reader_of_input(*paths: str | None) -> None:
     """Reject a command line that reads standard input twice."""
     if paths.count(STANDARD_INPUT) > 1:
-        raise click.UsageError("only one thing can come from the standard input")
+        raise click.UsageError("only one option can read from stdin")
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def hinting_at_store(name: str | None) -> Iterator[None]:
         if name is None or not ("://" in name or "/" in name or expand_home(name).is_dir()):
             raise
         raise CommandError(
-            f"{error}\n'{name}' is taken as the name of a query; if it is the graph, write "
+            f"{error}\n'{name}' was read as the name of a query; to name a graph, use "
             f"--store {quote(name)}"
         ) from error
 
@@ -144,7 +144,7 @@ def require_stored(name: str | None, target: Target) -> tuple[str, ServedTarget]
     """The name of the stored query to run, and its server."""
     if name is None:
         raise CommandError(
-            "there is nothing to run; give a text with -e or --query FILE, or the name of a "
+            "no query given; pass a text with -e or --query FILE, or the name of a "
             "stored query with --server"
         )
     match target:
@@ -153,7 +153,7 @@ def require_stored(name: str | None, target: Target) -> tuple[str, ServedTarget]
         case StoreTarget():
             raise CommandError(
                 f"the stored query '{name}' needs a server, and {target.uri} is opened directly; "
-                "add --server <name|url>, or give the text with -e or --query FILE"
+                "add --server <name|url>, or pass the text with -e or --query FILE"
             )
 
 
@@ -166,22 +166,22 @@ def _parse_params(text: str, *, flag: str) -> dict[str, object]:
             object_pairs_hook=_parse_object,
         )
     except ValueError as error:
-        raise CommandError(f"{flag} is no JSON: {error}") from error
+        raise CommandError(f"{flag} is not valid JSON: {error}") from error
     except RecursionError as error:
-        raise CommandError(f"{flag} is nested too deep") from error
+        raise CommandError(f"{flag} is nested too deeply") from error
     if not isinstance(found, dict):
-        raise CommandError(f'{flag} has to be a JSON object, such as \'{{"name": "Ann"}}\'')
+        raise CommandError(f'{flag} must be a JSON object, such as \'{{"name": "Ann"}}\'')
     return found
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _parse_number(written: str) -> float:
     number = float(written)
     if math.isinf(number):
-        raise ValueError(f"{written} is larger than numbers get")
+        raise ValueError(f"{written} is too large a number")
     return number
 
 
@@ -190,5 +190,5 @@ def _parse_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(named) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"it has {twice!r} twice")
+        raise ValueError(f"duplicate key {twice!r}")
     return named

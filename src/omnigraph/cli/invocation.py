@@ -59,7 +59,7 @@ class Consent(Enum):
     """Whether a destructive action may proceed."""
 
     GIVEN = auto()
-    ASK = auto()
+    PROMPT = auto()
     MISSING = auto()
 
 
@@ -68,19 +68,19 @@ def decide_consent(*, is_local: bool, is_yes: bool, is_json: bool, is_terminal: 
     if is_local or is_yes:
         return Consent.GIVEN
     # A script has no user to confirm, and would wait forever.
-    return Consent.ASK if is_terminal and not is_json else Consent.MISSING
+    return Consent.PROMPT if is_terminal and not is_json else Consent.MISSING
 
 
-def is_agreed(answer: str) -> bool:
+def is_agreed(reply: str) -> bool:
     """Whether the reply to the confirmation prompt is yes."""
-    return answer.strip().lower() in ("y", "yes")
+    return reply.strip().lower() in ("y", "yes")
 
 
 def open_applied(root: str, environment: Mapping[str, str]) -> context.Cluster:
     """The cluster at a folder or URI, with the storage that its configuration names."""
     if is_http(root):
         raise CommandError(
-            f"'{root}' is a server; a cluster is named by its folder, or by the uri of its storage"
+            f"'{root}' is a server; name a cluster by its folder or by the uri of its storage"
         )
     if "://" not in root and not Path(root).is_dir():
         raise CommandError(
@@ -88,7 +88,7 @@ def open_applied(root: str, environment: Mapping[str, str]) -> context.Cluster:
             "a cluster's storage, or a name under `clusters:` in the configuration"
         )
     options = make_storage_options(environment, {})
-    with telling_findings():
+    with translate_findings():
         return context.open_cluster(
             root, context.make_context(storage_options=options, durability="full")
         )
@@ -97,22 +97,22 @@ def open_applied(root: str, environment: Mapping[str, str]) -> context.Cluster:
 def find_graph_uri(scope: ClusterScope, environment: Mapping[str, str]) -> str:
     """The URI of the graph of a scope; without an id, of the only applied graph."""
     cluster = open_applied(scope.root, environment)
-    with telling_findings():
+    with translate_findings():
         return catalog.get_graph_uri(cluster, scope.graph)
 
 
 @contextmanager
-def telling_findings() -> Iterator[None]:
+def translate_findings() -> Iterator[None]:
     """A block in which an error of the control plane becomes a `CommandError`."""
     try:
         yield
     except StoppedError as error:
-        told = [each for each in error.findings if each.severity is Severity.ERROR]
-        match told:
+        errors = [each for each in error.findings if each.severity is Severity.ERROR]
+        match errors:
             case [only]:
                 raise CommandError(only.message) from error
             case _:
-                lines = [f"{each.path}: {each.message}" for each in told]
+                lines = [f"{each.path}: {each.message}" for each in errors]
                 raise CommandError("\n  ".join(["the cluster cannot be used:", *lines])) from error
 
 
@@ -232,15 +232,15 @@ class Invocation:
             click.echo(f"omnigraph {verb} → {target.uri} ({target.access})", err=True)
 
     def confirm(
-        self, deed: str, target: Target, *, is_json: bool, is_asked_locally: bool = False
+        self, action: str, target: Target, *, is_json: bool, confirms_locally: bool = False
     ) -> None:
-        """Return only if the action `deed` ("delete branch 'x'") may proceed on the target.
+        """Return only if the action `action` ("delete branch 'x'") may proceed on the target.
 
-        A local graph needs no confirmation, unless `is_asked_locally`. Raises `CommandError`
+        A local graph needs no confirmation, unless `confirms_locally`. Raises `CommandError`
         otherwise.
         """
         consent = decide_consent(
-            is_local=target.is_local and not is_asked_locally,
+            is_local=target.is_local and not confirms_locally,
             is_yes=self.flags.is_yes,
             is_json=is_json,
             is_terminal=sys.stdin.isatty(),
@@ -250,12 +250,12 @@ class Invocation:
                 return
             case Consent.MISSING:
                 raise CommandError(
-                    f"this would {deed} on {target.uri}, for good; nothing was done; to go "
-                    "ahead, repeat the command with --yes"
+                    f"this would {action} on {target.uri}, permanently; nothing was done; to "
+                    "proceed, repeat the command with --yes"
                 )
-            case Consent.ASK:
+            case Consent.PROMPT:
                 click.echo(
-                    f"This will {deed} on {target.uri}. Go ahead? [y/N] ", err=True, nl=False
+                    f"This will {action} on {target.uri}. Proceed? [y/N] ", err=True, nl=False
                 )
                 if not is_agreed(sys.stdin.readline()):
                     raise CommandError("not confirmed; nothing was done")
@@ -286,28 +286,28 @@ class Invocation:
     def _require_no_actor(self) -> None:
         if self.flags.actor is not None:
             raise CommandError(
-                "--as does not apply to a write by a server: the server resolves identity from "
-                "the token; leave out --as"
+                "--as does not apply to a write through a server, which derives the actor from the "
+                "token; remove --as"
             )
 
 
-def list_served(target: ServedTarget) -> list[ServedGraph]:
+def list_server_graphs(target: ServedTarget) -> list[ServedGraph]:
     """The graphs of a server."""
     # Imported by name, because most commands contact no server.
     part = import_module("omnigraph.client.remote")
-    served: list[ServedGraph] = part.list_graphs(target.base_url, token=target.token)
-    return served
+    found: list[ServedGraph] = part.list_graphs(target.base_url, token=target.token)
+    return found
 
 
 def _require_no_choice(target: ServedTarget) -> None:
     """Raise if the server lists any graphs, because none was selected."""
     try:
-        served = list_served(target)
+        graphs = list_server_graphs(target)
     except GraphError:
         # If listing is not permitted or the server is unreachable, the next request reports it.
         return
-    if served:
-        ids = ", ".join(sorted(each.graph_id for each in served))
+    if graphs:
+        ids = ", ".join(sorted(each.graph_id for each in graphs))
         raise CommandError(
             f"no graph is selected; {target.base_url} serves: {ids}; choose one with --graph <id>"
         )

@@ -70,10 +70,10 @@ def _is_imported_by_python() -> bool:
     frame = currentframe()
     while frame is not None and frame.f_code.co_name != "_find_and_load":
         frame = frame.f_back
-    asking = None if frame is None else frame.f_back
-    if asking is None or asking.f_code.co_name == "_gcd_import":
+    importer = None if frame is None else frame.f_back
+    if importer is None or importer.f_code.co_name == "_gcd_import":
         return True
-    return asking.f_code.co_code[asking.f_lasti] == opmap["IMPORT_NAME"]
+    return importer.f_code.co_code[importer.f_lasti] == opmap["IMPORT_NAME"]
 
 
 _TODAY = {
@@ -156,7 +156,7 @@ def run(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
         return _fail(explain_failure(error))
     except Exception as error:  # noqa: BLE001  # the outermost: a bug ends as any failure does
         traceback.print_exception(error)
-        return _fail("this is a mistake in omnigraph; please report it with the lines above")
+        return _fail("this is a bug in omnigraph; please report it with the traceback above")
     # Outside standalone mode, click returns the code of an early exit, such as that of `--help`.
     return returned if isinstance(returned, int) else 0
 

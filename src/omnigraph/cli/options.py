@@ -25,16 +25,16 @@ BRANCH_OPTION = click.option(
     "--branch", default="main", show_default=True, metavar="BRANCH", help="The branch."
 )
 READ_BRANCH_OPTION = click.option(
-    "--branch", metavar="BRANCH", help="The branch to read; `main` if nothing is said."
+    "--branch", metavar="BRANCH", help="The branch to read; the default is `main`."
 )
 SNAPSHOT_OPTION = click.option(
-    "--snapshot", metavar="COMMIT", help="The commit, or the tag of one, to read instead."
+    "--snapshot", metavar="COMMIT", help="The commit or tag to read instead of a branch."
 )
 IF_COMMIT_OPTION = click.option(
     "--if-commit", metavar="COMMIT", help="Write only if the branch is at this commit."
 )
 KEY_OPTION = click.option(
-    "--idempotency-key", metavar="KEY", help="Asked again with the same key it is done once."
+    "--idempotency-key", metavar="KEY", help="Makes retries of this request idempotent."
 )
 EMBED_OPTION = click.option(
     "--embed",
@@ -75,11 +75,11 @@ class Duration(click.ParamType[timedelta]):
             return value
         found = _WRITTEN.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f"{value!r} is no length of time; {_RULE}", param, ctx)
+            self.fail(f"{value!r} is not a valid duration; {_RULE}", param, ctx)
         try:
             return int(found[1]) * _UNITS[found[2]]
         except OverflowError:
-            self.fail(f"{value!r} is longer than any history", param, ctx)
+            self.fail(f"{value!r} is too long", param, ctx)
 
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -172,16 +172,16 @@ class GlobalOption(click.Option):
 def global_options() -> list[click.Parameter]:
     """New option objects of the global flags, for one command."""
     return [
-        _named("--server", "server", "NAME|URL", "The server to ask.", complete_servers),
-        _valued("--graph", "graph", "ID", "The graph of a server or cluster."),
+        _named("--server", "server", "NAME|URL", "The server to use.", complete_servers),
+        _valued("--graph", "graph", "ID", "The graph on a server or in a cluster."),
         _placed("--store", "store", "URI", "The storage of one graph, opened directly."),
-        _placed("--cluster", "cluster", "DIR|URI|NAME", "The cluster whose graph is meant."),
+        _placed("--cluster", "cluster", "DIR|URI|NAME", "The cluster that contains the graph."),
         _named(
             "--profile", "profile", "NAME", "A profile of the configuration.", complete_profiles
         ),
-        _valued("--as", "actor", "ACTOR", "In whose name to write directly."),
-        _switch("--yes", "is_yes", "Overwrite or delete on a remote target without asking."),
-        _switch("--quiet", "is_quiet", "Do not say on stderr where a write goes."),
+        _valued("--as", "actor", "ACTOR", "The actor of a direct write."),
+        _switch("--yes", "is_yes", "Overwrite or delete on a remote target without confirmation."),
+        _switch("--quiet", "is_quiet", "Do not print the target of a write to stderr."),
     ]
 
 

@@ -221,29 +221,29 @@ def progress(environment: Mapping[str, str]) -> ProgressBar | SilentProgress:
 
 
 @contextmanager
-def show_waiting(deed: str, environment: Mapping[str, str]) -> Iterator[None]:
+def show_waiting(action: str, environment: Mapping[str, str]) -> Iterator[None]:
     """A block that shows a message with the elapsed time on a terminal while it takes long."""
     if standard_error(environment).width is None or environment.get("TERM") == "dumb":
         yield
         return
     is_over = Event()
-    teller = Thread(target=_tell, args=(sys.stderr, deed, is_over), daemon=True)
-    teller.start()
+    thread = Thread(target=_show_elapsed, args=(sys.stderr, action, is_over), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         is_over.set()
-        teller.join()
+        thread.join()
 
 
-def _tell(terminal: TextIO, deed: str, is_over: Event) -> None:
+def _show_elapsed(terminal: TextIO, action: str, is_over: Event) -> None:
     began = time.monotonic()
     line = ""
     # A short action shows no message.
     pause_s = _PATIENCE_S
     while not is_over.wait(pause_s):
         pause_s = _TICK_S
-        line = f"{deed} ... {time.monotonic() - began:.0f} s"
+        line = f"{action} ... {time.monotonic() - began:.0f} s"
         terminal.write(f"\r{line}")
         terminal.flush()
     if line:
@@ -273,9 +273,11 @@ def show_name(name: str) -> str:
     return name if is_plain else show_value(name)
 
 
-def show_properties(image: Mapping[str, object]) -> str:
+def show_properties(properties: Mapping[str, object]) -> str:
     """The properties of a node or an edge that have a value."""
-    shown = [f"{name}: {show_value(value)}" for name, value in image.items() if value is not None]
+    shown = [
+        f"{name}: {show_value(value)}" for name, value in properties.items() if value is not None
+    ]
     return "{" + ", ".join(shown) + "}"
 
 
@@ -289,5 +291,5 @@ def explain_failure(error: OSError) -> str:
         return f"{error.filename}: {error.strerror or error}"
     if error.errno == errno.ENOSPC:
         # Files of graphs have names, so this is a stream.
-        return f"cannot write the output: {error.strerror}; what was asked for may be done"
+        return f"cannot write the output: {error.strerror}; the operation may have completed"
     return error.strerror or str(error)

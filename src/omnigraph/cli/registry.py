@@ -26,10 +26,10 @@ class Capability(StrEnum):
 
 
 MEANING_BY_CAPABILITY = {
-    Capability.DATA: "work on a graph, by a server or in its storage",
-    Capability.SERVED: "ask a server",
-    Capability.DIRECT: "work in a graph's storage themselves",
-    Capability.CONTROL: "work on what governs a cluster",
+    Capability.DATA: "work on a graph, through a server or in its storage",
+    Capability.SERVED: "work on a server",
+    Capability.DIRECT: "access the storage of a graph directly",
+    Capability.CONTROL: "manage a cluster",
     Capability.LOCAL: "need neither a graph nor a server",
 }
 """The capabilities in the order in which `--help` lists them."""
@@ -163,12 +163,22 @@ ENTRIES = (
         "Load rows into a branch (deprecated: use `load`).",
         is_hidden=True,
     ),
-    Entry("export", "omnigraph.cli.commands.export:export", _DATA, "Print a branch's rows."),
+    Entry("export", "omnigraph.cli.commands.export:export", _DATA, "Print the rows of a branch."),
     Entry("entity", "omnigraph.cli.commands.query:entity", _DATA, "Show one node or edge."),
-    Entry("explain", "omnigraph.cli.commands.query:explain", _DATA, "Show how a query runs."),
+    Entry(
+        "explain",
+        "omnigraph.cli.commands.query:explain",
+        _DATA,
+        "Show the execution plan of a query.",
+    ),
     Entry("shell", "omnigraph.cli.commands.shell:shell", _DATA, "Query a graph interactively."),
-    Entry("mcp", "omnigraph.cli.commands.queries:mcp", _DATA, "Offer stored queries to an agent."),
-    Entry("snapshot", "omnigraph.cli.commands.branch:snapshot", _DATA, "Show what a branch is."),
+    Entry("mcp", "omnigraph.cli.commands.queries:mcp", _DATA, "Serve stored queries as MCP tools."),
+    Entry(
+        "snapshot",
+        "omnigraph.cli.commands.branch:snapshot",
+        _DATA,
+        "Show the head commit and types of a branch.",
+    ),
     Entry(
         "branch create", "omnigraph.cli.commands.branch:branch_create", _DATA, "Create a branch."
     ),
@@ -182,28 +192,36 @@ ENTRIES = (
         _DATA,
         "Merge a branch into another.",
     ),
-    Entry("merge", "omnigraph.cli.commands.merge:merge", _DATA, "Merge a branch, or try it."),
+    Entry("merge", "omnigraph.cli.commands.merge:merge", _DATA, "Merge a branch into another."),
     Entry(
         "diff",
         "omnigraph.cli.commands.history:diff",
         _DATA,
-        "Show what differs between two states.",
+        "Show the differences between two states.",
     ),
     Entry(
-        "changes", "omnigraph.cli.commands.history:changes", _DATA, "Follow what commits change."
+        "changes",
+        "omnigraph.cli.commands.history:changes",
+        _DATA,
+        "Show the changes of each commit.",
     ),
-    Entry("log", "omnigraph.cli.commands.history:log", _DATA, "Draw the history of commits."),
+    Entry("log", "omnigraph.cli.commands.history:log", _DATA, "Show the commit graph."),
     Entry("commit list", "omnigraph.cli.commands.history:list_all", _DATA, "List commits."),
     Entry("commit show", "omnigraph.cli.commands.history:show", _DATA, "Show one commit."),
-    Entry("revert", "omnigraph.cli.commands.merge:revert", _DATA, "Undo a commit by a new one."),
+    Entry(
+        "revert", "omnigraph.cli.commands.merge:revert", _DATA, "Undo a commit with a new commit."
+    ),
     Entry(
         "cherry-pick",
         "omnigraph.cli.commands.merge:cherry_pick",
         _DATA,
-        "Repeat a commit on another branch.",
+        "Apply a commit to another branch.",
     ),
     Entry(
-        "tag create", "omnigraph.cli.commands.branch:tag_create", _DATA, "Name a commit for good."
+        "tag create",
+        "omnigraph.cli.commands.branch:tag_create",
+        _DATA,
+        "Create a tag for a commit.",
     ),
     Entry("tag list", "omnigraph.cli.commands.branch:tag_list", _DATA, "List the tags."),
     Entry("tag delete", "omnigraph.cli.commands.branch:tag_delete", _DATA, "Delete a tag."),
@@ -211,7 +229,7 @@ ENTRIES = (
         "recoveries",
         "omnigraph.cli.commands.maintenance:recoveries",
         _DATA,
-        "List writes that stopped on their way, and what became of them.",
+        "List recovered writes and their outcomes.",
     ),
     Entry("schema show", "omnigraph.cli.commands.schema:show", _DATA, "Print the schema."),
     Entry(
@@ -248,28 +266,28 @@ ENTRIES = (
         "cleanup",
         "omnigraph.cli.commands.maintenance:cleanup",
         _DIRECT,
-        "Delete what old commits need and nobody else.",
+        "Delete versions that only expired commits use.",
         takes_cluster=True,
     ),
     Entry(
         "doctor",
         "omnigraph.cli.commands.maintenance:doctor",
         _DIRECT,
-        "Check that what is stored keeps every rule.",
+        "Check the integrity of the stored data.",
         takes_cluster=True,
     ),
     Entry(
         "repair",
         "omnigraph.cli.commands.maintenance:repair",
         _DIRECT,
-        "Settle what was written around OmniGraph.",
+        "Reconcile writes made outside OmniGraph.",
         takes_cluster=True,
     ),
     Entry(
         "storage check",
         "omnigraph.cli.commands.maintenance:check",
         _DIRECT,
-        "Try whether a folder or a bucket does what a graph needs.",
+        "Check that a folder or bucket can store a graph.",
     ),
     Entry(
         "policy validate",
@@ -282,14 +300,14 @@ ENTRIES = (
         "policy test",
         "omnigraph.cli.commands.policy:test",
         _CONTROL,
-        "Run the cases that a policy must keep.",
+        "Run the test cases of a policy.",
         takes_cluster=True,
     ),
     Entry(
         "policy explain",
         "omnigraph.cli.commands.policy:explain",
         _CONTROL,
-        "Say whether somebody may do something, and why.",
+        "Explain whether an actor may perform an action.",
         takes_cluster=True,
     ),
     Entry(
@@ -310,14 +328,14 @@ ENTRIES = (
         "queries codegen",
         "omnigraph.cli.commands.queries:codegen",
         _CONTROL,
-        "Write stored queries as typed functions.",
+        "Generate typed functions for stored queries.",
         takes_cluster=True,
     ),
     Entry(
         "cluster validate",
         "omnigraph.cli.commands.cluster:validate",
         _CONTROL,
-        "Check what a folder declares.",
+        "Validate the declarations of a folder.",
     ),
     Entry(
         "cluster plan",
@@ -329,48 +347,48 @@ ENTRIES = (
         "cluster apply",
         "omnigraph.cli.commands.cluster:apply",
         _CONTROL,
-        "Make the cluster what its folder declares.",
+        "Apply the declarations of a folder to its cluster.",
         takes_actor=True,
     ),
     Entry(
         "cluster approve",
         "omnigraph.cli.commands.cluster:approve",
         _CONTROL,
-        "Agree to a deletion that waits for it.",
+        "Approve a pending deletion.",
         takes_actor=True,
     ),
     Entry(
         "cluster status",
         "omnigraph.cli.commands.cluster:status",
         _CONTROL,
-        "Show what is applied, and how it stands.",
+        "Show the applied resources and their status.",
     ),
     Entry(
         "cluster refresh",
         "omnigraph.cli.commands.cluster:refresh",
         _CONTROL,
-        "Look at graphs and contents again.",
+        "Update the state from the stored graphs.",
         takes_actor=True,
     ),
     Entry(
         "cluster import",
         "omnigraph.cli.commands.cluster:import_state",
         _CONTROL,
-        "Begin a cluster's state.",
+        "Create the state of a cluster.",
         takes_actor=True,
     ),
     Entry(
         "cluster force-unlock",
         "omnigraph.cli.commands.cluster:force_unlock",
         _CONTROL,
-        "Take away a lock that nobody holds any more.",
+        "Remove a stale lock.",
     ),
     Entry(
         "alias", "omnigraph.cli.commands.query:alias", _LOCAL, "Run a stored query by its alias."
     ),
-    Entry("login", "omnigraph.cli.commands.profile:login", _LOCAL, "Keep the token of a server."),
+    Entry("login", "omnigraph.cli.commands.profile:login", _LOCAL, "Store the token of a server."),
     Entry(
-        "logout", "omnigraph.cli.commands.profile:logout", _LOCAL, "Forget the token of a server."
+        "logout", "omnigraph.cli.commands.profile:logout", _LOCAL, "Remove the token of a server."
     ),
     Entry(
         "profile list", "omnigraph.cli.commands.profile:list_profiles", _LOCAL, "List the profiles."
@@ -379,9 +397,14 @@ ENTRIES = (
         "profile show",
         "omnigraph.cli.commands.profile:show",
         _LOCAL,
-        "Show what a profile, or none, addresses.",
+        "Show the target of a profile or of the defaults.",
     ),
-    Entry("embed", "omnigraph.cli.commands.embed:embed", _LOCAL, "Embed the rows of a file."),
+    Entry(
+        "embed",
+        "omnigraph.cli.commands.embed:embed",
+        _LOCAL,
+        "Compute vectors for the rows of a file.",
+    ),
     Entry(
         "completion",
         "omnigraph.cli.commands.profile:completion",
@@ -394,15 +417,15 @@ ENTRIES = (
 SUMMARY_BY_GROUP = MappingProxyType(
     {
         "branch": "Work with branches.",
-        "commit": "Look at commits.",
+        "commit": "List and show commits.",
         "tag": "Work with tags.",
         "schema": "Show, plan and change the schema.",
-        "graphs": "See what a server has.",
-        "storage": "See whether a storage can be trusted.",
-        "policy": "Check who may do what.",
+        "graphs": "List the graphs of a server.",
+        "storage": "Check storage.",
+        "policy": "Validate, test and explain policies.",
         "queries": "Work with stored queries.",
-        "cluster": "Keep graphs, queries and policies as files, and apply them.",
-        "profile": "See the profiles of the configuration.",
+        "cluster": "Manage graphs, queries and policies declared in files.",
+        "profile": "Show the profiles of the configuration.",
     }
 )
 

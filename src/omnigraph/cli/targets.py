@@ -57,9 +57,7 @@ def resolve_scope(
     store = uri if uri is not None else flags.store
     if store is not None:
         if flags.graph is not None:
-            raise CommandError(
-                f"'{store}' is already a single graph; leave out --graph {flags.graph}"
-            )
+            raise CommandError(f"'{store}' is already a single graph; remove --graph {flags.graph}")
         return StoreScope(store)
     name = active_profile(flags, environment)
     if name is not None:
@@ -121,12 +119,12 @@ def require_one_binding(name: str, profile: Profile) -> tuple[str, str]:
             return kind, value
         case []:
             raise CommandError(
-                f"profile '{name}' binds no scope; give it one of server, cluster and store"
+                f"profile '{name}' has no target; add one of server, cluster and store"
             )
         case several:
             raise CommandError(
                 f"profile '{name}' binds {len(several)} scopes "
-                f"({', '.join(kind for kind, _ in several)}); leave it one"
+                f"({', '.join(kind for kind, _ in several)}); keep one"
             )
 
 
@@ -141,7 +139,7 @@ def make_server_scope(
     named = unquote(found[2])
     if graph is not None and graph != named:
         raise CommandError(
-            f"'{url}' is already a single graph; leave out --graph {graph}, or give the url "
+            f"'{url}' is the url of a single graph; remove --graph {graph}, or use the url "
             f"{found[1]}"
         )
     return ServerScope(found[1], named)
@@ -153,17 +151,17 @@ def find_url(server: str, config: OperatorConfig) -> str:
     if url is None:
         raise CommandError(
             f"unknown server '{server}'; {_named_or_none('servers', config.url_by_server)}; or "
-            "give its url, as in --server http://localhost:8080"
+            "use its url, as in --server http://localhost:8080"
         )
     if not is_http(url):
         raise CommandError(
-            f"'{url}' is no url of a server, which begins with http:// or https://; a graph's "
+            f"'{url}' is not the url of a server, which begins with http:// or https://; a graph's "
             "storage is named by --store"
         )
     if "@" in url.partition("://")[2].partition("/")[0]:
         # The URL is not shown: it may contain a password, and errors may be logged.
         raise CommandError(
-            "a url of a server holds no name and no password; leave them out and keep a token "
+            "the url of a server must not contain a user name or password; store a token "
             "with `omnigraph login`"
         )
     return url.rstrip("/")
@@ -195,7 +193,7 @@ def require_direct_scope(scope: Scope | None) -> StoreScope | ClusterScope:
     match scope:
         case None:
             raise CommandError(
-                "no graph is named; give its storage: a folder or s3://bucket/prefix, as an "
+                "no graph is specified; name its storage: a folder or s3://bucket/prefix, as an "
                 "argument or by --store; or a cluster that has it, where the command takes one"
             )
         case ServerScope(url=uri):
@@ -213,17 +211,17 @@ def require_served_scope(scope: Scope | None) -> ServerScope:
             return scope
         case None:
             raise CommandError(
-                "no server is named; give --server <name|url>, or set `defaults.server` in the "
+                "no server is specified; pass --server <name|url>, or set `defaults.server` in the "
                 "configuration"
             )
         case StoreScope(uri=uri):
             raise CommandError(
-                f"'{uri}' is one graph's storage, and this asks a remote multi-graph server; use "
-                "--server <name|url>"
+                f"'{uri}' is one graph's storage, but this command needs a remote multi-graph "
+                "server; use --server <name|url>"
             )
         case ClusterScope():
             raise CommandError(
-                "this asks a remote multi-graph server, not a cluster's storage; use "
+                "this command needs a remote multi-graph server, not the storage of a cluster; use "
                 "--server <name|url>"
             )
 
@@ -235,16 +233,16 @@ def require_cluster_scope(scope: Scope | None) -> ClusterScope:
             return scope
         case None:
             raise CommandError(
-                "no cluster is named; give --cluster <dir|uri|name>, or a profile with `cluster:`"
+                "no cluster is specified; pass --cluster <dir|uri|name>, or use a profile of one"
             )
         case StoreScope(uri=uri) | ServerScope(url=uri):
             raise CommandError(
-                f"this works on a cluster, and {uri} is none; use --cluster <dir|uri|name>"
+                f"this command needs a cluster, and {uri} is not one; use --cluster <dir|uri|name>"
             )
 
 
 _NOWHERE = (
-    "no graph is named; use one of: --store <uri>, --server <name|url> --graph <id>, "
+    "no graph is specified; use one of: --store <uri>, --server <name|url> --graph <id>, "
     "--profile <name>, or `defaults` in the configuration (a uri as an argument, where the "
     "command takes one)"
 )
@@ -259,13 +257,13 @@ def _require_one_place(flags: Flags, uri: str | None) -> None:
     }
     given = [name for name, value in places.items() if value is not None]
     if len(given) > 1:
-        raise CommandError(f"{' and '.join(given)} are mutually exclusive; leave one of them")
+        raise CommandError(f"{' and '.join(given)} are mutually exclusive; remove one of them")
 
 
 def _make_store_scope(uri: str, graph: str | None) -> StoreScope:
     if graph is not None:
         raise CommandError(
-            f"graph '{graph}' does not apply to a store scope: '{uri}' is one graph; leave it out"
+            f"graph '{graph}' does not apply to a store scope: '{uri}' is a single graph; remove it"
         )
     return StoreScope(uri)
 

@@ -168,7 +168,7 @@ class GraphChanges:
         raise AlreadyExistsError(
             kind="graph",
             name=id,
-            advice="`omnigraph cluster refresh` takes a graph that is there into the state",
+            advice="`omnigraph cluster refresh` adds an existing graph to the state",
         )
 
     def _may_go(self, sidecar: Sidecar) -> bool:
@@ -178,7 +178,7 @@ class GraphChanges:
         self.findings.warn(
             code,
             graph_address(sidecar.graph_id),
-            "it was left as it is, because a change of another graph failed",
+            "it was not changed, because a change of another graph failed",
         )
         self.reason_by_stuck[sidecar.graph_id] = code
         return False
@@ -195,7 +195,7 @@ class GraphChanges:
         is_create = sidecar.kind is MoveKind.GRAPH_CREATE
         address = graph_address(id) if is_create else schema_address(id)
         if sidecar.kind is not MoveKind.GRAPH_DELETE:
-            self.ledger = self.ledger.telling(
+            self.ledger = self.ledger.with_status(
                 address, ResourceStatus(Status.ERROR, (code,), reason)
             )
         # Only after a rejection is it certain that nothing was changed.
@@ -211,7 +211,7 @@ class GraphChanges:
         if observed is not None:
             expected = observed + 1
         return Sidecar(
-            id=self.cluster.world.runtime.new_id(),
+            id=self.cluster.context.runtime.new_id(),
             started_at=self.cluster.now(),
             actor=self.actor,
             kind=kind,
@@ -233,9 +233,9 @@ class _Outcome:
     is_written: bool
 
 
-def apply(folder: Path, world: ClusterContext, *, actor: str | None) -> ApplyReport:
+def apply(folder: Path, context: ClusterContext, *, actor: str | None) -> ApplyReport:
     """Apply the desired configuration of a folder to its cluster, as far as possible now."""
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     outcome = _Outcome((), is_converged=False, is_written=False)
     with session.findings.stopping():
         cluster, desired = session.open_desired()
@@ -460,18 +460,18 @@ def _warn_left(changes: tuple[Change, ...], findings: Findings) -> None:
             findings.warn(
                 "approval_required",
                 each.resource,
-                "it is to be deleted with its rows and history; somebody has to agree: "
+                "deleting it with its rows and history requires approval: "
                 f"`omnigraph cluster approve {each.resource} --as <actor>`",
             )
         elif each.reason == "dependency_not_applied":
             findings.warn(
                 "apply_dependency_blocked",
                 each.resource,
-                "it was left as it is until the graph that it belongs to is settled",
+                "it was not changed because its graph has a pending change",
             )
         elif each.reason == "apply_unsupported_kind":
             findings.warn(
                 "apply_unsupported_change",
                 each.resource,
-                "a schema is not deleted without its graph; it was left as it is",
+                "a schema is deleted only with its graph; it was not changed",
             )

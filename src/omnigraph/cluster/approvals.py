@@ -92,16 +92,16 @@ def require_valid_approval(approval: Approval, objects: ObjectStore) -> None:
     with stop_on_storage_error("approval_read_error", approval.path):
         stored = objects.find(approval.path)
     try:
-        is_standing = stored is not None and _decode(stored.content, approval.path) == approval
+        is_unchanged = stored is not None and _decode(stored.content, approval.path) == approval
     except (ShapeError, VersionError):
-        is_standing = False
-    if not is_standing:
+        is_unchanged = False
+    if not is_unchanged:
         raise StoppedError(
             error_finding(
                 "apply_approval_invariant_violation",
                 approval.path,
-                f"the approval to {approval.operation} {approval.resource} is not what it was when "
-                "the changes were planned; it was left as it is; plan again",
+                f"the approval to {approval.operation} {approval.resource} has changed since "
+                "the changes were planned; it was not used; plan again",
             )
         )
 
@@ -151,7 +151,7 @@ def _decode(content: bytes, path: str) -> Approval:
     fields = decode_fields(content, version_key="version", known=_KNOWN)
     if path_of(fields.text("approval_id")) != path:
         # Otherwise it could be used under one name and count again under the other.
-        raise ShapeError("its approval_id is not its name")
+        raise ShapeError("its approval_id does not match its name")
     return Approval(
         id=fields.text("approval_id"),
         resource=fields.text("resource"),

@@ -90,9 +90,9 @@ def check_blob(address: str, digest: str, objects: ObjectStore) -> Blob | BadBlo
     except GraphError as error:
         return BadBlob(BlobFault.UNREADABLE, str(error))
     if stored is None:
-        return BadBlob(BlobFault.MISSING, f"{path} is not there")
+        return BadBlob(BlobFault.MISSING, f"{path} is missing")
     if digest_bytes(stored.content) != digest:
-        return BadBlob(BlobFault.MISMATCH, f"{path} is not what its name says")
+        return BadBlob(BlobFault.MISMATCH, f"the content of {path} does not match its name")
     return Blob(stored.content)
 
 

@@ -72,7 +72,7 @@ class Session:
     """What a command has opened and found so far; the fields are filled in as it runs."""
 
     folder: Path
-    world: ClusterContext
+    context: ClusterContext
     findings: Findings
     desired: Desired | None = None
     cluster: Cluster | None = None
@@ -117,13 +117,13 @@ class Session:
             ledger=None if stored is None else stored.ledger,
             cas=None if stored is None else stored.cas,
             held=held,
-            held_s=None if held is None else _age_of(held, self.world.runtime.now()),
+            held_s=None if held is None else _age_of(held, self.context.runtime.now()),
             acquired=self.acquired,
         )
 
     def _open(self, config: ClusterConfig) -> Cluster:
         self.findings.require_no_errors()
-        self.cluster = open_configured(config, self.folder, self.world)
+        self.cluster = open_configured(config, self.folder, self.context)
         return self.cluster
 
 
@@ -148,22 +148,22 @@ def preview_migrations(
             if isinstance(observed, Live):
                 found[id] = plan_steps(observed.schema, schema.source)
                 continue
-            reason = "the graph is not there, or cannot be opened"
+            reason = "the graph does not exist or cannot be opened"
         except GraphError as error:
             reason = str(error)
         findings.warn(
             "schema_preview_unavailable",
             schema_address(id),
-            f"the steps cannot be told: {reason}; `omnigraph cluster refresh` looks at the graph "
-            "anew",
+            f"the steps are unknown: {reason}; run `omnigraph cluster refresh` to read the graph "
+            "again",
         )
     for id, migration in found.items():
         if not migration.is_supported:
             findings.warn(
                 "apply_unsupported_change",
                 schema_address(id),
-                f"the schema of {graph_address(id)} cannot become this one; an apply would refuse "
-                "it",
+                f"the schema of {graph_address(id)} cannot be migrated to this one; an apply would "
+                "reject it",
             )
     return found
 
@@ -183,9 +183,9 @@ def plan_steps(accepted: str, desired: Source) -> Migration:
     )
 
 
-def plan(folder: Path, world: ClusterContext) -> PlanReport:
+def plan(folder: Path, context: ClusterContext) -> PlanReport:
     """Report what an apply would do; a cluster without a state counts as empty."""
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     made: Plan | None = None
     with session.findings.stopping():
         cluster, desired = session.open_desired()
@@ -195,7 +195,7 @@ def plan(folder: Path, world: ClusterContext) -> PlanReport:
                 session.findings.warn(
                     "state_missing",
                     STATE_PATH,
-                    "the cluster has no state yet; `omnigraph cluster import` makes one, which an "
+                    "the cluster has no state yet; `omnigraph cluster import` creates it, which an "
                     "apply needs",
                 )
             ledger = EMPTY if stored is None else stored.ledger
@@ -224,8 +224,8 @@ def plan_changes(
         findings.warn(
             "approval_stale",
             each.path,
-            f"{each.approved_by} approved to {each.operation} {each.resource} as it was, and "
-            "something has changed since; it counts for nothing; approve again",
+            f"{each.approved_by} approved to {each.operation} {each.resource} in an earlier state; "
+            "it has changed since, so the approval is void; approve again",
         )
     return made
 
@@ -238,24 +238,24 @@ def warn_pending(cluster: Cluster, findings: Findings) -> frozenset[str]:
         findings.warn(
             "cluster_recovery_pending",
             graph_address(each.graph_id),
-            f"`{each.kind}` of {each.started_at} was not finished; `omnigraph cluster apply` "
-            "settles it first",
+            f"`{each.kind}` of {each.started_at} was interrupted; `omnigraph cluster apply` "
+            "recovers it first",
         )
     return frozenset(each.graph_id for each in listed.sidecars)
 
 
 def approve(
-    folder: Path, world: ClusterContext, *, resource: str, actor: str | None
+    folder: Path, context: ClusterContext, *, resource: str, actor: str | None
 ) -> ApproveReport:
     """Record an approval to delete a graph.
 
     Rejected unless the deletion of the graph is waiting for an approval.
     """
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     approval: Approval | None = None
     with session.findings.stopping():
         if actor is None:
-            raise StoppedError(error_finding("actor_required", resource, _NOBODY))
+            raise StoppedError(error_finding("actor_required", resource, _ACTOR_REQUIRED))
         cluster, desired = session.open_desired()
         with session.holding("approve", is_locked=desired.config.is_locked, actor=actor):
             approval = _make(cluster, desired, resource, actor, session.findings)
@@ -265,8 +265,8 @@ def approve(
     return ApproveReport(heading, facts, approval if heading.is_ok else None)
 
 
-_NOBODY = (
-    "an approval needs somebody's name: --as <actor>, or `operator.actor` in the configuration; "
+_ACTOR_REQUIRED = (
+    "an approval needs an actor: --as <actor>, or `operator.actor` in the configuration; "
     "nothing was approved"
 )
 
@@ -284,11 +284,11 @@ def _make(
             error_finding(
                 "approval_not_required",
                 resource,
-                f"no deletion of it waits for approval; waiting: {waiting}",
+                f"it has no deletion to approve; pending deletions: {waiting}",
             )
         )
     return Approval(
-        id=cluster.world.runtime.new_id(),
+        id=cluster.context.runtime.new_id(),
         resource=resource,
         operation=str(Operation.DELETE),
         config_digest=desired.config_digest,
@@ -300,9 +300,9 @@ def _make(
     )
 
 
-def status(folder: Path, world: ClusterContext) -> StateReport:
+def status(folder: Path, context: ClusterContext) -> StateReport:
     """Report the state of a cluster; writes nothing and does not wait for the lock."""
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     with session.findings.stopping():
         cluster = session.open()
         warn_pending(cluster, session.findings)
@@ -314,14 +314,14 @@ def status(folder: Path, world: ClusterContext) -> StateReport:
             session.findings.warn(
                 "state_missing",
                 STATE_PATH,
-                "the cluster has no state yet; `omnigraph cluster import` makes one",
+                "the cluster has no state yet; `omnigraph cluster import` creates it",
             )
     return StateReport(session.heading(), None, facts)
 
 
-def force_unlock(folder: Path, world: ClusterContext, *, lock_id: str) -> UnlockReport:
+def force_unlock(folder: Path, context: ClusterContext, *, lock_id: str) -> UnlockReport:
     """Delete the lock with exactly this id."""
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     removed: Lock | None = None
     with session.findings.stopping():
         cluster = session.open()
@@ -345,9 +345,9 @@ def _warn_blobs(cluster: Cluster, digests: dict[str, str], findings: Findings) -
             )
 
 
-def refresh(folder: Path, world: ClusterContext, *, actor: str | None) -> StateReport:
+def refresh(folder: Path, context: ClusterContext, *, actor: str | None) -> StateReport:
     """Inspect every graph and content again, and write the results to the state."""
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     with session.findings.stopping():
         cluster, desired = session.open_desired()
         with session.holding("refresh", is_locked=desired.config.is_locked, actor=actor):
@@ -364,9 +364,9 @@ def refresh(folder: Path, world: ClusterContext, *, actor: str | None) -> StateR
     return StateReport(session.heading(), "refresh", facts)
 
 
-def import_cluster(folder: Path, world: ClusterContext, *, actor: str | None) -> StateReport:
+def import_cluster(folder: Path, context: ClusterContext, *, actor: str | None) -> StateReport:
     """Write the first state of a cluster, with the actual state of existing graphs."""
-    session = Session(folder, world, Findings())
+    session = Session(folder, context, Findings())
     with session.findings.stopping():
         cluster, desired = session.open_desired()
         with session.holding("import", is_locked=desired.config.is_locked, actor=actor):
@@ -375,8 +375,8 @@ def import_cluster(folder: Path, world: ClusterContext, *, actor: str | None) ->
                     error_finding(
                         "state_already_exists",
                         STATE_PATH,
-                        "the cluster has a state already; `omnigraph cluster refresh` looks at "
-                        "it anew",
+                        "the cluster has a state already; `omnigraph cluster refresh` reads "
+                        "it again",
                     )
                 )
             swept = sweep(cluster, EMPTY, (), session.findings)
@@ -419,7 +419,7 @@ def _observe_graph(
                 f"{cluster.graphs.uri_of(id)} cannot be opened: {reason}",
             )
             failed = ResourceStatus(Status.ERROR, ("graph_unreadable",), reason)
-            return ledger.telling(address, failed)
+            return ledger.with_status(address, failed)
         case Live():
             return _with_live(id, ledger, found, findings)
 
@@ -435,7 +435,7 @@ def _without_root(
     return (
         ledger.without(address)
         .without(schema_address(id))
-        .telling(address, missing)
+        .with_status(address, missing)
         .observing(address, {"kind": "graph", "exists": False})
     )
 
@@ -450,13 +450,13 @@ def _with_live(id: str, ledger: ClusterState, live: Live, findings: Findings) ->
         digest, status = known or live.digest, APPLIED
     else:
         digest = live.digest
-        message = "somebody has changed the schema of the graph itself; an apply changes it back"
+        message = "the schema of the graph was changed directly; an apply changes it back"
         findings.warn("schema_drifted", schema, message)
         status = ResourceStatus(Status.DRIFTED, ("schema_changed",), message)
     return (
         ledger.having(schema, AppliedResource(digest, None, None, None), status)
         .with_graph_digest(id, provider=provider)
-        .telling(address, status)
+        .with_status(address, status)
         .observing(address, encode_live(live))
     )
 
@@ -467,20 +467,20 @@ def _check_blobs(cluster: Cluster, ledger: ClusterState, findings: Findings) -> 
             continue
         found = check_blob(address, resource.digest, cluster.objects)
         if not isinstance(found, BadBlob):
-            ledger = ledger.telling(address, APPLIED)
+            ledger = ledger.with_status(address, APPLIED)
             continue
         if found.fault is BlobFault.UNREADABLE:
             # The content may be intact: its applied version remains, and an operator has to check
             # it.
             findings.error("catalog_payload_read_error", address, found.message)
             failed = ResourceStatus(Status.ERROR, (str(found.fault),), found.message)
-            ledger = ledger.telling(address, failed)
+            ledger = ledger.with_status(address, failed)
             continue
         findings.warn(
             f"catalog_{found.fault}", address, f"{found.message}; an apply publishes it again"
         )
         drifted = ResourceStatus(Status.DRIFTED, (str(found.fault),), found.message)
-        ledger = ledger.without(address).telling(address, drifted)
+        ledger = ledger.without(address).with_status(address, drifted)
     for id in ledger.graph_ids():
         applied = ledger.resources[graph_address(id)]
         ledger = ledger.with_graph_digest(id, provider=applied.embedding_provider)

@@ -41,12 +41,12 @@ class Section:
     def parse(tree: object, path: str, findings: Findings) -> Section | None:
         """The fields of a tree; None, and a finding, if it is not a mapping."""
         if not isinstance(tree, Mapping):
-            findings.error(CODE, path or "the file", "fields are needed here, as `name: value`")
+            findings.error(CODE, path or "the file", "expected fields, as `name: value`")
             return None
         for key in tree:
             if not isinstance(key, str):
                 findings.error(
-                    CODE, path or "the file", f"the name {key!r} is no text; put it in quotes"
+                    CODE, path or "the file", f"the name {key!r} is not text; put it in quotes"
                 )
         named = {key: value for key, value in tree.items() if isinstance(key, str)}
         return Section(path, named, findings)
@@ -64,7 +64,9 @@ class Section:
         for key in self.fields:
             if key not in known:
                 near = find_near_name(key, known)
-                advice = f"did you mean `{near}`?" if near else f"known are {', '.join(known)}"
+                advice = (
+                    f"did you mean `{near}`?" if near else f"expected one of {', '.join(known)}"
+                )
                 self.findings.error(CODE, self.path_of(key), f"unknown field `{key}`; {advice}")
 
     def refuse(self, key: str, rule: str) -> None:
@@ -88,7 +90,7 @@ class Section:
         if found is None:
             return None
         if not isinstance(found, str) or not found.strip():
-            self.refuse(key, "a text is needed here; if it looks like a number, put it in quotes")
+            self.refuse(key, "expected text; if it looks like a number, put it in quotes")
             return None
         return found
 
@@ -154,13 +156,13 @@ def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
     try:
         tree = read_yaml_tree(content)
     except YamlTextError as error:
-        findings.error("invalid_cluster_yaml", CONFIG_FILE, f"it is no YAML: {error}")
+        findings.error("invalid_cluster_yaml", CONFIG_FILE, f"it is not valid YAML: {error}")
         return None
     for each in tree.repeated:
         findings.error(
             "duplicate_yaml_key",
             each.path,
-            f"the key is there a second time in line {each.line}; keep one of them",
+            f"the key is repeated in line {each.line}; remove one of them",
         )
     root = Section.parse(tree.content if tree.content is not None else {}, "", findings)
     if root is None:
@@ -169,7 +171,7 @@ def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
         return None
     for key in sorted(_RESERVED & root.keys()):
         findings.error(
-            "future_phase_field", key, "the field is reserved and does nothing yet; take it out"
+            "future_phase_field", key, "the field is reserved and has no effect; remove it"
         )
     root.allow_only(
         "version", "metadata", "storage", "state", "providers", "graphs", "policies", *_RESERVED
@@ -227,7 +229,7 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
         findings.error(
             "invalid_embedding_provider",
             section.path,
-            "`kind` and `provider` are two names of one field; keep `kind`",
+            "`kind` and `provider` are the same field; keep `kind`",
         )
     spelled = section.find_text("kind") or section.find_text("provider")
     kind = spelled or ProviderKind.OPENAI_COMPATIBLE
@@ -235,7 +237,7 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
         findings.error(
             "invalid_embedding_provider",
             section.path_of("kind"),
-            f"`{kind}` is no kind of provider; write one of {', '.join(ProviderKind)}",
+            f"`{kind}` is not a provider; expected one of {', '.join(ProviderKind)}",
         )
         return None
     base_url = section.find_text("base_url")
@@ -244,7 +246,7 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
         findings.error(
             "invalid_embedding_provider",
             section.path_of("base_url"),
-            "it is no plain http:// or https:// url; write one like https://host/v1, without a "
+            "it is not a plain http:// or https:// url; use one like https://host/v1, without a "
             "key in it",
         )
     return EmbeddingProfile(
@@ -271,9 +273,7 @@ def _parse_name(root: Section, findings: Findings) -> str | None:
     metadata.allow_only("name")
     name = metadata.find("name")
     if not isinstance(name, str) or not name.strip():
-        findings.error(
-            "empty_metadata_name", "metadata.name", "the cluster's name is blank; write one"
-        )
+        findings.error("empty_metadata_name", "metadata.name", "the name of the cluster is empty")
         return None
     return name.strip()
 
@@ -286,7 +286,7 @@ def _parse_storage(root: Section, findings: Findings) -> str | None:
     findings.error(
         "invalid_storage_root",
         "storage",
-        f"{storage} is no place for a cluster; write a path, file://… or s3://bucket/prefix",
+        f"{storage} is not a valid location for a cluster; use a path, file://… or s3://bucket/prefix",
     )
     return None
 
@@ -305,7 +305,7 @@ def _parse_state(root: Section, findings: Findings) -> bool:
         )
     lock = state.find("lock")
     if lock is not None and not isinstance(lock, bool):
-        state.refuse("lock", "it is true or false")
+        state.refuse("lock", "it must be true or false")
     return lock is not False
 
 
@@ -331,7 +331,7 @@ def _parse_key(section: Section, kind: ProviderKind, findings: Findings) -> str 
             findings.error(
                 "embedding_api_key_required",
                 path,
-                "name the variable that holds the key, as in `api_key: ${OPENAI_API_KEY}`",
+                "name the variable that contains the key, as in `api_key: ${OPENAI_API_KEY}`",
             )
         return None
     found = _VARIABLE.fullmatch(key.strip())
@@ -340,7 +340,7 @@ def _parse_key(section: Section, kind: ProviderKind, findings: Findings) -> str 
         findings.error(
             "embedding_api_key_inline",
             path,
-            "a key does not belong into this file; write `${NAME}` and set the variable NAME",
+            "do not put a key into this file; write `${NAME}` and set the variable NAME",
         )
         return None
     return found[1]
@@ -383,7 +383,7 @@ def _parse_queries(section: Section, findings: Findings) -> tuple[tuple[str, ...
             return (), files
         case _:
             section.refuse(
-                "queries", "it is a folder or file, a list of them, or `name: {file: …}` entries"
+                "queries", "expected a folder or file, a list of them, or `name: {file: …}` entries"
             )
             return (), {}
 
@@ -397,7 +397,7 @@ def _parse_reference(section: Section, names: set[str], findings: Findings) -> s
         findings.error(
             "wrong_kind_reference",
             path,
-            f"`{given}` is no embedding provider; name one of `providers.embedding`",
+            f"`{given}` is not an embedding provider; expected one of `providers.embedding`",
         )
         return None
     name = name_of(given) if given.startswith("provider.") else given
@@ -435,11 +435,11 @@ def _parse_bindings(
         findings.error(
             "policy_missing_applies_to",
             path,
-            "say what the policy is for: a list of `cluster` and graphs",
+            "expected a list of `cluster` and graphs that the policy applies to",
         )
         return ()
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        section.refuse("applies_to", "it is a list of `cluster` and graphs")
+        section.refuse("applies_to", "expected a list of `cluster` and graphs")
         return ()
     bindings = {_parse_binding(each, path, graphs, findings) for each in given}
     return tuple(sorted(each for each in bindings if each is not None))
@@ -455,7 +455,7 @@ def _parse_binding(
         findings.error(
             "wrong_kind_reference",
             path,
-            f"`{given}` is no graph; a policy applies to `cluster` and to graphs",
+            f"`{given}` is not a graph; a policy applies to `cluster` and to graphs",
         )
         return None
     if id not in graphs:
@@ -484,10 +484,10 @@ def _named(section: Section | None, findings: Findings) -> list[tuple[str, Secti
             findings.error(
                 "invalid_resource_id",
                 section.path_of(key),
-                "an id is a letter or `_`, then letters, digits, `_` and `-`",
+                "an id is a letter or `_` followed by letters, digits, `_` and `-`",
             )
         elif entry is not None:
             found.append((key, entry))
         else:
-            section.refuse(key, "fields are needed here, as `name: value`")
+            section.refuse(key, "expected fields, as `name: value`")
     return found

@@ -97,7 +97,7 @@ class ClusterGraphs:
         except UnavailableError:
             raise
         except GraphError as error:
-            return _judge(stores, str(error))
+            return _classify(stores, str(error))
 
     def holds_anything(self, id: str) -> bool:
         """Whether anything is stored at the location of a graph, even a single file."""
@@ -157,7 +157,7 @@ def _look(graph: Graph) -> Live:
     )
 
 
-def _judge(stores: Stores, reason: str) -> UnfinishedGraph | Broken:
+def _classify(stores: Stores, reason: str) -> UnfinishedGraph | Broken:
     try:
         return Broken(reason) if has_history(stores) else UnfinishedGraph(reason)
     except CorruptError:
@@ -184,20 +184,20 @@ class Cluster:
     root: Location
     objects: ObjectStore
     graphs: ClusterGraphs
-    world: ClusterContext
+    context: ClusterContext
 
     def now(self) -> str:
         """The current timestamp, in its stored form."""
-        return self.world.runtime.now().isoformat().replace("+00:00", "Z")
+        return self.context.runtime.now().isoformat().replace("+00:00", "Z")
 
     def make_lock(self, operation: str, *, actor: str | None) -> Lock:
         """A lock for this process."""
         return Lock(
-            id=self.world.runtime.new_id(),
+            id=self.context.runtime.new_id(),
             operation=operation,
             created_at=self.now(),
-            process_id=self.world.process_id,
-            host=self.world.host,
+            process_id=self.context.process_id,
+            host=self.context.host,
             actor=actor,
         )
 
@@ -215,34 +215,34 @@ def make_context(*, storage_options: Mapping[str, str], durability: str) -> Clus
     )
 
 
-def open_configured(config: ClusterConfig, folder: Path, world: ClusterContext) -> Cluster:
+def open_configured(config: ClusterConfig, folder: Path, context: ClusterContext) -> Cluster:
     """The cluster of a configuration; raises `StoppedError` if its location is invalid."""
     storage = config.storage
     if storage is None:
-        return open_root(str(folder), world, code="invalid_storage_root")
+        return open_root(str(folder), context, code="invalid_storage_root")
     place = storage if "://" in storage else str(folder / storage)
-    return open_root(place, world, code="invalid_storage_root")
+    return open_root(place, context, code="invalid_storage_root")
 
 
-def open_root(uri: str, world: ClusterContext, *, code: str) -> Cluster:
+def open_root(uri: str, context: ClusterContext, *, code: str) -> Cluster:
     """The cluster at a URI or path; raises `StoppedError` if that is invalid."""
     try:
-        root = parse_location(uri, storage_options=world.storage_options)
-        objects = world.open_objects(root)
+        root = parse_location(uri, storage_options=context.storage_options)
+        objects = context.open_objects(root)
     except GraphError as error:
         raise StoppedError(error_finding(code, "storage", str(error))) from error
-    graphs = ClusterGraphs(root, objects, world.durability, world.open_stores)
-    return Cluster(root, objects, graphs, world)
+    graphs = ClusterGraphs(root, objects, context.durability, context.open_stores)
+    return Cluster(root, objects, graphs, context)
 
 
-def open_cluster(place: str, world: ClusterContext) -> Cluster:
+def open_cluster(place: str, context: ClusterContext) -> Cluster:
     """The cluster of a location given by a user.
 
     The location is the URI or folder of the storage, or a folder with a configuration. Raises
     `StoppedError`, with all findings, if the configuration of the folder cannot be used.
     """
     if "://" in place or _is_bare_storage(Path(place)):
-        return open_root(place, world, code="storage_root_invalid")
+        return open_root(place, context, code="storage_root_invalid")
     findings = Findings()
     try:
         config = read_config(Path(place), findings)
@@ -250,7 +250,7 @@ def open_cluster(place: str, world: ClusterContext) -> Cluster:
         findings.require_no_errors()
     except StoppedError:
         raise StoppedError(*findings) from None
-    return open_configured(config, Path(place), world)
+    return open_configured(config, Path(place), context)
 
 
 def _is_bare_storage(folder: Path) -> bool:

@@ -53,7 +53,7 @@ def hold_lock(lock: Lock | None, objects: ObjectStore, findings: Findings) -> It
         findings.warn(
             "state_lock_disabled",
             "state.lock",
-            "nothing keeps two commands from working at once; whoever is second is told only "
+            "locking is disabled, so two commands may run at once; the second one fails only "
             "when it writes the state",
         )
         yield
@@ -80,7 +80,7 @@ def take_lock(lock: Lock, objects: ObjectStore) -> None:
     held = None if is_taken else find_lock(objects)
     # A request whose response was lost is sent again, and then finds our own lock.
     if not is_taken and (held is None or held.id != lock.id):
-        raise _stopped("state_lock_held", _tell_holder(held))
+        raise _stopped("state_lock_held", _describe_holder(held))
 
 
 def find_lock(objects: ObjectStore) -> Lock | None:
@@ -96,12 +96,12 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
     """
     found, token = _find(objects)
     if found is None:
-        raise _stopped("state_lock_missing", "nobody holds the cluster; there is nothing to unlock")
+        raise _stopped("state_lock_missing", "the cluster is not locked")
     if found.id != id:
         raise _stopped(
             "state_lock_id_mismatch",
-            f"the lock is {found.id}, held for {found.describe()}; it was left as it is; to "
-            f"unlock that one: `omnigraph cluster force-unlock {found.id}`",
+            f"the lock is {found.id}, held by {found.describe()}; it was not removed; to "
+            f"remove it, run `omnigraph cluster force-unlock {found.id}`",
         )
     with stop_on_storage_error("state_lock_error", LOCK_PATH):
         is_ours = objects.put_if_match(LOCK_PATH, _encode(own), token=token) is not None
@@ -110,7 +110,7 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
     if held is None or held.id != own.id:
         raise _stopped(
             "state_lock_id_mismatch",
-            f"the lock {id} was let go meanwhile; whoever has it now keeps it",
+            f"the lock {id} was released in the meantime; the current lock was not removed",
         )
     with stop_on_storage_error("state_lock_error", LOCK_PATH):
         # A crash here leaves our lock, which names `force-unlock` as its operation.
@@ -142,17 +142,17 @@ def _release(lock: Lock, objects: ObjectStore, findings: Findings) -> None:
         findings.warn(
             "state_lock_error",
             LOCK_PATH,
-            f"the lock could not be taken away: {error}; when nobody is at work, "
+            f"the lock could not be removed: {error}; when no command is running, run "
             f"`omnigraph cluster force-unlock {lock.id}`",
         )
 
 
-def _tell_holder(held: Lock | None) -> str:
+def _describe_holder(held: Lock | None) -> str:
     if held is None:
-        return "somebody else was at work until just now; run the command again"
+        return "another command held the lock until just now; run the command again"
     return (
-        f"the cluster is held for {held.describe()}; nothing was changed; wait for it, or, if it "
-        f"no longer runs, `omnigraph cluster force-unlock {held.id}`"
+        f"the cluster is locked by {held.describe()}; nothing was changed; wait for it, or, if it "
+        f"is no longer running, run `omnigraph cluster force-unlock {held.id}`"
     )
 
 

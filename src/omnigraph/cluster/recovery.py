@@ -161,12 +161,12 @@ def _decode(content: bytes, path: str) -> Sidecar:
     fields = decode_fields(content, version_key="schema_version", known=_KNOWN)
     if path_of(fields.text("operation_id")) != path:
         # A sidecar with another name could not be found again to be deleted.
-        raise ShapeError("its operation_id is not its name")
+        raise ShapeError("its operation_id does not match its name")
     kind = fields.text("kind")
     if kind not in tuple(MoveKind):
-        raise ShapeError(f"`{kind}` is no kind of change")
+        raise ShapeError(f"`{kind}` is not a kind of change")
     if ID.fullmatch(fields.text("graph_id")) is None:
-        raise ShapeError("its graph_id is no id of a graph")
+        raise ShapeError("its graph_id is not a valid graph id")
     return Sidecar(
         id=fields.text("operation_id"),
         started_at=fields.text("started_at"),
@@ -232,22 +232,22 @@ class Swept:
 
 
 def decide(
-    sidecar: Sidecar, found: Observation, ledger: ClusterState, *, is_gone: bool
+    sidecar: Sidecar, found: Observation, ledger: ClusterState, *, is_absent: bool
 ) -> RecoveryAction:
-    """The outcome of a change; `is_gone` means that the location of the graph is empty."""
+    """The outcome of a change; `is_absent` means that the location of the graph is empty."""
     if sidecar.kind is MoveKind.GRAPH_DELETE:
-        if not is_gone:
+        if not is_absent:
             return Retry()
         is_known = ledger.find_digest(graph_address(sidecar.graph_id)) is None
         return Discard() if is_known else RecordDeletion()
     is_create = sidecar.kind is MoveKind.GRAPH_CREATE
     match found:
-        case Absent() if is_create and is_gone:
+        case Absent() if is_create and is_absent:
             return Discard()
         case Absent() | UnfinishedGraph() if is_create:
             return Clear()
         case Absent():
-            return Keep("cluster_recovery_pending", Status.ERROR, "the graph is gone")
+            return Keep("cluster_recovery_pending", Status.ERROR, "the graph was deleted")
         case UnfinishedGraph(reason=reason) | Broken(reason=reason):
             code = "graph_create_incomplete" if is_create else "cluster_recovery_pending"
             return Keep(code, Status.ERROR, f"the graph cannot be opened: {reason}")
@@ -265,7 +265,7 @@ def _decide_live(sidecar: Sidecar, live: Live, ledger: ClusterState) -> Recovery
     return Keep(
         "actual_applied_state_pending",
         Status.DRIFTED,
-        "the graph's schema is neither the one from before nor the desired one",
+        "the schema of the graph is neither the previous nor the desired one",
     )
 
 
@@ -279,9 +279,9 @@ def sweep(
     retired: list[Sidecar] = []
     pending: set[str] = set()
     for sidecar in listed.sidecars:
-        verdict = _look(cluster, sidecar, ledger)
-        ledger, is_settled = _settle(cluster, sidecar, verdict, ledger, approvals, findings)
-        if is_settled:
+        action = _look(cluster, sidecar, ledger)
+        ledger, is_recovered = _recover(cluster, sidecar, action, ledger, approvals, findings)
+        if is_recovered:
             retired.append(sidecar)
         else:
             pending.add(sidecar.graph_id)
@@ -304,24 +304,24 @@ def retire(cluster: Cluster, sidecars: tuple[Sidecar, ...], findings: Findings) 
 
 def _look(cluster: Cluster, sidecar: Sidecar, ledger: ClusterState) -> RecoveryAction:
     with stop_on_storage_error("graph_observation_error", graph_address(sidecar.graph_id)):
-        is_gone = not cluster.graphs.holds_anything(sidecar.graph_id)
-        if is_gone or sidecar.kind is MoveKind.GRAPH_DELETE:
-            return decide(sidecar, Absent(), ledger, is_gone=is_gone)
+        is_absent = not cluster.graphs.holds_anything(sidecar.graph_id)
+        if is_absent or sidecar.kind is MoveKind.GRAPH_DELETE:
+            return decide(sidecar, Absent(), ledger, is_absent=is_absent)
         found = cluster.graphs.observe(sidecar.graph_id)
-        return decide(sidecar, found, ledger, is_gone=False)
+        return decide(sidecar, found, ledger, is_absent=False)
 
 
-def _settle(
+def _recover(
     cluster: Cluster,
     sidecar: Sidecar,
-    verdict: RecoveryAction,
+    action: RecoveryAction,
     ledger: ClusterState,
     approvals: tuple[Approval, ...],
     findings: Findings,
 ) -> tuple[ClusterState, bool]:
     """The state after a recovery action, and whether the sidecar can be deleted."""
     id, address = sidecar.graph_id, graph_address(sidecar.graph_id)
-    match verdict:
+    match action:
         case Discard():
             return ledger, True
         case Clear():
@@ -332,8 +332,8 @@ def _settle(
             findings.warn(
                 "cluster_recovery_rolled_forward",
                 address,
-                f"`{sidecar.kind}` had stopped before it was written down; the graph is as "
-                "desired, and now the state says so",
+                f"`{sidecar.kind}` was interrupted before the state was written; the graph is as "
+                "desired, and the state was updated",
             )
             done = roll_forward(ledger, id, live, digest=sidecar.desired_digest or live.digest)
             record = _record(sidecar, cluster.now(), outcome="rolled_forward")
@@ -353,17 +353,17 @@ def _settle(
             findings.warn(
                 "graph_delete_incomplete",
                 address,
-                "the deletion had stopped on its way; it is tried again while it is approved",
+                "the deletion was interrupted; it is retried while it is approved",
             )
             return ledger, True
         case Keep(code=code, status=status, message=message):
             findings.warn(
                 "cluster_recovery_pending",
                 address,
-                f"`{sidecar.kind}` of {sidecar.started_at} is not settled ({code}): {message}; "
-                "the graph is left alone; look at it, then run `omnigraph cluster refresh`",
+                f"`{sidecar.kind}` of {sidecar.started_at} is not recovered ({code}): {message}; "
+                "the graph was not changed; check it, then run `omnigraph cluster refresh`",
             )
-            return ledger.telling(address, ResourceStatus(status, (code,), message)), False
+            return ledger.with_status(address, ResourceStatus(status, (code,), message)), False
 
 
 def roll_forward(ledger: ClusterState, id: str, live: Live, *, digest: str) -> ClusterState:
@@ -373,7 +373,9 @@ def roll_forward(ledger: ClusterState, id: str, live: Live, *, digest: str) -> C
     done = ledger.having(
         schema_address(id), AppliedResource(digest, None, None, None), APPLIED
     ).with_graph_digest(id, provider=provider)
-    return done.telling(graph_address(id), APPLIED).observing(graph_address(id), encode_live(live))
+    return done.with_status(graph_address(id), APPLIED).observing(
+        graph_address(id), encode_live(live)
+    )
 
 
 def bury(
@@ -393,13 +395,15 @@ def bury(
         "approval_id": approval_id,
         "actor": actor,
     }
-    gone = ledger.without_graph(id).observing(address, tombstone)
+    deleted = ledger.without_graph(id).observing(address, tombstone)
     for each in approvals:
         # All approvals are consumed: a second approval must not apply to a later graph that happens
         # to have the same declaration.
-        if each.resource == address and each.id not in gone.approval_records:
-            gone = gone.recording_approval(each.id, encode_record(each, consumed_at=deleted_at))
-    return gone
+        if each.resource == address and each.id not in deleted.approval_records:
+            deleted = deleted.recording_approval(
+                each.id, encode_record(each, consumed_at=deleted_at)
+            )
+    return deleted
 
 
 def encode_live(live: Live) -> dict[str, object]:

@@ -270,7 +270,7 @@ def _encode_facts(facts: StateFacts | None) -> dict[str, object]:
     if facts is None:
         return {}
     ledger, held, acquired = facts.ledger, facts.held, facts.acquired
-    told = held if held is not None else acquired
+    lock = held if held is not None else acquired
     return _without_none(
         {
             "state_path": facts.state_path,
@@ -284,9 +284,9 @@ def _encode_facts(facts: StateFacts | None) -> dict[str, object]:
             "lock_id": None if held is None else held.id,
             "lock_acquired": acquired is not None,
             "acquired_lock_id": None if acquired is None else acquired.id,
-            "lock_operation": None if told is None else told.operation,
-            "lock_created_at": None if told is None else told.created_at,
-            "lock_pid": None if told is None else told.process_id,
+            "lock_operation": None if lock is None else lock.operation,
+            "lock_created_at": None if lock is None else lock.created_at,
+            "lock_pid": None if lock is None else lock.process_id,
             "lock_age_seconds": facts.held_s,
         }
     )

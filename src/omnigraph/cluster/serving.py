@@ -102,8 +102,8 @@ def _find_waiting(cluster: Cluster, findings: Findings) -> dict[str, Finding]:
         each.graph_id: error_finding(
             "cluster_recovery_pending",
             each.path,
-            f"`{each.kind}` of {each.started_at} is not finished; `omnigraph cluster apply` "
-            "settles it",
+            f"`{each.kind}` of {each.started_at} was interrupted; `omnigraph cluster apply` "
+            "recovers it",
         )
         for each in listed.sidecars
     }
@@ -116,12 +116,12 @@ def _read(
     ids = sorted(ledger.graph_ids())
     healthy = [id for id in ids if id not in waiting]
     if not ids:
-        findings.error("cluster_empty", STATE_PATH, "no graph was applied yet")
+        findings.error("cluster_empty", STATE_PATH, "no graph has been applied")
     elif not healthy:
         findings.error(
             "cluster_no_healthy_graphs",
             STATE_PATH,
-            f"every graph has a change that is not finished: {', '.join(ids)}",
+            f"every graph has an interrupted change: {', '.join(ids)}",
         )
     policies = _read_policies(cluster, ledger, frozenset(healthy), findings)
     queries = _read_queries(cluster, ledger, frozenset(healthy), findings)
@@ -173,7 +173,7 @@ def _read_policies(
             findings.error(
                 "catalog_payload_missing",
                 address,
-                "its content was lost; `omnigraph cluster apply` publishes it again",
+                "its content is missing; `omnigraph cluster apply` publishes it again",
             )
     scopes = {CLUSTER, *map(graph_address, healthy)}
     found: dict[str, AppliedPolicy] = {}
@@ -182,7 +182,7 @@ def _read_policies(
             continue
         if not resource.applies_to:
             findings.error(
-                "policy_bindings_missing", address, "the state does not say what it applies to"
+                "policy_bindings_missing", address, "the state does not contain its scope"
             )
             continue
         bound = scopes.intersection(resource.applies_to)
@@ -212,7 +212,7 @@ def _find_profile(ledger: ClusterState, id: str, findings: Findings) -> Embeddin
         return None
     if applied.embedding_profile is None:
         findings.error(
-            "embedding_provider_profile_missing", provider, "the state does not hold its profile"
+            "embedding_provider_profile_missing", provider, "the state does not contain its profile"
         )
         return None
     section = Section.parse(
@@ -223,6 +223,8 @@ def _find_profile(ledger: ClusterState, id: str, findings: Findings) -> Embeddin
     profile = None if section is None else parse_profile(section, findings)
     if profile is not None and digest_profile(encode_profile(profile)) != applied.digest:
         findings.error(
-            "embedding_provider_digest_mismatch", provider, "its profile is not what was applied"
+            "embedding_provider_digest_mismatch",
+            provider,
+            "its profile differs from the applied one",
         )
     return profile

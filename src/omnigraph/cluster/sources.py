@@ -98,7 +98,7 @@ def read_config_file(folder: Path, findings: Findings) -> SourceFile | None:
         findings.error(
             "config_dir_not_found",
             str(folder),
-            f"{problem}; name the folder that holds {CONFIG_FILE}",
+            f"{problem}; name the folder that contains {CONFIG_FILE}",
         )
         return None
     file = _read_file(folder, CONFIG_FILE, "cluster_config_read_error", CONFIG_FILE, findings)
@@ -175,7 +175,7 @@ def _discover(folder: Path, path: str, place: str, findings: Findings) -> list[s
         findings.error("query_dir_unreadable", place, f"{path}: {error.strerror or error}")
         return []
     if not names:
-        findings.warn("query_dir_empty", place, f"{path} holds no {_QUERY_SUFFIX} file")
+        findings.warn("query_dir_empty", place, f"{path} contains no {_QUERY_SUFFIX} file")
     return [str(Path(path) / name) for name in names]
 
 
@@ -207,7 +207,7 @@ def _read(folder: Path, path: str, code: str, place: str, findings: Findings) ->
 def _advise(folder: Path, path: str) -> str:
     """Advice about a missing file."""
     if path == CONFIG_FILE:
-        return f"; write it, or name the folder that holds {CONFIG_FILE}"
+        return f"; create it, or name the folder that contains {CONFIG_FILE}"
     try:
         near = find_near_name(Path(path).name, os.listdir((folder / path).parent))  # noqa: PTH208
     except OSError:
@@ -252,8 +252,8 @@ def _warn_unservable(id: str, findings: Findings) -> None:
         findings.warn(
             "graph_id_not_servable",
             f"graphs.{id}",
-            "a server would leave this graph out: there an id is 1 to 64 letters, digits and "
-            f"hyphens, and none of {', '.join(sorted(_RESERVED_IDS))}",
+            "a server would skip this graph: there an id is 1 to 64 letters, digits and "
+            f"hyphens, and not one of {', '.join(sorted(_RESERVED_IDS))}",
         )
 
 
@@ -274,7 +274,7 @@ def _check_schema(file: SourceFile, findings: Findings) -> tuple[Source | None, 
     except CompileError as error:
         is_syntax = all(each.code[:1] in ("P", "S") for each in error.diagnostics)
         code = "schema_parse_error" if is_syntax else "schema_catalog_error"
-        _tell(error, code, findings)
+        _add_findings(error, code, findings)
         return None, None
 
 
@@ -301,7 +301,7 @@ def _declared(query: QueryFile, catalog: Catalog | None, findings: Findings) -> 
         source = decode_source(query.file.content, name=query.file.path)
         names = [each.name.text for each in parse_queries(source)]
     except CompileError as error:
-        _tell(error, "query_parse_error", findings)
+        _add_findings(error, "query_parse_error", findings)
         return []
     for name in sorted({each for each in names if names.count(each) > 1}):
         findings.error(
@@ -312,7 +312,7 @@ def _declared(query: QueryFile, catalog: Catalog | None, findings: Findings) -> 
         findings.error(
             "query_key_mismatch",
             query.file.path,
-            f"no query here is called `{query.name}`; {said}; use the query's own name as the key",
+            f"the file has no query `{query.name}`; {said}; use the name of the query as the key",
         )
         return []
     _check_types(query.file, source, catalog, findings)
@@ -326,16 +326,16 @@ def _check_types(
         findings.warn(
             "query_typecheck_skipped",
             file.path,
-            "the queries were not checked, because the schema cannot be used",
+            "the queries were not checked, because the schema is invalid",
         )
         return
     try:
         compile_queries(source, catalog)
     except CompileError as error:
-        _tell(error, "query_typecheck_error", findings)
+        _add_findings(error, "query_typecheck_error", findings)
 
 
-def _tell(error: CompileError, code: str, findings: Findings) -> None:
+def _add_findings(error: CompileError, code: str, findings: Findings) -> None:
     for each in error.diagnostics:
         path = error.source.name
         if each.span is not None:
@@ -356,7 +356,7 @@ def _check_policy(
         findings.error(
             "policy_content_invalid",
             file.path,
-            "a cluster's policies are bundles in YAML; write the rules as one",
+            "policies of a cluster are YAML bundles; write the rules as a bundle",
         )
         return
     kinds = {

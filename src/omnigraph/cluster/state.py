@@ -47,12 +47,12 @@ def decode_fields(content: bytes, *, version_key: str, known: frozenset[str]) ->
     try:
         tree: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise ShapeError("it is no JSON") from error
+        raise ShapeError("it is not valid JSON") from error
     if not isinstance(tree, dict):
-        raise ShapeError("it is no JSON object")
+        raise ShapeError("it is not a JSON object")
     version = tree.get(version_key)
     if version != 1 or isinstance(version, bool):
-        raise VersionError(f"its {version_key} is {version!r}, and only 1 is known here")
+        raise VersionError(f"its {version_key} is {version!r}, and only 1 is supported")
     return StoredFields.parse(tree, "", known=known | {version_key})
 
 
@@ -67,7 +67,7 @@ class StoredFields:
     def parse(tree: object, place: str, *, known: frozenset[str] | None) -> StoredFields:
         """The fields of a tree; with `known`, other fields raise `ShapeError`."""
         if not isinstance(tree, dict):
-            raise ShapeError(f"`{place}` holds no fields")
+            raise ShapeError(f"`{place}` is not an object")
         unknown = [] if known is None else sorted(set(tree) - known)
         if unknown:
             raise ShapeError(f"unknown field `{_join(place, str(unknown[0]))}`")
@@ -87,7 +87,7 @@ class StoredFields:
         """The text of a field, which must not be empty."""
         found = self._fields.get(key)
         if not isinstance(found, str) or not found:
-            raise ShapeError(f"`{self._at(key)}` is no text")
+            raise ShapeError(f"`{self._at(key)}` is not text")
         return found
 
     def find_text(self, key: str) -> str | None:
@@ -98,7 +98,7 @@ class StoredFields:
         """The integer of a field."""
         found = self._fields.get(key)
         if not isinstance(found, int) or isinstance(found, bool):
-            raise ShapeError(f"`{self._at(key)}` is no whole number")
+            raise ShapeError(f"`{self._at(key)}` is not a whole number")
         return found
 
     def find_number(self, key: str) -> int | None:
@@ -111,7 +111,7 @@ class StoredFields:
         if found is None:
             return None
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise ShapeError(f"`{self._at(key)}` is no list of texts")
+            raise ShapeError(f"`{self._at(key)}` is not a list of strings")
         return tuple(found)
 
     def trees(self, key: str) -> dict[str, dict[str, object]]:
@@ -223,7 +223,7 @@ class ClusterState:
             statuses={**self.statuses, address: status},
         )
 
-    def telling(self, address: str, status: ResourceStatus) -> ClusterState:
+    def with_status(self, address: str, status: ResourceStatus) -> ClusterState:
         """The state with another status of a resource."""
         return replace(self, statuses={**self.statuses, address: status})
 
@@ -279,8 +279,8 @@ class ClusterState:
 EMPTY = ClusterState(0, None, {}, {}, {}, {}, {})
 
 _MOVED = (
-    "somebody else has changed the state meanwhile; run the command again, which picks up what was "
-    "done"
+    "another command changed the state in the meantime; run the command again, which resumes the "
+    "work"
 )
 
 
@@ -333,7 +333,7 @@ def create_ledger(ledger: ClusterState, objects: ObjectStore) -> StoredState:
         raise _stopped("state_cas_mismatch", _MOVED)
     raise _stopped(
         "state_already_exists",
-        "the cluster has a state already; `omnigraph cluster refresh` looks at it anew",
+        "the cluster has a state already; `omnigraph cluster refresh` reads it again",
     )
 
 
@@ -450,7 +450,7 @@ def _decode_status(statuses: StoredFields, address: str) -> ResourceStatus:
     fields = statuses.within(address, known=frozenset({"status", "conditions", "message"}))
     word = fields.text("status")
     if word not in tuple(Status):
-        raise ShapeError(f"`{word}` is no status")
+        raise ShapeError(f"`{word}` is not a status")
     return ResourceStatus(
         Status(word), fields.find_texts("conditions") or (), fields.find_text("message")
     )
@@ -458,7 +458,7 @@ def _decode_status(statuses: StoredFields, address: str) -> ResourceStatus:
 
 def _require_address(text: str) -> str:
     if not is_address(text):
-        raise ShapeError(f"`{text}` is no address of a resource")
+        raise ShapeError(f"`{text}` is not a resource address")
     return text
 
 

@@ -60,16 +60,16 @@ def read_manifest(path: Path) -> Manifest:
     try:
         content: object = yaml.safe_load(_read(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _refuse_spec(path, f"this is no YAML: {error}") from error
+        raise _refuse_spec(path, f"not valid YAML: {error}") from error
     source = _text_at(content, "sources", "raw_seed") or _text_at(content, "seed", "data")
     if source is None:
-        raise _refuse_spec(path, "say where the rows are: `sources: {raw_seed: rows.jsonl}`")
+        raise _refuse_spec(path, "specify the input: `sources: {raw_seed: rows.jsonl}`")
     output = _text_at(content, "artifacts", "embedded_seed") or _OUTPUT_OTHERWISE
     written = content.get("embeddings") if isinstance(content, Mapping) else None
     if written is None:
         raise _refuse_spec(
             path,
-            "say what to embed: `embeddings: {dimension: …, types: {Doc: {target, fields}}}`",
+            "specify what to embed: `embeddings: {dimension: …, types: {Doc: {target, fields}}}`",
         )
     spec = parse_spec(written, path=path)
     return Manifest(path.parent / source, path.parent / output, spec)
@@ -80,7 +80,7 @@ def read_spec(path: Path) -> EmbedSpec:
     try:
         content: object = orjson.loads(_read(path))
     except orjson.JSONDecodeError as error:
-        raise _refuse_spec(path, f"this is no JSON: {error}") from error
+        raise _refuse_spec(path, f"not valid JSON: {error}") from error
     return parse_spec(content, path=path)
 
 
@@ -91,7 +91,7 @@ def parse_spec(content: object, *, path: Path) -> EmbedSpec:
     # In Python `True` is an `int`, but it is not a valid dimension.
     if type(dimension) is not int or not 1 <= dimension <= VECTOR_DIMENSION_MAX:
         raise _refuse_spec(
-            path, f"`dimension` is a whole number from 1 to {VECTOR_DIMENSION_MAX:,}"
+            path, f"`dimension` must be a whole number from 1 to {VECTOR_DIMENSION_MAX:,}"
         )
     if not isinstance(types, Mapping) or not types:
         raise _refuse_spec(
@@ -188,7 +188,7 @@ def parse_selector(text: str) -> Selector:
             subject="select",
             expected="[Type:]field=value",
             value=text,
-            problem=f"{text!r} names no rows; write it as `Decision:slug=b` or `slug=b`",
+            problem=f"{text!r} is not a valid selector; write it as `Decision:slug=b` or `slug=b`",
         )
     return Selector(type or None, field, value)
 
@@ -230,7 +230,7 @@ def embed_rows(
         raise NotFoundError(
             kind="type",
             name=unknown[0],
-            advice=f"what is embedded is {', '.join(sorted(job.spec.types))}",
+            advice=f"embedded types: {', '.join(sorted(job.spec.types))}",
         )
     assert embedder is not None or job.mode is Mode.CLEAN, "the caller has found an embedder"
     work = _Work(job, embedder, _Tally())
@@ -281,7 +281,7 @@ class _Work:
         lacking = [each for each in rows if each.text is not None]
         if not lacking:
             return
-        assert self.embedder is not None, "only cleaning does without"
+        assert self.embedder is not None, "only cleaning needs no embedder"
         texts = [each.text for each in lacking if each.text is not None]
         vectors = self.embedder.embed_many(texts, self.job.spec.dimension)
         for each, vector in zip(lacking, vectors, strict=True):
@@ -356,9 +356,9 @@ def _parse_row(number: int, line: bytes, source: str) -> dict[str, object]:
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise _refuse_row(number, source, f"this is no JSON: {error}") from error
+        raise _refuse_row(number, source, f"not valid JSON: {error}") from error
     if not isinstance(record, dict):
-        raise _refuse_row(number, source, "a row is an object, one a line")
+        raise _refuse_row(number, source, "a row must be a JSON object on one line")
     return record
 
 

@@ -61,7 +61,7 @@ def test_a_token_that_could_not_be_read_back_is_refused(token: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a]b", "a b", "a\n[b", "é"])
 def test_a_name_that_could_not_head_a_section_is_refused(name: str) -> None:
-    with pytest.raises(CommandError, match="no server name"):
+    with pytest.raises(CommandError, match="not a valid server name"):
         require_name(name)
 
 

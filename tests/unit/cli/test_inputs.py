@@ -73,5 +73,5 @@ def test_a_stored_query_is_a_servers() -> None:
 
     with pytest.raises(CommandError, match="needs a server"):
         require_stored("find", StoreTarget("g"))
-    with pytest.raises(CommandError, match="nothing to run"):
+    with pytest.raises(CommandError, match="no query given"):
         require_stored(None, SERVED)

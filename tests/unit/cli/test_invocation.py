@@ -11,7 +11,7 @@ from omnigraph.cli.targets import ServedTarget, StoreTarget
     [
         (True, False, True, False, Consent.GIVEN),
         (False, True, True, False, Consent.GIVEN),
-        (False, False, False, True, Consent.ASK),
+        (False, False, False, True, Consent.PROMPT),
         (False, False, True, True, Consent.MISSING),
         (False, False, False, False, Consent.MISSING),
     ],

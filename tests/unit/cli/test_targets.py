@@ -72,17 +72,17 @@ def test_a_command_line_names_one_place(
         ({"cluster": "a", "server": "b"}, None, "mutually exclusive"),
         ({"store": "g", "graph": "k"}, None, "already a single graph"),
         ({"graph": "k"}, "g", "already a single graph"),
-        ({"server": "http://h/graphs/a", "graph": "b"}, None, "already a single graph"),
+        ({"server": "http://h/graphs/a", "graph": "b"}, None, "the url of a single graph"),
         ({"profile": "nobody"}, None, "unknown profile 'nobody'"),
-        ({"profile": "empty"}, None, "binds no scope"),
+        ({"profile": "empty"}, None, "has no target"),
         ({"profile": "torn"}, None, "binds 2 scopes"),
         ({"profile": "narrow"}, None, "does not apply to a store scope"),
         ({"profile": "stored", "graph": "k"}, None, "does not apply to a store scope"),
         ({"profile": "gone"}, None, "unknown server 'nowhere'"),
         ({"profile": ""}, None, "unknown profile ''"),
         ({"server": "staging"}, None, "unknown server 'staging'.*dev, prod"),
-        ({"server": "s3://bucket/g"}, None, "no url of a server.*--store"),
-        ({"server": "http://ann:pw@h/x"}, None, "^a url of a server holds no name and no password"),
+        ({"server": "s3://bucket/g"}, None, "not the url of a server.*--store"),
+        ({"server": "http://ann:pw@h/x"}, None, "must not contain a user name or password"),
     ],
 )
 def test_places_that_contradict_each_other_are_refused(
@@ -149,7 +149,7 @@ def test_rows_are_reached_by_a_server_or_in_storage(scope: Scope | None, problem
 @pytest.mark.parametrize(
     ("scope", "problem"),
     [
-        (None, "give its storage"),
+        (None, "name its storage"),
         (ServerScope("http://h:1", None), "needs direct storage access"),
         (
             StoreScope("http://h:1"),
@@ -183,8 +183,8 @@ def test_graphs_are_listed_by_a_server(scope: Scope | None, problem: str) -> Non
     ("scope", "problem"),
     [
         (None, "--cluster <dir|uri|name>"),
-        (StoreScope("g"), "g is none"),
-        (ServerScope("http://h:1", "k"), "http://h:1 is none"),
+        (StoreScope("g"), "g is not one"),
+        (ServerScope("http://h:1", "k"), "http://h:1 is not one"),
     ],
 )
 def test_what_was_applied_is_in_a_cluster(scope: Scope | None, problem: str) -> None:

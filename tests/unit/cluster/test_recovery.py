@@ -72,7 +72,7 @@ def knowing(digest: str | None) -> ClusterState:
 def test_a_creation_or_migration_is_judged_by_the_schema_that_is_there(
     kind: MoveKind, found: Observation, known: str | None, verdict: RecoveryAction | str
 ) -> None:
-    decided = decide(sidecar(kind), found, knowing(known), is_gone=False)
+    decided = decide(sidecar(kind), found, knowing(known), is_absent=False)
 
     if isinstance(verdict, str):
         assert isinstance(decided, Keep)
@@ -82,7 +82,7 @@ def test_a_creation_or_migration_is_judged_by_the_schema_that_is_there(
 
 
 def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
-    assert decide(sidecar(CREATE), Absent(), EMPTY, is_gone=True) == Discard()
+    assert decide(sidecar(CREATE), Absent(), EMPTY, is_absent=True) == Discard()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
 def test_a_deletion_is_judged_by_whether_anything_is_left(
     *, is_gone: bool, known: str | None, verdict: RecoveryAction
 ) -> None:
-    decided = decide(sidecar(DELETE), Absent(), knowing(known), is_gone=is_gone)
+    decided = decide(sidecar(DELETE), Absent(), knowing(known), is_absent=is_gone)
 
     assert decided == verdict
 
@@ -100,7 +100,7 @@ def test_a_deletion_is_judged_by_whether_anything_is_left(
 def test_a_schema_in_other_words_is_the_desired_one() -> None:
     in_other_words = live("other", meaning=f"meaning of {NEW}")
 
-    decided = decide(sidecar(SCHEMA), in_other_words, knowing(OLD), is_gone=False)
+    decided = decide(sidecar(SCHEMA), in_other_words, knowing(OLD), is_absent=False)
 
     assert decided == RollForward(in_other_words)
 

@@ -79,8 +79,8 @@ def view_findings(findings: Iterable[Finding], terminal: Terminal) -> Iterator[s
     ):
         for each in findings:
             if each.severity is severity:
-                told = each.message.replace("\n", "\n       ")
-                yield f"{terminal.paint(word, colour)}  {each.code} {each.path}: {told}"
+                messages = each.message.replace("\n", "\n       ")
+                yield f"{terminal.paint(word, colour)}  {each.code} {each.path}: {messages}"
 
 
 def view_validation(report: ValidateReport, terminal: Terminal) -> Iterator[str]:
@@ -99,16 +99,16 @@ def format_plan(report: PlanReport, terminal: Terminal) -> Iterator[str]:
     if plan is None:
         return
     if not plan.changes:
-        yield "Nothing to change: what is applied is what is declared."
+        yield "No changes: the applied state matches the declarations."
         return
     for change in plan.changes:
         yield from _view_change(change, terminal)
         yield from _view_reach(plan, change, terminal)
-    yield f"Plan: {_tell_counts(plan.changes)}."
+    yield f"Plan: {_describe_counts(plan.changes)}."
     for gate in plan.gates:
         if gate.approval is None:
             yield (
-                f"{gate.resource} {gate.reason}: to agree, "
+                f"{gate.resource} {gate.reason}: to approve, run "
                 f"`omnigraph cluster approve {gate.resource} --as <actor>`"
             )
 
@@ -124,7 +124,7 @@ def view_apply(report: ApplyReport, terminal: Terminal) -> Iterator[str]:
         yield from _view_change(change, terminal)
     revision = report.facts.ledger.revision
     if report.is_converged and not report.changes:
-        yield f"Nothing to change; revision {revision}."
+        yield f"No changes; revision {revision}."
     elif report.is_converged:
         counts = ", ".join(
             f"{count} {word}"
@@ -144,7 +144,7 @@ def view_approval(report: ApproveReport) -> Iterator[str]:
     if report.approval is not None:
         given = report.approval
         yield f"{given.approved_by} approved to {given.operation} {given.resource} ({given.id})"
-        yield "It counts for the cluster as it is declared now; `omnigraph cluster apply` uses it."
+        yield "It is valid for the current declarations; `omnigraph cluster apply` uses it."
 
 
 def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
@@ -153,15 +153,15 @@ def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
     if facts is None:
         return
     if facts.held is not None:
-        age = "" if facts.held_s is None else f", {_tell_age(facts.held_s)} ago"
+        age = "" if facts.held_s is None else f", {_describe_age(facts.held_s)} ago"
         yield f"locked: {facts.held.describe()}{age}; lock {facts.held.id}"
     if facts.ledger is None:
         yield "no state"
         return
-    told = [each.message for each in report.heading.findings]
-    yield from _view_ledger(facts.ledger, told, terminal)
+    messages = [each.message for each in report.heading.findings]
+    yield from _view_ledger(facts.ledger, messages, terminal)
     digest = facts.ledger.config_digest
-    applied = "not all applied yet" if digest is None else f"configuration {digest[:12]}"
+    applied = "not fully applied" if digest is None else f"configuration {digest[:12]}"
     resources = _count(len(facts.ledger.resources), "resource")
     yield f"revision {facts.ledger.revision}: {resources}, {applied}"
 
@@ -169,26 +169,26 @@ def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
 def view_unlock(report: UnlockReport) -> Iterator[str]:
     """The lock that was removed."""
     if report.removed is not None:
-        yield f"unlocked: {report.removed.id}, which was held for {report.removed.describe()}"
+        yield f"unlocked: {report.removed.id}, which was held by {report.removed.describe()}"
 
 
-def _view_ledger(ledger: ClusterState, told: list[str], terminal: Terminal) -> Iterator[str]:
+def _view_ledger(ledger: ClusterState, messages: list[str], terminal: Terminal) -> Iterator[str]:
     for address in sorted({*ledger.resources, *ledger.statuses}):
         found = ledger.statuses.get(address, ResourceStatus(Status.APPLIED, (), None))
         colour = _COLOUR_BY_STATUS.get(found.status, Colour.YELLOW)
         conditions = f" ({', '.join(found.conditions)})" if found.conditions else ""
         yield f"  {terminal.paint(f'{found.status:<8}', colour)} {address}{conditions}"
-        if found.message and not any(found.message in each for each in told):
+        if found.message and not any(found.message in each for each in messages):
             yield terminal.paint(f"{_INDENT}  {found.message}", Colour.FAINT)
 
 
 def _view_change(change: Change, terminal: Terminal) -> Iterator[str]:
     sign = terminal.paint(_SIGN[change.operation], _COLOUR[change.operation])
-    yield f"  {sign} {change.resource}{_tell_disposition(change)}"
+    yield f"  {sign} {change.resource}{_describe_disposition(change)}"
     for step in () if change.migration is None else change.migration.described:
         yield f"{_INDENT}  {step}"
     if change.migration is not None and not change.migration.is_supported:
-        yield f"{_INDENT}  not supported: an apply would refuse it"
+        yield f"{_INDENT}  not supported: an apply would reject it"
 
 
 def _view_reach(plan: Plan, change: Change, terminal: Terminal) -> Iterator[str]:
@@ -197,17 +197,17 @@ def _view_reach(plan: Plan, change: Change, terminal: Terminal) -> Iterator[str]
             yield terminal.paint(f"{_INDENT}  affects {', '.join(reach.affected)}", Colour.FAINT)
 
 
-def _tell_disposition(change: Change) -> str:
+def _describe_disposition(change: Change) -> str:
     match change.disposition:
         case Disposition.BLOCKED | Disposition.DEFERRED:
             return f"  [{change.disposition}: {change.reason}]"
         case Disposition.DERIVED:
-            return "  [by its parts]"
+            return "  [through its parts]"
         case Disposition.APPLIED:
             return "  [bindings]" if change.is_binding_change else ""
 
 
-def _tell_counts(changes: Iterable[Change]) -> str:
+def _describe_counts(changes: Iterable[Change]) -> str:
     going = [
         each for each in changes if each.disposition in (Disposition.APPLIED, Disposition.DERIVED)
     ]
@@ -221,7 +221,7 @@ def _tell_counts(changes: Iterable[Change]) -> str:
     return ", ".join([*counts, *([f"{len(left)} blocked"] if left else [])])
 
 
-def _tell_age(seconds: int) -> str:
+def _describe_age(seconds: int) -> str:
     for noun, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length} {noun}s"
@@ -269,7 +269,7 @@ def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
-    report = commands.plan(expand_home(folder), _world(invocation))
+    report = commands.plan(expand_home(folder), _make_context(invocation))
     lines = format_plan(report, standard_output(invocation.environment))
     _answer(invocation, "plan", report, lines, is_json=is_json)
 
@@ -279,13 +279,15 @@ def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @JSON_OPTION
 @click.pass_obj
 def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
-    """Make the cluster what its folder declares.
+    """Apply the declarations of a folder to its cluster.
 
     Creates and migrates graphs, and publishes queries and policies. Changes that delete rows wait
     for an approval with `omnigraph cluster approve`. Safe to run again at any time.
     """
     with show_waiting("applying", invocation.environment):
-        report = applying.apply(expand_home(folder), _world(invocation), actor=invocation.actor)
+        report = applying.apply(
+            expand_home(folder), _make_context(invocation), actor=invocation.actor
+        )
     lines = view_apply(report, standard_output(invocation.environment))
     _answer(invocation, "apply", report, lines, is_json=is_json)
 
@@ -298,7 +300,7 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool) -> None:
     """Approve a pending deletion, such as that of `graph.old`."""
     report = commands.approve(
-        expand_home(folder), _world(invocation), resource=resource, actor=invocation.actor
+        expand_home(folder), _make_context(invocation), resource=resource, actor=invocation.actor
     )
     _answer(invocation, "approve", report, view_approval(report), is_json=is_json)
 
@@ -309,7 +311,7 @@ def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool
 @click.pass_obj
 def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
-    report = commands.status(expand_home(folder), _world(invocation))
+    report = commands.status(expand_home(folder), _make_context(invocation))
     lines = view_state(report, standard_output(invocation.environment))
     _answer(invocation, "status", report, lines, is_json=is_json)
 
@@ -320,7 +322,9 @@ def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Check graphs and stored contents again, and record their state."""
-    report = commands.refresh(expand_home(folder), _world(invocation), actor=invocation.actor)
+    report = commands.refresh(
+        expand_home(folder), _make_context(invocation), actor=invocation.actor
+    )
     lines = view_state(report, standard_output(invocation.environment))
     _answer(invocation, "refresh", report, lines, is_json=is_json)
 
@@ -332,7 +336,7 @@ def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Initialize the state of a cluster, with the graphs that exist already."""
     report = commands.import_cluster(
-        expand_home(folder), _world(invocation), actor=invocation.actor
+        expand_home(folder), _make_context(invocation), actor=invocation.actor
     )
     lines = view_state(report, standard_output(invocation.environment))
     _answer(invocation, "import", report, lines, is_json=is_json)
@@ -345,11 +349,11 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.pass_obj
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: str, is_json: bool) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
-    report = commands.force_unlock(expand_home(folder), _world(invocation), lock_id=lock_id)
+    report = commands.force_unlock(expand_home(folder), _make_context(invocation), lock_id=lock_id)
     _answer(invocation, "force-unlock", report, view_unlock(report), is_json=is_json)
 
 
-def _world(invocation: Invocation) -> context.ClusterContext:
+def _make_context(invocation: Invocation) -> context.ClusterContext:
     options = make_storage_options(invocation.environment, {})
     return context.make_context(storage_options=options, durability="full")
 
@@ -368,5 +372,5 @@ def _answer(
             print_line(line)
     if not report.heading.is_ok:
         if not is_json:
-            print_note(f"Error: `cluster {verb}` did not succeed; what is wrong stands above")
+            print_note(f"Error: `cluster {verb}` failed; see the diagnostics above")
         sys.exit(1)

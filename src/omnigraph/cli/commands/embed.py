@@ -30,25 +30,28 @@ from omnigraph.embed.providers import find_embedder
 
 
 @command()
-@click.option("--seed", "manifest_path", metavar="MANIFEST", help="A YAML file that says it all.")
 @click.option(
-    "--input", "source", metavar="FILE", help="The rows, one JSON object a line; `-` is stdin."
+    "--seed",
+    "manifest_path",
+    metavar="MANIFEST",
+    help="A YAML file with input, output and specification.",
 )
 @click.option(
-    "--output", metavar="FILE", help="Where the rows with their vectors go; `-` is stdout."
+    "--input", "source", metavar="FILE", help="The rows, one JSON object per line; `-` is stdin."
 )
-@click.option("--spec", "spec_path", metavar="FILE", help="What to embed, as JSON.")
-@click.option("--clean", "is_clean", is_flag=True, help="Take the vectors out.")
-@click.option("--reembed-all", "is_anew", is_flag=True, help="Make all vectors anew.")
+@click.option("--output", metavar="FILE", help="The output file; `-` is stdout.")
 @click.option(
-    "--type", "types", multiple=True, metavar="TYPE", help="Only this type; may be repeated."
+    "--spec", "spec_path", metavar="FILE", help="The specification of what to embed, as JSON."
 )
+@click.option("--clean", "is_clean", is_flag=True, help="Remove the vectors.")
+@click.option("--reembed-all", "is_recomputed", is_flag=True, help="Compute all vectors again.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only this type. Repeatable.")
 @click.option(
     "--select",
     "selectors",
     multiple=True,
     metavar="[TYPE:]FIELD=VALUE",
-    help="Only such rows, whose vectors are then made anew; may be repeated.",
+    help="Only matching rows, whose vectors are computed again. Repeatable.",
 )
 @JSON_OPTION
 @click.pass_obj
@@ -60,7 +63,7 @@ def embed(  # noqa: PLR0913  # one per flag
     output: str | None,
     spec_path: str | None,
     is_clean: bool,
-    is_anew: bool,
+    is_recomputed: bool,
     types: tuple[str, ...],
     selectors: tuple[str, ...],
     is_json: bool,
@@ -69,12 +72,14 @@ def embed(  # noqa: PLR0913  # one per flag
 
     The embedded texts are made of the fields that the manifest or the specification names.
     """
-    if is_clean and is_anew:
-        raise click.UsageError("--clean and --reembed-all exclude each other")
+    if is_clean and is_recomputed:
+        raise click.UsageError("--clean and --reembed-all are mutually exclusive")
     if is_json and output == STANDARD_OUTPUT:
-        raise click.UsageError("--json and --output - exclude each other: both go to stdout")
+        raise click.UsageError("--json and --output - are mutually exclusive: both write to stdout")
     files = _find_files(manifest_path, source, output, spec_path)
-    mode = _choose_mode(is_clean=is_clean, is_anew=is_anew, has_selectors=bool(selectors))
+    mode = _choose_mode(
+        is_clean=is_clean, is_recomputed=is_recomputed, has_selectors=bool(selectors)
+    )
     job = Job(
         source="<stdin>" if source == STANDARD_INPUT else str(files.source),
         spec=files.spec,
@@ -94,9 +99,9 @@ def embed(  # noqa: PLR0913  # one per flag
     if is_json:
         print_json(_encode(job, files, report, model))
     elif output == STANDARD_OUTPUT:
-        print_note(_tell(job, report))
+        print_note(_describe(job, report))
     else:
-        print_line(_tell(job, report))
+        print_line(_describe(job, report))
         print_line(f"wrote {files.output}")
 
 
@@ -111,15 +116,15 @@ def _find_files(
                 expand_home(source), expand_home(output), read_spec(expand_home(spec_path))
             )
         case str(), _, _, _:
-            raise click.UsageError("--seed says all; leave out --input, --output and --spec")
+            raise click.UsageError("--seed replaces --input, --output and --spec")
         case _:
-            raise click.UsageError("give --seed MANIFEST, or --input, --output and --spec")
+            raise click.UsageError("pass --seed MANIFEST, or --input, --output and --spec")
 
 
-def _choose_mode(*, is_clean: bool, is_anew: bool, has_selectors: bool) -> Mode:
+def _choose_mode(*, is_clean: bool, is_recomputed: bool, has_selectors: bool) -> Mode:
     if is_clean:
         return Mode.CLEAN
-    if is_anew:
+    if is_recomputed:
         return Mode.REEMBED_ALL
     return Mode.REEMBED_SELECTED if has_selectors else Mode.FILL_MISSING
 
@@ -132,7 +137,7 @@ def _open_output(files: Manifest, *, is_piped: bool) -> AbstractContextManager[W
     return nullcontext(lambda rows: print_pieces([rows])) if is_piped else new_rows(files.output)
 
 
-def _tell(job: Job, report: Report) -> str:
+def _describe(job: Job, report: Report) -> str:
     done = (
         f"cleaned {report.cleaned_rows:,}"
         if job.mode is Mode.CLEAN

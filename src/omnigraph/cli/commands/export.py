@@ -37,13 +37,15 @@ _PIECE_CHARACTERS = 65_536
 )
 @click.option("--jsonl", is_flag=True, hidden=True)
 @click.option(
-    "--out", metavar="FOLDER", help="Write one file a type into a new folder; opened directly only."
+    "--out",
+    metavar="FOLDER",
+    help="Write one file per type into a new folder; requires direct storage access.",
 )
 @click.option(
     "--format",
     "format",
     type=click.Choice(["ndjson", "parquet", "arrow"]),
-    help="What the files of --out are; ndjson if nothing is said.",
+    help="The format of the files of --out; the default is ndjson.",
 )
 @click.pass_obj
 def export(  # noqa: PLR0913  # its flags
@@ -61,17 +63,17 @@ def export(  # noqa: PLR0913  # its flags
     """Print the rows of a branch as JSON lines, edges before nodes; `load` reads them back."""
     require_one({"--branch": branch, "--snapshot": snapshot})
     if jsonl:
-        print_note("warning: `--jsonl` is deprecated; lines of JSON are what is printed anyway")
+        print_note("warning: `--jsonl` is deprecated; the output is always lines of JSON")
     selection = select_lines(types, keys)
     if out is not None and out != STANDARD_OUTPUT:
         if keys:
-            raise click.UsageError("--table does not go with --out; use --type")
+            raise click.UsageError("--table does not apply with --out; use --type")
         _write_files(
             invocation, uri, out, format or "ndjson", branch, snapshot, list(types) or None
         )
         return
     if format is not None:
-        raise click.UsageError("--format is for the files of --out FOLDER")
+        raise click.UsageError("--format applies only to --out FOLDER")
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         if snapshot is None:
             _require_known(keys, graph, branch=branch or "main")
@@ -91,7 +93,7 @@ def _write_files(
     target = invocation.target(uri)
     if isinstance(target, ServedTarget):
         raise CommandError(
-            "--out needs direct storage access; without it a server's rows come to stdout: "
+            "--out needs direct storage access; to export from a server, redirect the output: "
             "`omnigraph export > rows.jsonl`"
         )
     with (

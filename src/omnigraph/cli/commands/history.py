@@ -61,17 +61,17 @@ if TYPE_CHECKING:
     "branches",
     metavar="BRANCH",
     multiple=True,
-    help="A branch to draw, may be repeated; all of them if none is named.",
+    help="A branch to show. Repeatable; the default is all branches.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=30,
     show_default=True,
-    help="How many commits to draw.",
+    help="Number of commits to show.",
 )
-@click.option("--all", "is_all", is_flag=True, help="Draw all commits.")
-@click.option("--svg", "picture", metavar="FILE", help="Write a picture; `-` is stdout.")
+@click.option("--all", "is_all", is_flag=True, help="Show all commits.")
+@click.option("--svg", "picture", metavar="FILE", help="Write an SVG file; `-` is stdout.")
 @JSON_OPTION
 @click.pass_obj
 def log(
@@ -122,7 +122,7 @@ def _payload(history: History) -> dict[str, object]:
     multiple=True,
     metavar="KEY=VALUE",
     help="Only commits with this actor=, branch= or since= (a date or a time). Repeatable. "
-    "actor=omnigraph:recovery lists every commit that a recovery made true.",
+    "actor=omnigraph:recovery lists the commits published by recovery.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @JSON_OPTION
@@ -188,18 +188,18 @@ def _parse_filter(written: str) -> Callable[[Commit], bool]:
     if equals and key == "branch":
         return lambda commit: commit.branch == value
     if equals and key == "since":
-        moment = _parse_moment(value)
-        return lambda commit: commit.created_at >= moment
-    raise click.UsageError(f"--filter {written!r}: write actor=NAME, branch=NAME or since=TIME")
+        timestamp = _parse_timestamp(value)
+        return lambda commit: commit.created_at >= timestamp
+    raise click.UsageError(f"--filter {written!r}: expected actor=NAME, branch=NAME or since=TIME")
 
 
-def _parse_moment(text: str) -> datetime:
+def _parse_timestamp(text: str) -> datetime:
     """A date or a timestamp; UTC if it has no time zone."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise click.UsageError(
-            f"--filter since={text}: write a date or a time, such as 2026-03-01 or "
+            f"--filter since={text}: expected a date or a time, such as 2026-03-01 or "
             "2026-03-01T12:00:00Z"
         ) from error
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
@@ -214,9 +214,11 @@ _PAUSE_S = 1.0
 @click.option(
     "--start",
     metavar="now|beginning|after:COMMIT",
-    help="Where to start; the beginning if nothing is said, or now with --follow.",
+    help="Where to start; the default is `beginning`, or `now` with --follow.",
 )
-@click.option("--follow", "is_following", is_flag=True, help="Go on until interrupted.")
+@click.option(
+    "--follow", "is_following", is_flag=True, help="Wait for further commits until interrupted."
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N commits.")
 @click.pass_obj
 def changes(
@@ -280,17 +282,15 @@ _LINES_PRINTED = 512
 @click.argument("old")
 @click.argument("new")
 @URI_OPTION
-@click.option(
-    "--type", "types", multiple=True, metavar="TYPE", help="Only this type; may be repeated."
-)
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only this type. Repeatable.")
 @click.option(
     "--op",
     "ops",
     multiple=True,
     type=click.Choice(_OPS),
-    help="Only such changes; may be repeated.",
+    help="Only changes of this kind. Repeatable.",
 )
-@click.option("--stat", "is_stat", is_flag=True, help="Only count, for each type.")
+@click.option("--stat", "is_stat", is_flag=True, help="Print only the counts of each type.")
 @JSON_OPTION
 @click.pass_obj
 def diff(  # noqa: PLR0913  # one per flag

@@ -83,7 +83,7 @@ _DATA_OPTION = click.option(
     multiple=True,
     required=True,
     metavar="FILE",
-    help="Rows: NDJSON, Parquet, Arrow or CSV; a folder; `-` is NDJSON from stdin. Repeatable.",
+    help="A file (NDJSON, Parquet, Arrow, CSV) or folder; `-` is NDJSON from stdin. Repeatable.",
 )
 
 
@@ -115,18 +115,23 @@ class LoadArguments:
 @URI_ARGUMENT
 @_DATA_OPTION
 @click.option(
-    "--mode", type=_MODES, required=True, help="Replace rows, add new ones only, or add and update."
+    "--mode",
+    type=_MODES,
+    required=True,
+    help="Replace all rows, append new rows, or insert and update.",
 )
 @BRANCH_OPTION
-@click.option("--from", "base", metavar="BASE", help="Start a branch that is missing from this.")
+@click.option("--from", "base", metavar="BASE", help="Create a missing branch from this one.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "inline", "spark"]),
     default="auto",
     show_default=True,
-    help="Where rows are read and checked.",
+    help="The engine that reads and checks rows.",
 )
-@click.option("--spark-master", "master", metavar="URL", help="Load on Spark, there.")
+@click.option(
+    "--spark-master", "master", metavar="URL", help="Load on Spark, with this master URL."
+)
 @click.option(
     "--spark-conf",
     "settings",
@@ -139,9 +144,9 @@ class LoadArguments:
     type=click.Choice(["raise", "quarantine"]),
     default="raise",
     show_default=True,
-    help="Whether rows that cannot be loaded end the load, or are left out (on Spark).",
+    help="Whether invalid rows fail the load or are quarantined (on Spark).",
 )
-@click.option("--quarantine", metavar="FOLDER", help="Where rows that are left out are written.")
+@click.option("--quarantine", metavar="FOLDER", help="The folder for quarantined rows.")
 @EMBED_OPTION
 @IF_COMMIT_OPTION
 @KEY_OPTION
@@ -166,7 +171,7 @@ def load(  # noqa: PLR0913  # its flags
     is_json: bool,
 ) -> None:
     """Load rows of any number of types as one commit, or change nothing."""
-    asked = LoadArguments(
+    request = LoadArguments(
         paths=paths,
         mode=mode,
         branch=branch,
@@ -182,7 +187,7 @@ def load(  # noqa: PLR0913  # its flags
         is_json=is_json,
     )
     target = invocation.target(uri)
-    done, actor = _load(invocation, asked, target, verb="load")
+    done, actor = _load(invocation, request, target, verb="load")
     output = load_output(done, uri=target.uri, mode=mode, actor=actor)
     if is_json:
         print_json(output)
@@ -212,7 +217,7 @@ def ingest(  # noqa: PLR0913  # its flags
 ) -> None:
     """Load rows (deprecated: use `omnigraph load`)."""
     print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")
-    asked = LoadArguments(
+    request = LoadArguments(
         paths=paths,
         mode=mode,
         branch=branch,
@@ -228,7 +233,7 @@ def ingest(  # noqa: PLR0913  # its flags
         is_json=is_json,
     )
     target = invocation.target(uri)
-    done, actor = _load(invocation, asked, target, verb="ingest")
+    done, actor = _load(invocation, request, target, verb="ingest")
     if is_json:
         print_json(ingest_output(done, uri=target.uri, mode=mode, actor=actor))
     else:
@@ -236,16 +241,16 @@ def ingest(  # noqa: PLR0913  # its flags
 
 
 def _load(
-    invocation: Invocation, asked: LoadArguments, target: Target, *, verb: str
+    invocation: Invocation, request: LoadArguments, target: Target, *, verb: str
 ) -> tuple[LoadResult, str | None]:
     """Run a load; returns its result and its actor."""
-    if asked.engine == "inline" and asked.has_session:
-        raise click.UsageError("--engine inline takes no Spark session")
-    rows = _find_rows(asked.paths)
-    start_session = _plan_session(asked, target)
-    if asked.mode == "overwrite":
+    if request.engine == "inline" and request.has_session:
+        raise click.UsageError("--engine inline does not use Spark")
+    rows = _find_rows(request.paths)
+    start_session = _plan_session(request, target)
+    if request.mode == "overwrite":
         invocation.confirm(
-            f"replace the rows of branch '{asked.branch}'", target, is_json=asked.is_json
+            f"replace the rows of branch '{request.branch}'", target, is_json=request.is_json
         )
     invocation.announce(verb, target)
     with (
@@ -254,17 +259,17 @@ def _load(
     ):
         done = graph.load(
             rows,
-            mode=asked.mode,
-            branch=asked.branch,
-            base=asked.base,
-            engine="spark" if asked.has_session else asked.engine,
+            mode=request.mode,
+            branch=request.branch,
+            base=request.base,
+            engine="spark" if request.has_session else request.engine,
             progress=report,
             spark=start_session(),
-            on_error=asked.on_error,
-            quarantine=asked.quarantine,
-            if_commit=asked.if_commit,
-            idempotency_key=asked.idempotency_key,
-            embed=asked.embed,
+            on_error=request.on_error,
+            quarantine=request.quarantine,
+            if_commit=request.if_commit,
+            idempotency_key=request.idempotency_key,
+            embed=request.embed,
         )
         return done, graph.actor
 
@@ -273,23 +278,23 @@ def _find_rows(paths: Sequence[str]) -> object:
     if STANDARD_INPUT not in paths:
         return paths[0] if len(paths) == 1 else list(paths)
     if len(paths) > 1:
-        raise click.UsageError("--data - stands alone: the standard input is one file of rows")
+        raise click.UsageError("--data - cannot be combined with other inputs")
     return sys.stdin.buffer
 
 
-def _plan_session(asked: LoadArguments, target: Target) -> Callable[[], object]:
+def _plan_session(request: LoadArguments, target: Target) -> Callable[[], object]:
     """A function that starts the configured Spark session; it returns None if there is none."""
-    if not asked.has_session:
+    if not request.has_session:
         return lambda: None
     if isinstance(target, ServedTarget):
         raise CommandError(
             "--spark-master and --spark-conf are for graphs that are opened directly; a server "
             "has its own Spark: use --engine spark"
         )
-    settings = dict(_parse_setting(each) for each in asked.settings)
+    settings = dict(_parse_setting(each) for each in request.settings)
     # Imported by name, because PySpark takes a second to import and most loads do not need it.
     part = import_module("omnigraph.spark")
-    return partial(part.session, asked.master, **settings)
+    return partial(part.session, request.master, **settings)
 
 
 def _parse_setting(written: str) -> tuple[str, str]:
@@ -310,7 +315,7 @@ def _print(output: LoadOutput, done: LoadResult) -> None:
     if done.branch_created:
         print_line(f"branch {done.branch} created from {done.base_branch}")
     if done.rejected:
-        print_line(f"left out {_count(done.rejected, 'row')}:")
+        print_line(f"quarantined {_count(done.rejected, 'row')}:")
         print_line(str(done.report))
 
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 _DRIFTED = "drift_needs_repair"
 _REASON_BY_SKIPPED = {
-    _DRIFTED: "something outside of OmniGraph wrote to it",
-    "inherited_from_another_branch": "the branch has not written to it",
+    _DRIFTED: "it was written outside OmniGraph",
+    "inherited_from_another_branch": "the branch has not changed it",
     "blob_columns_unsupported_by_lance": "it has blobs, which cannot be moved",
 }
 
@@ -100,9 +100,9 @@ def _encode_optimize(report: OptimizeReport) -> dict[str, object]:
 def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
     if report.skipped is not None:
         reason = _REASON_BY_SKIPPED.get(report.skipped, report.skipped)
-        yield f"{report.table_key}: left alone, because {reason}"
+        yield f"{report.table_key}: skipped, because {reason}"
         if report.skipped == _DRIFTED:
-            yield f"    to see what that was, type: {write_command('repair', target=target)}"
+            yield f"    to see the changes, run: {write_command('repair', target=target)}"
     elif report.fragments_removed:
         yield (
             f"{report.table_key}: {report.fragments_removed:,} "
@@ -122,14 +122,14 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
     "--older-than",
     type=Duration(),
     metavar="DUR",
-    help="Keep what is younger, such as 30m, 12h, 7d or 2w.",
+    help="Keep versions younger than this, such as 30m, 12h, 7d or 2w.",
 )
-@click.option("--confirm", "is_confirmed", is_flag=True, help="Delete; without it, only look.")
+@click.option("--confirm", "is_confirmed", is_flag=True, help="Delete; without it, only report.")
 @click.option(
     "--trust-clock",
     "trusts_clock",
     is_flag=True,
-    help="Proceed although the newest commit is more than a year older than this machine's clock.",
+    help="Proceed even if the newest commit is more than a year older than the system clock.",
 )
 @JSON_OPTION
 @click.pass_obj
@@ -150,8 +150,8 @@ def cleanup(
     """
     if keep is None and older_than is None:
         raise CommandError(
-            "say what to keep: --keep 10 for the newest ten versions of each type, --older-than 7d "
-            "for what is younger, or both; nothing was deleted"
+            "specify what to keep: --keep 10 for the newest ten versions of each type, "
+            "--older-than 7d for younger versions, or both; nothing was deleted"
         )
     target = invocation.direct_target(uri)
     if is_confirmed:
@@ -168,11 +168,11 @@ def cleanup(
         for line in _format_cleanup(reports, verb="would delete"):
             print_note(line)
         age = None if older_than is None else f"{older_than // timedelta(seconds=1)}s"
-        kept = None if keep is None else str(keep)
-        options = write_options([("--keep", kept), ("--older-than", age)])
+        retained = None if keep is None else str(keep)
+        options = write_options([("--keep", retained), ("--older-than", age)])
         again = write_command("cleanup", *options, "--confirm", target=target)
         if any(each.old_versions_removed for each in reports):
-            print_note(f"Nothing was deleted. To delete, type:\n\n  {again}")
+            print_note(f"Nothing was deleted. To delete, run:\n\n  {again}")
     elif is_json:
         tables = [_encode_cleanup(each) for each in reports]
         age_s = None if older_than is None else older_than // timedelta(seconds=1)
@@ -203,7 +203,7 @@ def _format_cleanup(reports: Sequence[CleanupReport], *, verb: str) -> Iterator[
             f"{each.bytes_removed:,} {plural(each.bytes_removed, 'byte')}"
         )
         if each.error is not None:
-            yield f"    not all of it: {each.error}"
+            yield f"    incomplete: {each.error}"
     versions = sum(each.old_versions_removed for each in reports)
     size = sum(each.bytes_removed for each in reports)
     yield (
@@ -212,16 +212,16 @@ def _format_cleanup(reports: Sequence[CleanupReport], *, verb: str) -> Iterator[
 
 
 _FOUND_BY_CLASSIFICATION = {
-    "no_drift": "as it should be",
-    "verified_maintenance": "laid out anew by something else, with the same rows",
-    "suspicious": "changed by something else",
-    "unverifiable": "changed by something else, and nobody can tell how",
+    "no_drift": "unchanged",
+    "verified_maintenance": "rewritten outside OmniGraph, with the same rows",
+    "suspicious": "changed outside OmniGraph",
+    "unverifiable": "changed outside OmniGraph in an unknown way",
 }
 _DONE_BY_ACTION = {
     "no_op": "",
     "preview": "",
     "healed": "; adopted",
-    "forced": "; adopted, because it was forced",
+    "forced": "; adopted by --force",
     "refused": "; refused",
 }
 
@@ -229,7 +229,7 @@ _DONE_BY_ACTION = {
 @command()
 @URI_ARGUMENT
 @click.option(
-    "--confirm", "is_confirmed", is_flag=True, help="Adopt what only laid a type out anew."
+    "--confirm", "is_confirmed", is_flag=True, help="Adopt changes that left the rows unchanged."
 )
 @click.option(
     "--relocate",
@@ -237,7 +237,7 @@ _DONE_BY_ACTION = {
     is_flag=True,
     help="Make the branches of a moved or copied graph refer to its own files; nothing else.",
 )
-@click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt whatever there is.")
+@click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt all changes.")
 @JSON_OPTION
 @click.pass_obj
 def repair(
@@ -255,9 +255,9 @@ def repair(
     that was moved or copied with branches needs --relocate once.
     """
     if is_relocating and (is_confirmed or is_forced):
-        raise click.UsageError("--relocate takes neither --confirm nor --force")
+        raise click.UsageError("--relocate cannot be combined with --confirm or --force")
     if is_forced and not is_confirmed:
-        raise click.UsageError("--force needs --confirm as well")
+        raise click.UsageError("--force requires --confirm")
     target = invocation.direct_target(uri)
     invocation.announce("repair", target)
     if is_relocating:
@@ -327,20 +327,20 @@ def _encode_repair(report: RepairReport) -> dict[str, object]:
 
 def _format_repair(report: RepairReport) -> str:
     done = _DONE_BY_ACTION[report.action]
-    told = f"{report.table_key}: {_FOUND_BY_CLASSIFICATION[report.classification]}{done}"
+    summary_line = f"{report.table_key}: {_FOUND_BY_CLASSIFICATION[report.classification]}{done}"
     if report.operations:
-        told += f" ({', '.join(report.operations)})"
-    return told if report.error is None else f"{told}: {report.error}"
+        summary_line += f" ({', '.join(report.operations)})"
+    return summary_line if report.error is None else f"{summary_line}: {report.error}"
 
 
 def _advise(reports: Sequence[RepairReport], target: Target) -> Iterator[str]:
     actions = {each.action for each in reports}
     if "refused" in actions:
         again = write_command("repair", "--confirm", "--force", target=target)
-        yield "Error: repair refused to adopt what may have changed rows. To adopt it as it is:"
+        yield "Error: repair did not adopt changes that may affect rows. To adopt them, run:"
     elif "preview" in actions:
         again = write_command("repair", "--confirm", target=target)
-        yield "Nothing was adopted. To adopt what only laid types out anew, type:"
+        yield "Nothing was adopted. To adopt changes that left the rows unchanged, run:"
     else:
         return
     yield f"\n  {again}"
@@ -355,7 +355,7 @@ _COLOUR_BY_SEVERITY = {
 
 @command()
 @URI_ARGUMENT
-@click.option("--quick", "is_quick", is_flag=True, help="Do not look at rows.")
+@click.option("--quick", "is_quick", is_flag=True, help="Do not check rows.")
 @JSON_OPTION
 @click.pass_obj
 def doctor(invocation: Invocation, *, uri: str | None, is_quick: bool, is_json: bool) -> None:
@@ -415,11 +415,13 @@ def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> 
     for finding in report.findings:
         yield from _view_finding(finding, target, terminal)
     counts = Counter(each.severity for each in report.findings)
-    told = [f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]]
+    summary_line = [
+        f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]
+    ]
     state = "is healthy" if report.is_healthy else "is damaged"
-    depth = "" if report.is_deep else "; rows were not looked at"
+    depth = "" if report.is_deep else "; rows were not checked"
     colour = Colour.GREEN if report.is_healthy else Colour.RED
-    summary = f"{target.uri} {state}{': ' if told else ''}{', '.join(told)}{depth}"
+    summary = f"{target.uri} {state}{': ' if summary_line else ''}{', '.join(summary_line)}{depth}"
     yield terminal.paint(summary, colour)
 
 
@@ -446,17 +448,19 @@ def recoveries(invocation: Invocation, *, uri: str | None, is_json: bool) -> Non
     for each in found:
         print_line(_format_recovery(each))
     if not found:
-        print_line("no write has stopped half-way")
+        print_line("no recoveries")
 
 
 def _format_recovery(recovery: Recovery) -> str:
-    moment = recovery.created_at.isoformat(timespec="seconds")
+    timestamp = recovery.created_at.isoformat(timespec="seconds")
     actor = "" if recovery.actor is None else f" actor={recovery.actor}"
     moved = ", ".join(
         f"{each.table_key} {each.from_version} → {each.to_version}" for each in recovery.outcomes
     )
-    told = f"{moment} {recovery.kind} {recovery.writer_kind} {recovery.operation_id}{actor}"
-    return f"{told}: {moved}" if moved else told
+    summary_line = (
+        f"{timestamp} {recovery.kind} {recovery.writer_kind} {recovery.operation_id}{actor}"
+    )
+    return f"{summary_line}: {moved}" if moved else summary_line
 
 
 @command()
@@ -464,13 +468,13 @@ def _format_recovery(recovery: Recovery) -> str:
 @JSON_OPTION
 @click.pass_obj
 def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
-    """Try whether a folder or a bucket does what a graph needs.
+    """Check that a folder or bucket can store a graph.
 
     Works below a new prefix, `__omnigraph_check/…`, and removes it afterwards; touches nothing
     else. No graph needs to exist. Exits with 1 if a check fails.
     """
     target = invocation.direct_target(uri)
-    with show_waiting("try the storage", invocation.environment):
+    with show_waiting("check the storage", invocation.environment):
         trial = _try(target, invocation.environment)
     if is_json:
         print_json(_encode_storage_check(trial))
@@ -483,14 +487,14 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
 
 def _try(target: StoreTarget, environment: Mapping[str, str]) -> CheckReport:
     # Imported by name, because help needs neither module.
-    locations, probing = map(
+    locations, checks = map(
         import_module, ("omnigraph.storage.locations", "omnigraph.storage.check")
     )
     options = make_storage_options(environment, {})
-    trial: CheckReport = probing.check_storage(
+    trial: CheckReport = checks.check_storage(
         locations.parse_location(target.uri, storage_options=options),
         id=SystemRuntime().new_id(),
-        open_store=probing.open_durably,
+        open_store=checks.open_durably,
     )
     return trial
 
@@ -526,6 +530,8 @@ def _format_storage_check(trial: CheckReport, terminal: Terminal) -> Iterator[st
     if trial.is_passed:
         yield terminal.paint(f"{trial.uri} can hold a graph", Colour.GREEN)
     elif trial.is_complete:
-        yield terminal.paint(f"{trial.uri} must not hold a graph as it is", Colour.RED)
+        yield terminal.paint(f"{trial.uri} cannot safely hold a graph", Colour.RED)
     else:
-        yield terminal.paint(f"{trial.uri} cannot be used; nothing else was tried", Colour.RED)
+        yield terminal.paint(
+            f"{trial.uri} cannot be used; the other checks were skipped", Colour.RED
+        )

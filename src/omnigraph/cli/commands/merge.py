@@ -62,7 +62,7 @@ _WIDEST_NAME = 24
 # about these edges.
 _ABOUT_EDGES = "cardinality_violation"
 _ID_OF_AN_EDGE = "the id of an edge"
-_ADVICE_ABOUT_EDGES = "# Decide about some of its edges; an entry for each, without the #:"
+_ADVICE_ABOUT_EDGES = "# To decide about edges, uncomment and complete an entry for each:"
 
 
 def format_conflicts(conflicts: Sequence[Conflict], terminal: Terminal) -> Iterator[str]:
@@ -71,11 +71,11 @@ def format_conflicts(conflicts: Sequence[Conflict], terminal: Terminal) -> Itera
         head = f"conflict {number} of {len(conflicts)}: {_subject(conflict)} ({conflict.kind})"
         yield terminal.paint(terminal.cut(head), Colour.BOLD)
         yield terminal.cut(f"  {conflict.message}")
-        yield from _view_images(conflict, terminal)
+        yield from _view_versions(conflict, terminal)
         yield ""
 
 
-def has_images(conflicts: Sequence[Conflict]) -> bool:
+def has_versions(conflicts: Sequence[Conflict]) -> bool:
     """Whether the values of the conflicting rows are known."""
     return any(each.base or each.source or each.target for each in conflicts)
 
@@ -84,13 +84,17 @@ def write_decisions(conflicts: Sequence[Conflict], *, source: str, target: str) 
     """A file of decisions to fill in; an entry without a decision is rejected when it is read."""
     parts = [
         f"# Decisions for merging {show_name(source)} into {show_name(target)}.",
-        "# Give each entry a choice, `source` or `target`; or write, instead of the choice, a",
-        "# `row` with all the values that it shall have.",
+        "# Set the choice of each entry to `source` or `target`, or replace it by a `row`",
+        "# with all values.",
     ]
     plain = Terminal(width=None, has_colours=False)
     for conflict in conflicts:
-        told = [f"  {conflict.message}", *_view_images(conflict, plain)]
-        parts += ["", f"# {_subject(conflict)} ({conflict.kind})", *(f"# {each}" for each in told)]
+        details = [f"  {conflict.message}", *_view_versions(conflict, plain)]
+        parts += [
+            "",
+            f"# {_subject(conflict)} ({conflict.kind})",
+            *(f"# {each}" for each in details),
+        ]
         if conflict.kind == _ABOUT_EDGES:
             entry = _write_entry({"type": conflict.type, "id": _ID_OF_AN_EDGE})
             parts += [_ADVICE_ABOUT_EDGES, *(f"# {each}" for each in (*entry, "  choice:"))]
@@ -110,14 +114,14 @@ def parse_decisions(text: str, *, name: str) -> dict[tuple[str, str], object]:
     try:
         content: object = yaml.load(text, Loader=_JsonLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _refuse(name, f"this is neither YAML nor JSON: {error}") from error
+        raise _refuse(name, f"not valid YAML or JSON: {error}") from error
     if not isinstance(content, list):
-        raise _refuse(name, "decisions are a list; begin each with `- type: …`")
+        raise _refuse(name, "decisions must be a list; begin each entry with `- type: …`")
     decisions: dict[tuple[str, str], object] = {}
     for number, entry in enumerate(content, 1):
         key, decision = _parse_decision(entry, name=name, number=number)
         if key in decisions:
-            raise _refuse(name, f"{key[0]} '{key[1]}' is decided about twice; leave one out")
+            raise _refuse(name, f"{key[0]} '{key[1]}' has two decisions; remove one")
         decisions[key] = decision
     return decisions
 
@@ -138,7 +142,7 @@ def _parse_decision(entry: object, *, name: str, number: int) -> tuple[tuple[str
         raise _refuse(name, f"entry {number} needs a `type` and an `id`, both as text")
     odd = sorted(str(key) for key in fields if key not in ("type", "id", "choice", "row"))
     if odd:
-        raise _refuse(name, f"entry {number} has `{odd[0]}`; there are only a choice and a row")
+        raise _refuse(name, f"entry {number} has `{odd[0]}`; expected `choice` or `row`")
     choice, row = fields.get("choice"), fields.get("row")
     match choice, row:
         case (("source" | "target"), None):
@@ -148,7 +152,7 @@ def _parse_decision(entry: object, *, name: str, number: int) -> tuple[tuple[str
         case None, None:
             raise _refuse(
                 name,
-                f"{type} '{id}' is undecided; write `choice: source`, `choice: target` or a `row`",
+                f"{type} '{id}' is undecided; expected `choice: source`, `choice: target` or `row`",
             )
         case _:
             raise _refuse(name, f"{type} '{id}' needs `choice: source`, `choice: target` or a row")
@@ -163,16 +167,18 @@ def _subject(conflict: Conflict) -> str:
     return f"{conflict.type} {show_name(conflict.id)}"
 
 
-def _view_images(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
-    images = (conflict.base, conflict.source, conflict.target)
-    if all(image is None for image in images):
+def _view_versions(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
+    versions = (conflict.base, conflict.source, conflict.target)
+    if all(version is None for version in versions):
         return
-    names = _list_names(images)
+    names = _list_names(versions)
     heads = [
-        side if image is not None else f"{side} ({_say_absence(conflict)})"
-        for side, image in zip(_SIDES, images, strict=True)
+        side if version is not None else f"{side} ({_say_absence(conflict)})"
+        for side, version in zip(_SIDES, versions, strict=True)
     ]
-    cells = [[show_value(image.get(name)) if image else "" for image in images] for name in names]
+    cells = [
+        [show_value(version.get(name)) if version else "" for version in versions] for name in names
+    ]
     widths = _find_widths([heads, *cells], names, terminal.width)
     margin = min(max(map(measure, names), default=0), _WIDEST_NAME)
     yield terminal.paint(_row("", heads, margin, widths), Colour.FAINT)
@@ -184,17 +190,17 @@ def _say_absence(conflict: Conflict) -> str:
     return "not there" if conflict.base is None else "deleted"
 
 
-def _list_names(images: Sequence[Mapping[str, object] | None]) -> list[str]:
+def _list_names(versions: Sequence[Mapping[str, object] | None]) -> list[str]:
     """The properties in which the row versions differ; for a single one, all that have a value."""
-    there = [image for image in images if image is not None]
-    names = list(dict.fromkeys(each for image in there for each in image))
+    there = [version for version in versions if version is not None]
+    names = list(dict.fromkeys(each for version in there for each in version))
     first, others = there[0], there[1:]
     return [
         name
         for name in names
         if name != "id"
         and (
-            any(image.get(name) != first.get(name) for image in others)
+            any(version.get(name) != first.get(name) for version in others)
             if others
             else first[name] is not None
         )
@@ -255,13 +261,13 @@ class MergeArguments:
 def run_merge(invocation: Invocation, order: MergeArguments, *, uri: str | None) -> None:
     """Merge, or preview it, and print the result; conflicts give exit code 1."""
     if order.is_piped and order.is_json:
-        raise click.UsageError("--json and --write-decisions - exclude each other")
+        raise click.UsageError("--json and --write-decisions - are mutually exclusive")
     target = invocation.target(uri)
     resolve = None if order.resolve_path is None else _read_decisions(order.resolve_path)
     path = order.decisions_path
     if path is not None and not order.is_piped and expand_home(path).exists():
         raise CommandError(
-            f"'{path}' is there already, and may hold decisions; name another "
+            f"'{path}' exists already and may contain decisions; name another "
             "file, or delete it; nothing was merged"
         )
     if not order.is_dry_run:
@@ -273,12 +279,12 @@ def run_merge(invocation: Invocation, order: MergeArguments, *, uri: str | None)
                 done = _merge(graph, order, resolve, is_dry_run=order.is_dry_run)
         except MergeConflictError as error:
             conflicts = error.conflicts
-            if not has_images(conflicts):
+            if not has_versions(conflicts):
                 # A server lists the conflicts of a failed merge without values, and shows these in
                 # a dry run.
                 conflicts = _merge(graph, order, resolve, is_dry_run=True).conflicts or conflicts
             teller.refuse(conflicts, actor=graph.actor)
-        teller.tell(done, actor=graph.actor)
+        teller.report(done, actor=graph.actor)
 
 
 def _read_decisions(path: str) -> Mapping[tuple[str, str], object]:
@@ -312,7 +318,7 @@ class _Teller:
     order: MergeArguments
     target: Target
 
-    def tell(self, done: MergeResult, *, actor: str | None) -> None:
+    def report(self, done: MergeResult, *, actor: str | None) -> None:
         """Print what was merged, or would be; exits with 1 for the conflicts of a dry run."""
         order = self.order
         if order.is_json:
@@ -378,12 +384,12 @@ class _Teller:
             yield ""
             yield from (f"  {line}" for line in show_decision(conflicts[0]))
             yield ""
-            yield "`choice` is source or target; a `row` with all values may stand in its place."
-            yield f"To get such a file to fill in, add --write-decisions {_FILE_TO_WRITE}."
+            yield "`choice` is source or target; or give a `row` with all values instead."
+            yield f"To generate such a file, add --write-decisions {_FILE_TO_WRITE}."
         elif self.order.is_piped:
-            yield f"What is printed has an entry for each; give all a choice, in {path}, say."
+            yield f"The output has an entry for each; save it as {path}, say, and set all choices."
         else:
-            yield f"{path} has an entry for each; give all of them a choice."
+            yield f"{path} has an entry for each; set the choice of all of them."
         yield "Then type:"
         yield ""
         yield f"  {self._next_command(path or _FILE_TO_WRITE)}"
@@ -408,31 +414,34 @@ class _Teller:
 
     def _note_unwritten(self) -> None:
         if self.order.is_piped:
-            print_note("there is nothing to decide")
+            print_note("there are no conflicts")
         elif self.order.decisions_path is not None:
-            print_note(f"there is nothing to decide; '{self.order.decisions_path}' was not written")
+            print_note(f"there are no conflicts; '{self.order.decisions_path}' was not written")
 
 
 @command()
 @click.argument("source")
 @URI_OPTION
 @click.option("--into", default="main", show_default=True, metavar="BRANCH", help="Where to.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only say what would come of it.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Only report the outcome.")
 @click.option(
     "--granularity",
     type=click.Choice(["row", "property"]),
     default="row",
     show_default=True,
-    help="Whether two changes of one row conflict, or only those of one property.",
+    help="Whether changes conflict by row or by property.",
 )
 @click.option(
-    "--resolve", "resolve_path", metavar="FILE", help="Decisions about conflicts, YAML or JSON."
+    "--resolve",
+    "resolve_path",
+    metavar="FILE",
+    help="A file with decisions about conflicts, YAML or JSON.",
 )
 @click.option(
     "--write-decisions",
     "decisions_path",
     metavar="FILE",
-    help="Write conflicts to a new file, for decisions to be filled in; `-` is stdout.",
+    help="Write a template for decisions to a new file; `-` is stdout.",
 )
 @IF_COMMIT_OPTION
 @KEY_OPTION
@@ -496,14 +505,14 @@ def revert(
     invocation.announce("revert", target)
     with (
         invocation.open(target, read_only=False) as graph,
-        _telling_conflicts(invocation, target, commit=commit, branch=branch, is_json=is_json),
+        _report_conflicts(invocation, target, commit=commit, branch=branch, is_json=is_json),
     ):
         with show_waiting("revert", invocation.environment):
             done = graph.revert(
                 commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
             )
         actor = graph.actor
-    _tell("reverted", commit, done, branch=branch, actor=actor, is_json=is_json)
+    _print_result("reverted", commit, done, branch=branch, actor=actor, is_json=is_json)
 
 
 @command()
@@ -529,17 +538,17 @@ def cherry_pick(
     invocation.announce("cherry-pick", target)
     with (
         invocation.open(target, read_only=False) as graph,
-        _telling_conflicts(invocation, target, commit=commit, branch=onto, is_json=is_json),
+        _report_conflicts(invocation, target, commit=commit, branch=onto, is_json=is_json),
     ):
         with show_waiting("cherry-pick", invocation.environment):
             done = graph.cherry_pick(
                 commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
             )
         actor = graph.actor
-    _tell("picked", commit, done, branch=onto, actor=actor, is_json=is_json)
+    _print_result("picked", commit, done, branch=onto, actor=actor, is_json=is_json)
 
 
-def _tell(
+def _print_result(
     verb: str, commit: str, done: MergeResult, *, branch: str, actor: str | None, is_json: bool
 ) -> None:
     if is_json:
@@ -551,7 +560,7 @@ def _tell(
 
 
 @contextmanager
-def _telling_conflicts(
+def _report_conflicts(
     invocation: Invocation, target: Target, *, commit: str, branch: str, is_json: bool
 ) -> Iterator[None]:
     """A block whose conflicts are shown side by side; they cannot be resolved by these commands."""
@@ -569,7 +578,7 @@ def _telling_conflicts(
         print_note("")
         for line in format_conflicts(error.conflicts, standard_error(invocation.environment)):
             print_note(line)
-        print_note("Correct these rows with `omnigraph mutate`. To see what came since, type:")
+        print_note("Correct these rows with `omnigraph mutate`. To see later changes, run:")
         print_note("")
         print_note(f"  {write_command('diff', commit, branch, target=target)}")
         raise click.exceptions.Exit(1) from error

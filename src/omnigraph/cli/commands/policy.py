@@ -18,7 +18,7 @@ import click
 from omnigraph.cli.advice import write_command, write_options
 from omnigraph.cli.command import command
 from omnigraph.cli.inputs import expand_home, read_bytes
-from omnigraph.cli.invocation import Invocation, open_applied, telling_findings
+from omnigraph.cli.invocation import Invocation, open_applied, translate_findings
 from omnigraph.cli.output import CommandError, print_line, print_note
 from omnigraph.cli.targets import ClusterScope
 from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig
@@ -56,7 +56,7 @@ class Candidate:
 def list_applied(scope: ClusterScope, environment: Mapping[str, str]) -> tuple[Candidate, ...]:
     """The policies that a cluster has applied, each with the content of its digest."""
     cluster = open_applied(scope.root, environment)
-    with telling_findings():
+    with translate_findings():
         if scope.graph is not None:
             # Called for its error: a missing graph is a different error than a graph without a
             # policy.
@@ -85,7 +85,7 @@ def list_policy_files(path: Path, *, graph: str | None) -> tuple[Candidate, ...]
 
 def _list_declared(folder: Path, *, graph: str | None) -> tuple[Candidate, ...]:
     findings = Findings()
-    with telling_findings():
+    with translate_findings():
         config = _read_config(folder, findings)
         files = read_policy_files(config, folder, findings)
         if findings.has_errors:
@@ -216,7 +216,7 @@ def _choose_by_graph(candidates: Sequence[Candidate], graph: str) -> Candidate:
 def _require_one(candidates: Sequence[Candidate]) -> Candidate:
     if len(candidates) > 1:
         raise CommandError(
-            f"there are {len(candidates)} policies: {_names_of(candidates)}; say which with "
+            f"there are {len(candidates)} policies: {_names_of(candidates)}; choose one with "
             "--bundle NAME"
         )
     return candidates[0]
@@ -229,9 +229,11 @@ def _names_of(candidates: Iterable[Candidate]) -> str:
 _CONFIG_OPTION = click.option(
     "--config",
     metavar="PATH",
-    help="The policy's file, a folder of such files, or one with `cluster.yaml`.",
+    help="A policy file, a folder of policy files, or a folder with `cluster.yaml`.",
 )
-_BUNDLE_OPTION = click.option("--bundle", metavar="NAME", help="Which policy of several.")
+_BUNDLE_OPTION = click.option(
+    "--bundle", metavar="NAME", help="The name of the policy, if there are several."
+)
 
 
 @command()
@@ -254,7 +256,7 @@ def validate(invocation: Invocation, *, config: str | None, bundle: str | None) 
 @command()
 @_CONFIG_OPTION
 @_BUNDLE_OPTION
-@click.option("--tests", "tests_path", required=True, metavar="FILE", help="The cases, YAML.")
+@click.option("--tests", "tests_path", required=True, metavar="FILE", help="The test cases, YAML.")
 @click.pass_obj
 def test(
     invocation: Invocation, *, config: str | None, bundle: str | None, tests_path: str
@@ -277,8 +279,8 @@ def test(
     )
     for each in report.mismatches:
         wanted = "allow" if each.case.is_to_be_allowed else "deny"
-        print_note(f"    {each.case.id}: wanted {wanted}, but {each.decision.message}")
-    asked = report.mismatches[0].case.asked
+        print_note(f"    {each.case.id}: expected {wanted}, but {each.decision.message}")
+    request = report.mismatches[0].case.asked
     options = write_options(
         [
             ("--config", config),
@@ -286,14 +288,14 @@ def test(
             ("--profile", invocation.flags.profile),
             ("--graph", invocation.flags.graph),
             ("--bundle", bundle),
-            ("--actor", asked.actor),
-            ("--action", asked.action.value),
-            ("--branch", asked.branch),
-            ("--target-branch", asked.target),
+            ("--actor", request.actor),
+            ("--action", request.action.value),
+            ("--branch", request.branch),
+            ("--target-branch", request.target),
         ]
     )
     again = write_command("policy", "explain", *options, target=None)
-    print_note(f"To look at the first again, type:\n\n  {again}")
+    print_note(f"To explain the first one, run:\n\n  {again}")
     sys.exit(1)
 
 
@@ -301,9 +303,11 @@ def test(
 @_CONFIG_OPTION
 @_BUNDLE_OPTION
 @click.option("--actor", required=True, metavar="ACTOR", help="Who asks.")
-@click.option("--action", required=True, metavar="ACTION", help="For what, such as `change`.")
-@click.option("--branch", metavar="BRANCH", help="The branch that is looked at or changed.")
-@click.option("--target-branch", metavar="BRANCH", help="The branch that is merged into or made.")
+@click.option("--action", required=True, metavar="ACTION", help="The action, such as `change`.")
+@click.option("--branch", metavar="BRANCH", help="The branch that is read or changed.")
+@click.option(
+    "--target-branch", metavar="BRANCH", help="The branch that is merged into or created."
+)
 @click.pass_obj
 def explain(
     invocation: Invocation,
@@ -328,13 +332,13 @@ def _open(invocation: Invocation, *, config: str | None, bundle: str | None) -> 
     """The policy in the named files, or else of the cluster."""
     flags = invocation.flags
     if config is not None and flags.cluster is not None:
-        raise CommandError("--config and --cluster are mutually exclusive; leave one of them")
+        raise CommandError("--config and --cluster are mutually exclusive; remove one of them")
     if config is not None:
         return open_written_bundle(config, graph=flags.graph, bundle=bundle)
     scope = invocation.find_cluster_scope()
     if scope is None:
         raise CommandError(
-            "name the cluster that has applied the policy with --cluster <dir|uri|name>; or its "
-            "file, or the folder of several, with --config PATH"
+            "name the cluster of the policy with --cluster <dir|uri|name>, or its "
+            "file or folder with --config PATH"
         )
     return open_applied_bundle(scope, bundle=bundle, environment=invocation.environment)

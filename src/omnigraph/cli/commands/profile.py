@@ -17,7 +17,7 @@ import omnigraph
 from omnigraph.cli.command import command
 from omnigraph.cli.config import Format, OperatorConfig, Profile
 from omnigraph.cli.credentials import remove_token, require_name, store_token
-from omnigraph.cli.invocation import Invocation, list_served
+from omnigraph.cli.invocation import Invocation, list_server_graphs
 from omnigraph.cli.options import JSON_OPTION
 from omnigraph.cli.output import CommandError, print_json, print_line, print_note
 from omnigraph.cli.targets import (
@@ -178,7 +178,7 @@ def _graph_of(scope: Scope | None) -> str | None:
 
 @command()
 @click.argument("name")
-@click.option("--token", metavar="TOKEN", help="The token; without, a line of stdin is read.")
+@click.option("--token", metavar="TOKEN", help="The token; by default, a line is read from stdin.")
 @JSON_OPTION
 @click.pass_obj
 def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool) -> None:
@@ -190,13 +190,13 @@ def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool
     is_declared = name in invocation.config.url_by_server
     given = (_read_line(name) if token is None else token).strip()
     if not given:
-        raise CommandError("the token is blank; nothing was stored")
+        raise CommandError("the token is empty; nothing was stored")
     path = invocation.credentials_path
     store_token(path, name, given)
     if not is_declared:
         print_note(
             f"note: there is no `{name}` under `servers:` in {invocation.config_path}; the token "
-            "is used once its url is there"
+            "is used when it is added"
         )
     if is_json:
         print_json({"server": name, "credentials_path": str(path), "declared": is_declared})
@@ -225,16 +225,18 @@ def _read_line(name: str) -> str:
     try:
         return sys.stdin.readline()
     except UnicodeDecodeError as error:
-        raise CommandError("the token is no text; nothing was stored") from error
+        raise CommandError("the token is not valid text; nothing was stored") from error
 
 
 @command()
-@click.option("--uri", metavar="URL", help="The server, if no --server names it.")
+@click.option("--uri", metavar="URL", help="The server, instead of --server.")
 @JSON_OPTION
 @click.pass_obj
 def list_graphs(invocation: Invocation, uri: str | None, *, is_json: bool) -> None:
     """List the graphs that a server serves."""
-    served = sorted(list_served(invocation.server_target(uri)), key=lambda each: each.graph_id)
+    served = sorted(
+        list_server_graphs(invocation.server_target(uri)), key=lambda each: each.graph_id
+    )
     if is_json:
         print_json({"graphs": [{"graph_id": each.graph_id, "uri": each.uri} for each in served]})
         return

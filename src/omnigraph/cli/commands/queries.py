@@ -101,7 +101,9 @@ def _get_declared(source: Source, name: str) -> QuerySyntax:
     for each in parse_queries(source):
         if each.name.text == name:
             return each
-    raise NotFoundError(kind="query", name=name, advice=f"{source.name} has none of this name")
+    raise NotFoundError(
+        kind="query", name=name, advice=f"{source.name} contains no query of this name"
+    )
 
 
 def _list_parameter(parameter: ParameterSyntax) -> ListedParameter:
@@ -141,7 +143,7 @@ def _view_text(label: str, text: str | None) -> Iterator[str]:
 @click.pass_obj
 def list_all(invocation: Invocation, *, is_json: bool) -> None:
     """List the stored queries that a cluster has applied."""
-    served = cluster_queries.read_served(invocation.cluster_scope(), invocation.environment)
+    served = cluster_queries.read_queries(invocation.cluster_scope(), invocation.environment)
     _warn(served.left_out)
     listed = [list_query(each.source, graph=each.graph, name=each.name) for each in served.texts]
     if is_json:
@@ -159,31 +161,34 @@ def validate(invocation: Invocation, *, is_json: bool) -> None:
 
     Exits with 1 if a query is no longer valid.
     """
-    verdict = cluster_queries.check_served(invocation.cluster_scope(), invocation.environment)
-    _warn(verdict.left_out)
+    checked = cluster_queries.check_queries(invocation.cluster_scope(), invocation.environment)
+    _warn(checked.left_out)
     if is_json:
-        print_json(_encode(verdict))
+        print_json(_encode(checked))
     else:
-        for line in _view(verdict):
+        for line in _view(checked):
             print_line(line)
-    if verdict.breakages:
+    if checked.breakages:
         sys.exit(1)
 
 
 @command()
 @click.option("--python", "is_python", is_flag=True, help="Write a Python module.")
 @click.option(
-    "--schema", "schema_path", metavar="FILE", help="The .pg file; then no cluster is looked at."
+    "--schema",
+    "schema_path",
+    metavar="FILE",
+    help="The .pg file, instead of the schemas of a cluster.",
 )
 @click.option(
-    "--query", "query_paths", multiple=True, metavar="FILE", help="A .gq file; may be repeated."
+    "--query", "query_paths", multiple=True, metavar="FILE", help="A .gq file. Repeatable."
 )
 @click.option(
     "--out",
     default=STANDARD_OUTPUT,
     show_default=True,
     metavar="FILE",
-    help="Where to write, `-` for standard output.",
+    help="The output file; `-` is stdout.",
 )
 @click.pass_obj
 def codegen(
@@ -199,7 +204,7 @@ def codegen(
     The queries are those that a cluster has applied to the graph, or those in files.
     """
     if not is_python:
-        raise click.UsageError("say for which language: --python")
+        raise click.UsageError("choose a language: --python")
     if schema_path is None and not query_paths:
         catalog, texts = cluster_queries.read_one_graph(
             invocation.cluster_scope(), invocation.environment
@@ -218,9 +223,9 @@ def _read_files(
     invocation: Invocation, schema_path: str | None, query_paths: tuple[str, ...]
 ) -> tuple[Catalog, Mapping[str, Source]]:
     if schema_path is None or not query_paths:
-        raise click.UsageError("files are named by both --schema and --query")
+        raise click.UsageError("--schema and --query must be used together")
     if invocation.flags.cluster is not None:
-        raise CommandError("--cluster and --schema are mutually exclusive; leave one of them")
+        raise CommandError("--cluster and --schema are mutually exclusive; remove one of them")
     catalog = compile_schema(read_source(schema_path))
     found = collect_queries(map(read_source, query_paths), catalog=catalog)
     return catalog, {name: each.source for name, each in found.items()}
@@ -231,11 +236,11 @@ def _warn(left_out: Iterable[str]) -> None:
         print_note(f"warning: {each}")
 
 
-def _encode(verdict: cluster_queries.Verdict) -> dict[str, object]:
+def _encode(checked: cluster_queries.QueryCheck) -> dict[str, object]:
     return {
-        "ok": not verdict.breakages,
-        "breakages": [_encode_issue(each) for each in verdict.breakages],
-        "warnings": [_encode_issue(each) for each in verdict.warnings],
+        "ok": not checked.breakages,
+        "breakages": [_encode_issue(each) for each in checked.breakages],
+        "warnings": [_encode_issue(each) for each in checked.warnings],
     }
 
 
@@ -243,15 +248,15 @@ def _encode_issue(issue: cluster_queries.Issue) -> dict[str, object]:
     return {"graph": issue.graph, "query": issue.query, "message": issue.message}
 
 
-def _view(verdict: cluster_queries.Verdict) -> Iterator[str]:
-    count = verdict.query_count
-    if not verdict.breakages:
+def _view(checked: cluster_queries.QueryCheck) -> Iterator[str]:
+    count = checked.query_count
+    if not checked.breakages:
         queries = plural(count, "query", "queries")
         yield f"OK  {count} stored {queries} type-check against the schema"
-    issues = [*verdict.breakages, *verdict.warnings]
+    issues = [*checked.breakages, *checked.warnings]
     is_several = len({each.graph for each in issues}) > 1
-    for word, told in (("ERROR", verdict.breakages), ("WARN ", verdict.warnings)):
-        for each in told:
+    for word, found in (("ERROR", checked.breakages), ("WARN ", checked.warnings)):
+        for each in found:
             graph = f" of graph '{each.graph}'" if is_several else ""
             yield f"{word}  query '{each.query}'{graph}: {each.message}"
 
@@ -263,7 +268,10 @@ _WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severit
 @URI_ARGUMENT
 @click.option("--query", "query_path", required=True, metavar="FILE", help="The .gq file.")
 @click.option(
-    "--schema", "schema_path", metavar="FILE", help="The .pg file; then no graph is looked at."
+    "--schema",
+    "schema_path",
+    metavar="FILE",
+    help="The .pg file, instead of the schema of a graph.",
 )
 @JSON_OPTION
 @click.pass_obj
@@ -324,10 +332,10 @@ _SERVING = "omnigraph.mcp.graph"
 @click.option(
     "--queries",
     metavar="PATH",
-    help="Stored queries of a graph that is opened here: a .gq file, or a folder of them.",
+    help="Stored queries for a graph opened directly: a .gq file or a folder of them.",
 )
-@click.option("--ad-hoc", is_flag=True, help="Let the agent run reads of its own as well.")
-@click.option("--allow-main", is_flag=True, help="Let the agent write to `main` if it says so.")
+@click.option("--ad-hoc", is_flag=True, help="Also allow ad-hoc reads.")
+@click.option("--allow-main", is_flag=True, help="Allow writes to `main` that name it explicitly.")
 @click.pass_obj
 def mcp(
     invocation: Invocation, *, uri: str | None, queries: str | None, ad_hoc: bool, allow_main: bool
@@ -340,9 +348,9 @@ def mcp(
     """
     target = invocation.target(uri)
     if isinstance(target, ServedTarget) and queries is not None:
-        raise CommandError("--queries does not apply to a server, which has stored queries itself")
+        raise CommandError("--queries does not apply to a server, which has its own stored queries")
     if isinstance(target, StoreTarget) and queries is None and not ad_hoc:
-        print_note("there are no tools: give --queries PATH, or --ad-hoc, or both")
+        print_note("there are no tools: pass --queries PATH, --ad-hoc or both")
     invocation.announce("mcp", target)
     part = import_module(_SERVING)
     match target:

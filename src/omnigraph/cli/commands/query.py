@@ -74,14 +74,14 @@ _STORED = "omnigraph.client.remote"
     "--format",
     "chosen",
     type=click.Choice([each.value for each in Format]),
-    help="How to print rows.",
+    help="The output format of rows.",
 )
 @JSON_OPTION
 @ENGINE_OPTION
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write rows to a file; its suffix tells the format: parquet, arrow, feather, ipc, "
+    help="Write rows to a file, in the format of its suffix: parquet, arrow, feather, ipc, "
     "ndjson, jsonl, json, csv, tsv.",
 )
 @click.pass_obj
@@ -109,9 +109,9 @@ def query(  # noqa: PLR0913  # its flags
     require_one_reader_of_input(query_path, params_path)
     text = find_text(query_path, query_text)
     params = find_params(params_text, params_path)
-    asked = Format.JSON if is_json else None if chosen is None else Format(chosen)
+    format = Format.JSON if is_json else None if chosen is None else Format(chosen)
     if out is not None and out != STANDARD_OUTPUT:
-        import_module(_PRINTING).require_writable(out, chosen=asked)
+        import_module(_PRINTING).require_writable(out, chosen=format)
     with hinting_at_store(name):
         target = invocation.target(None)
     place: Place = {
@@ -125,14 +125,14 @@ def query(  # noqa: PLR0913  # its flags
                 found: Result = import_module(_STORED).run_read(
                     remote, stored, params, branch=place["branch"], commit=snapshot
                 )
-            _show(invocation, found, place, asked=asked, out=out)
+            _show(invocation, found, place, format=format, out=out)
         return
     with invocation.open(target, read_only=True) as graph:
         with attach_path(text, query_path), show_waiting("query", invocation.environment):
             found = graph.query(
                 text, params, name=name, branch=place["branch"], commit=snapshot, engine=engine
             )
-        _show(invocation, found, place, asked=asked, out=out)
+        _show(invocation, found, place, format=format, out=out)
 
 
 def _show(
@@ -140,15 +140,15 @@ def _show(
     result: Result,
     place: Place,
     *,
-    asked: Format | None,
+    format: Format | None,
     out: str | None,
 ) -> None:
     printing = import_module(_PRINTING)
     if out is None or out == STANDARD_OUTPUT:
-        format = invocation.output_format(is_json=False, chosen=asked, of_alias=None)
+        format = invocation.output_format(is_json=False, chosen=format, of_alias=None)
         printing.print_result(invocation, result, place, format=format)
         return
-    printing.save_result(result, place, path=out, chosen=asked)
+    printing.save_result(result, place, path=out, chosen=format)
     print_note(f"wrote {len(result)} {plural(len(result), 'row')} to {out}")
 
 
@@ -178,7 +178,7 @@ def explain(  # noqa: PLR0913  # its flags
     require_one_reader_of_input(query_path, params_path)
     text = find_text(query_path, query_text)
     if text is None:
-        raise click.UsageError("give the text of the query with -e or --query FILE")
+        raise click.UsageError("pass the text of the query with -e or --query FILE")
     params = find_params(params_text, params_path)
     with (
         attach_path(text, query_path),
@@ -202,7 +202,7 @@ def explain(  # noqa: PLR0913  # its flags
     "--format",
     "chosen",
     type=click.Choice([each.value for each in Format]),
-    help="How to print rows.",
+    help="The output format of rows.",
 )
 @JSON_OPTION
 @click.pass_obj

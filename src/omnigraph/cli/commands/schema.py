@@ -74,7 +74,7 @@ _GRAPH_OF_CLUSTER = re.compile(r"(?P<root>.*)/graphs/[^/]+\.omni/*")
 _STATE = "__cluster/state.json"
 
 
-def require_not_managed(uri: str, *, deed: str, environment: Mapping[str, str]) -> None:
+def require_not_managed(uri: str, *, action: str, environment: Mapping[str, str]) -> None:
     """Reject a change by hand to a graph that a cluster manages; nothing is created."""
     found = _GRAPH_OF_CLUSTER.fullmatch(parse_location(uri, storage_options={}).uri)
     if found is None:
@@ -85,13 +85,13 @@ def require_not_managed(uri: str, *, deed: str, environment: Mapping[str, str]) 
     root = parse_location(found["root"] or "/", storage_options=options)
     if objects.open_objects(root, is_durable=True).find(_STATE) is not None:
         raise CommandError(
-            f"{uri} belongs to the cluster at {root.uri}, so {deed} is not done here; nothing was "
+            f"{uri} belongs to the cluster at {root.uri}, so {action} is rejected; nothing was "
             "changed; edit cluster.yaml there and run `omnigraph cluster apply`"
         )
 
 
 _SCHEMA_OPTION = click.option(
-    "--schema", "desired_path", required=True, metavar="FILE", help="The desired .pg."
+    "--schema", "desired_path", required=True, metavar="FILE", help="The new schema, a .pg file."
 )
 
 
@@ -114,9 +114,13 @@ def show(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
 @URI_ARGUMENT
 @_SCHEMA_OPTION
 @click.option(
-    "--from", "accepted_path", metavar="FILE", help="Compare with this .pg and read no graph."
+    "--from", "accepted_path", metavar="FILE", help="Compare with this .pg file instead of a graph."
 )
-@click.option("--allow-data-loss", is_flag=True, help="Plan drops that purge old versions too.")
+@click.option(
+    "--allow-data-loss",
+    is_flag=True,
+    help="Plan drops that also delete the data from old versions.",
+)
 @JSON_OPTION
 @click.pass_obj
 def plan(
@@ -163,9 +167,7 @@ def plan(
 @command()
 @URI_ARGUMENT
 @_SCHEMA_OPTION
-@click.option(
-    "--allow-data-loss", is_flag=True, help="Purge what is dropped from old versions too."
-)
+@click.option("--allow-data-loss", is_flag=True, help="Also delete dropped data from old versions.")
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
@@ -184,7 +186,7 @@ def apply(
     target = invocation.target(uri)
     desired = read_source(desired_path)
     if isinstance(target, StoreTarget):
-        require_not_managed(target.uri, deed="`schema apply`", environment=invocation.environment)
+        require_not_managed(target.uri, action="`schema apply`", environment=invocation.environment)
     invocation.announce("schema apply", target)
     with invocation.open(target, read_only=False) as graph:
         described = () if is_json else _describe(graph, desired, allow_data_loss=allow_data_loss)
@@ -234,7 +236,7 @@ def _print_steps(described: Sequence[str]) -> None:
 @command()
 @click.argument("uri")
 @click.option("--schema", "schema_path", required=True, metavar="FILE", help="The .pg file.")
-@click.option("--force", is_flag=True, help="Delete the graph that is there, with its history.")
+@click.option("--force", is_flag=True, help="Delete the existing graph and its history first.")
 @click.pass_obj
 def init(invocation: Invocation, *, uri: str, schema_path: str, force: bool) -> None:
     """Create a graph at URI, a new or empty folder.
@@ -244,10 +246,10 @@ def init(invocation: Invocation, *, uri: str, schema_path: str, force: bool) -> 
     """
     target = invocation.reached = invocation.direct_target(uri)
     schema = read_source(schema_path)
-    require_not_managed(target.uri, deed="`init`", environment=invocation.environment)
+    require_not_managed(target.uri, action="`init`", environment=invocation.environment)
     if force and _holds_commits(target.uri):
         invocation.confirm(
-            "delete the graph and its history", target, is_json=False, is_asked_locally=True
+            "delete the graph and its history", target, is_json=False, confirms_locally=True
         )
     with attach_path(schema.text, schema_path):
         omnigraph.init(target.uri, schema.text, force=force).close()

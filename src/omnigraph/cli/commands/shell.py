@@ -21,12 +21,12 @@ from omnigraph.compiler.statements import split_statements
 
 @command()
 @URI_ARGUMENT
-@click.option("--branch", default="main", show_default=True, help="The branch to begin on.")
+@click.option("--branch", default="main", show_default=True, help="The initial branch.")
 @click.option(
     "--format",
     "chosen",
     type=click.Choice([each.value for each in Format]),
-    help="How to print rows.",
+    help="The output format of rows.",
 )
 @click.pass_obj
 def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str | None) -> None:
@@ -55,7 +55,7 @@ def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str |
         graph.head(branch)
         session.branch = branch
         if sys.stdin.isatty() and sys.stdout.isatty():
-            print_note(f"{target.uri} ({target.access}); \\help says what there is to type")
+            print_note(f"{target.uri} ({target.access}); \\help lists the commands")
             # Imported by name, because the line editor is slow to import and scripts do not need
             # it.
             import_module("omnigraph.cli.shell.prompt").run_prompt(session, home=invocation.home)

@@ -61,8 +61,10 @@ def complete(before: str, vocabulary: CompletionNames) -> list[Suggestion]:
     found = (
         _variables(context, vocabulary) if begun.startswith("$") else _names(context, vocabulary)
     )
-    fitting = {text: meaning for text, meaning in found if text.startswith(begun) and text != begun}
-    return [Suggestion(text, len(begun), meaning) for text, meaning in fitting.items()]
+    matching = {
+        text: meaning for text, meaning in found if text.startswith(begun) and text != begun
+    }
+    return [Suggestion(text, len(begun), meaning) for text, meaning in matching.items()]
 
 
 def _suggest_for_command(line: str, vocabulary: CompletionNames) -> list[Suggestion]:
@@ -140,7 +142,7 @@ def _inside(
         yield from ((word, "keyword") for word in words)
         return
     word = context[inner - 1].text if inner else ""
-    fitting: Iterable[str] = {
+    matching: Iterable[str] = {
         "match": _IN_A_PATTERN,
         "not": _IN_A_PATTERN,
         "optional": _IN_A_PATTERN,
@@ -148,7 +150,7 @@ def _inside(
         "distinct": _IN_A_RETURN,
         "order": _IN_AN_ORDER,
     }.get(word, _IN_A_BODY if inner is None or word == ")" else _VALUES)
-    yield from ((each, "keyword") for each in fitting)
+    yield from ((each, "keyword") for each in matching)
 
 
 def _owner_of_braces(context: Sequence[Token], inner: int | None) -> str | None:
@@ -170,8 +172,8 @@ def _owner_of_where(context: Sequence[Token]) -> str | None:
         if context[place].text in ("insert", "match"):
             return None
         if context[place].text in ("update", "delete") and place + 1 < len(context):
-            is_asking = any(token.text == "where" for token in context[place:])
-            return context[place + 1].text if is_asking else None
+            is_parameter = any(token.text == "where" for token in context[place:])
+            return context[place + 1].text if is_parameter else None
     return None
 
 

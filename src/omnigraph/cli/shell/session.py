@@ -136,8 +136,8 @@ class Session:
     def _mutate(self, query: Query) -> None:
         if self.commit_id is not None:
             raise CommandError(
-                f"you are looking at commit {self.commit_id}, and the past cannot be changed; "
-                "nothing was done; go back with \\now"
+                f"the shell is at commit {self.commit_id}, which is read-only; "
+                "nothing was done; return with \\now"
             )
         self._announce()
         done = self.graph.mutate(query.source, query.params, branch=self.branch)
@@ -254,8 +254,8 @@ def _go_to_branch(session: Session, argument: str) -> None:
 def _create_branch(session: Session, name: str) -> None:
     if session.commit_id is not None:
         raise CommandError(
-            f"a branch begins at the head of another, and you are looking at commit "
-            f"{session.commit_id}; nothing was created; go back with \\now"
+            f"a branch is created from the head of another, and the shell is at commit "
+            f"{session.commit_id}; nothing was created; return with \\now"
         )
     session.graph.create_branch(name, base=session.branch)
 
@@ -288,7 +288,7 @@ def _list_branches(session: Session, argument: str) -> None:
 
 def _show_log(session: Session, argument: str) -> None:
     if argument and not (argument.isdecimal() and len(argument) <= _DIGITS_MAX):
-        raise CommandError("say how many commits to show: \\log 10")
+        raise CommandError("expected a number of commits: \\log 10")
     limit = max(int(argument), 1) if argument else SHELL_COMMITS_SHOWN
     history = read_history(session.graph, branches=(), limit=limit)
     for line in view_history(history, session.display().terminal):
@@ -330,22 +330,22 @@ def _set_parameter(session: Session, argument: str) -> None:
         return
     found = _PARAMETER.fullmatch(argument)
     if found is None:
-        raise CommandError('give a parameter a value, which is JSON: \\param name="Ann"')
+        raise CommandError('expected a JSON value for the parameter: \\param name="Ann"')
     name, type, text = found[1], found[2], found[3]
     try:
         value: object = json.loads(text)
     except RecursionError as error:
-        raise CommandError(f"the value of ${name} is nested too deep") from error
+        raise CommandError(f"the value of ${name} is nested too deeply") from error
     except ValueError as error:
         raise CommandError(
-            f"the value of ${name} is no JSON ({error}); a text needs quotes: \\param {name}="
+            f"the value of ${name} is not valid JSON ({error}); text needs quotes: \\param {name}="
             f"{json.dumps(text, ensure_ascii=False)}"
         ) from error
     declared = type or find_type(value)
     if declared is None:
         kinds = ", ".join(SCALAR_BY_NAME)
         raise CommandError(
-            f"the type of ${name} cannot be told from its value; say it, as one of {kinds} "
+            f"the type of ${name} cannot be derived from its value; declare it, as one of {kinds} "
             f"or a list of one: \\param {name}: String? = {text}"
         )
     session.parameters[name] = Parameter(declared, value)
@@ -353,7 +353,9 @@ def _set_parameter(session: Session, argument: str) -> None:
 
 def _set_format(session: Session, argument: str) -> None:
     if argument not in tuple(Format):
-        raise CommandError(f"the formats are {', '.join(Format)}; this is {session.format}")
+        raise CommandError(
+            f"the formats are {', '.join(Format)}; the current one is {session.format}"
+        )
     session.format = Format(argument)
 
 
@@ -366,9 +368,9 @@ def _toggle_timing(session: Session, argument: str) -> None:
 def _explain(session: Session, argument: str) -> None:
     query = parse_statement(argument, session.parameters) if argument else session.last_query
     if not isinstance(query, Query):
-        raise CommandError("there is no query yet to explain; write one behind \\explain")
+        raise CommandError("there is no query to explain yet; add one after \\explain")
     if query.is_mutation:
-        raise CommandError("only reads are planned; this is a mutation")
+        raise CommandError("only reads have a plan; this is a mutation")
     print_line(session.graph.explain(query.source, branch=session.branch))
 
 
@@ -390,39 +392,43 @@ COMMANDS = (
     ShellCommand(
         "branch",
         "\\branch [--create] NAME",
-        "Read and write another branch, or a new one.",
+        "Switch to another branch, or create one.",
         ("branch",),
         _go_to_branch,
     ),
     ShellCommand("branches", "\\branches", "List the branches.", (), _list_branches),
-    ShellCommand("at", "\\at COMMIT|TAG", "Read a commit of the past.", ("tag",), _go_to_commit),
-    ShellCommand("now", "\\now", "Come back to the branch.", (), _go_to_now),
-    ShellCommand("log", "\\log [N]", "Draw the newest commits.", (), _show_log),
+    ShellCommand(
+        "at", "\\at COMMIT|TAG", "Switch to a commit or tag, read-only.", ("tag",), _go_to_commit
+    ),
+    ShellCommand("now", "\\now", "Return to the branch.", (), _go_to_now),
+    ShellCommand("log", "\\log [N]", "Show the newest commits.", (), _show_log),
     ShellCommand("schema", "\\schema [TYPE]", "Show the schema.", ("type",), _show_schema),
     ShellCommand(
         "diff",
         "\\diff A [B]",
-        "Show what differs between two branches, commits or tags.",
+        "Show the differences between two branches, commits or tags.",
         ("branch", "tag"),
         _show_difference,
     ),
+    ShellCommand("param", "\\param NAME[: TYPE]=JSON", "Set a parameter.", (), _set_parameter),
     ShellCommand(
-        "param", "\\param NAME[: TYPE]=JSON", "Give a parameter a value.", (), _set_parameter
+        "format", "\\format FORMAT", "Set the output format of rows.", tuple(Format), _set_format
     ),
+    ShellCommand("timing", "\\timing", "Turn timing of statements on or off.", (), _toggle_timing),
     ShellCommand(
-        "format", "\\format FORMAT", "Show rows in another way.", tuple(Format), _set_format
+        "explain",
+        "\\explain [QUERY]",
+        "Show the execution plan of a query, or of the last one.",
+        (),
+        _explain,
     ),
-    ShellCommand("timing", "\\timing", "Say how long statements take, or not.", (), _toggle_timing),
-    ShellCommand(
-        "explain", "\\explain [QUERY]", "Show how a query, or the last one, runs.", (), _explain
-    ),
-    ShellCommand("help", "\\help", "Show this; so do `help` and `?`.", (), _show_help),
-    ShellCommand("quit", "\\quit", "Leave; so do `quit`, `exit` and Ctrl-D.", (), _leave),
+    ShellCommand("help", "\\help", "Show this help; also `help` and `?`.", (), _show_help),
+    ShellCommand("quit", "\\quit", "Exit; also `quit`, `exit` and Ctrl-D.", (), _leave),
 )
 
 _HELP = (
     "",
-    "A query may be whole, or only what stands between its braces:",
+    "A query may be complete, or only the part between its braces:",
     "  match { $p: Person } return { $p.name } limit 5",
-    "It ends with `;` or an empty line. Tab completes; Ctrl-C clears what was typed.",
+    "It ends with `;` or an empty line. Tab completes; Ctrl-C clears the input.",
 )

@@ -5,7 +5,7 @@ import yaml
 
 from omnigraph.cli.commands.merge import (
     format_conflicts,
-    has_images,
+    has_versions,
     parse_decisions,
     show_decision,
     write_decisions,
@@ -55,8 +55,8 @@ def test_a_conflict_without_images_is_told_by_its_message() -> None:
         "  both changed it",
         "",
     ]
-    assert not has_images([UNSEEN])
-    assert has_images([UNSEEN, DELETED])
+    assert not has_versions([UNSEEN])
+    assert has_versions([UNSEEN, DELETED])
 
 
 def test_a_narrow_terminal_shows_something_of_every_side() -> None:
@@ -127,13 +127,13 @@ def test_json_is_read_too() -> None:
     ("text", "problem"),
     [
         ("", "a list"),
-        ("a: [", "neither YAML nor JSON"),
+        ("a: [", "not valid YAML or JSON"),
         ("- Ann", "`type` and an `id`"),
         ("- {type: Person, id: 4, choice: source}", "both as text"),
         ("- {type: Person, id: a, choice: ours}", "`choice: source`"),
         ("- {type: Person, id: a, choice: source, row: {}}", "or a row"),
         ("- {type: Person, id: a, choose: source}", "`choose`"),
-        ("- &a {type: P, id: a, choice: source}\n- *a", "twice"),
+        ("- &a {type: P, id: a, choice: source}\n- *a", "two decisions"),
     ],
 )
 def test_what_is_no_decision_is_refused_with_its_place(text: str, problem: str) -> None:
