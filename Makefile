@@ -6,10 +6,10 @@ MAKEFLAGS += --no-builtin-rules
 
 BIN := .venv/bin
 UV_PIP := $(BIN)/uv pip
-# Said aloud, because uv prefers whatever environment happens to be active.
+# Given explicitly, because uv prefers the active environment.
 INTO_VENV := --python $(BIN)/python
 
-# What the parser tables are made from: the build hook writes them again when one of these changes.
+# The sources of the parser tables: the build hook writes the tables again when one of these changes.
 GRAMMARS := $(wildcard src/omnigraph/compiler/grammar/*.lark) \
             src/omnigraph/compiler/parser_tables.py src/omnigraph/compiler/parser.py
 
@@ -18,7 +18,7 @@ help: ## List the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: setup
-setup: .venv/.ready ## Create .venv with the locked versions, make sure of Java 17+
+setup: .venv/.ready ## Create .venv with the locked versions, ensure that Java 17+ is available
 	@:
 
 .venv/.ready: requirements.lock pyproject.toml hatch_build.py src/pyspark_omnigraph.py scripts/create-venv scripts/ensure-java $(GRAMMARS)
@@ -29,7 +29,7 @@ setup: .venv/.ready ## Create .venv with the locked versions, make sure of Java 
 	@touch $@
 
 .PHONY: fmt
-fmt: setup ## Format the code and mend what the linter can
+fmt: setup ## Format the code and apply the fixes of the linter
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
@@ -39,13 +39,19 @@ check: setup ## Format, lint, types, layers, quick tests: before every commit, u
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest tests/unit tests/corpus tests/architecture
+	$(BIN)/pytest -n auto --dist worksteal tests/unit tests/corpus tests/architecture
 
 .PHONY: test
-test: setup ## Every test
+test: setup ## Every promise, on representative cases: before every merge, about 15 minutes on two cores
 	@scripts/ensure-node
 	@scripts/ensure-chromium
-	$(BIN)/pytest -n auto --dist worksteal
+	$(BIN)/pytest -n auto --dist worksteal -m "not exhaustive"
+
+.PHONY: verify
+verify: setup ## The exhaustive cases that `make test` leaves out, and more generated input
+	$(BIN)/pytest -n auto --dist worksteal -m exhaustive
+	$(BIN)/pytest -n auto --dist worksteal -m "not exhaustive" --hypothesis-profile=full \
+	  tests/differential tests/fuzz tests/unit
 
 .PHONY: demo
 demo: setup ## Show the main job end to end on generated data
@@ -56,7 +62,7 @@ bench: setup ## Run every benchmark
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 .PHONY: bless
-bless: setup ## Rewrite the corpus's expectations, the references and what guides show; review the diff
+bless: setup ## Rewrite the expected output of the corpus, the references and the guides; review the diff
 	OMNIGRAPH_BLESS=1 $(BIN)/pytest tests/corpus tests/server/test_openapi.py \
 	  tests/architecture/test_references.py tests/behaviour/documentation/test_console_guides.py
 
@@ -68,7 +74,7 @@ fuzz: setup ## Feed the compiler mutated sources for longer than `make test` doe
 SECONDS ?= 60
 
 .PHONY: differential
-differential: setup ## Ask engine and referee generated reads for SECONDS=60, and print where they differ
+differential: setup ## Compare the results of the engine and the referee for SECONDS=60 and print the differences
 	@$(BIN)/python -m tests.support.read_referee $(SECONDS)
 
 .PHONY: soak
@@ -76,7 +82,7 @@ soak: setup ## Kill writers at random for SECONDS=60, from 120 on bulk loads too
 	@$(BIN)/python -m $(if $(EDGES),tests.support.soak_big $(EDGES),tests.support.soak $(if $(SERVER),server $(SERVER),soak $(SECONDS)))
 
 .PHONY: mutants
-mutants: setup ## Plant known bugs one by one and see that a test notices each
+mutants: setup ## Plant known bugs one by one and check that a test detects each
 	@$(BIN)/python -m tests.mutants.run
 
 .PHONY: lock

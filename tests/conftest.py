@@ -1,7 +1,7 @@
-"""How much generated input a test gets, and what a run tells at its end.
+"""The volume of generated input, the shared Spark session and the summary of a run.
 
-Generated input is little by default, and the same in every run, so that a failure is a change's
-own; `make fuzz` generates much of it and `--hypothesis-profile=fresh` some that nobody has seen.
+Generated input is small and the same in every run; `make verify` generates more (profile `full`),
+`make fuzz` much more (`long`), and `--hypothesis-profile=fresh` generates new input.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # No deadlines: on a shared core a slow example says more about the neighbours than about the code.
-settings.register_profile("short", max_examples=100, deadline=None, derandomize=True)
+settings.register_profile("short", max_examples=25, deadline=None, derandomize=True)
+settings.register_profile("full", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("fresh", max_examples=100, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=10_000, deadline=None, print_blob=True)
 settings.load_profile("short")
+
+# For small jobs, optimising compilation and parallel garbage collection cost more than they save.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 PROVIDER_VARIABLES = (
     "OMNIGRAPH_EMBEDDINGS_MOCK",
@@ -42,7 +46,7 @@ def _no_embedding_provider() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what the tests have told beside passing."""
+    """Print the counts and seeds that tests reported."""
     reports = terminalreporter.getreports("passed")
     for line in sum_up(report.capstdout for report in reports):
         terminalreporter.write_line(line)
@@ -50,7 +54,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of this process, started when the first test asks for it."""
+    """The Spark session of this process, started on first use."""
     # Importing PySpark takes longer than most tests do.
     with import_module("tests.support.spark").warm_session() as running:
         yield running

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
@@ -12,7 +12,7 @@ from tests.support.read_corpus import parse_case
 from tests.support.read_graphs import ask_referee, store
 from tests.support.read_referee import GENERATING, ROWS_MAX, compare_all, find_fault, show
 
-READS_MIN = 2_000
+READS_MIN = 20 * settings().max_examples
 
 
 def test_the_engine_and_the_referee_agree() -> None:

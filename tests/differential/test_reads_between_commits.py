@@ -31,8 +31,8 @@ from tests.support.schemas import compile_text
 
 COMMITS = 6
 READS_PER_COMMIT = 4
-READS_MIN = 300
-EXAMPLES_MAX = 20
+EXAMPLES_MAX = max(settings().max_examples // 5, 1)
+READS_MIN = 15 * EXAMPLES_MAX
 
 
 class Step(StrEnum):

@@ -27,7 +27,7 @@ from tests.support.views import TypeViews, part_of, see_as_reader
 EXAMPLES_MAX = max(settings().max_examples // 2, 1)
 READS_PER_VIEW = 24
 VIEWS_PER_GRAPH = 2
-PAIRS_MIN = 2_000
+PAIRS_MIN = 40 * EXAMPLES_MAX
 
 
 def tell(call: Callable[[], object]) -> object:

@@ -1,7 +1,7 @@
 """Clean-ups and repairs that are cut short anywhere: nothing that is needed is lost."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -96,14 +96,12 @@ def open_crashing_later(root: Path, fault: Fault) -> Graph:
 
 
 def test_a_clean_up_cut_short_anywhere_loses_nothing_and_can_be_done_again(
-    tmp_path: Path,
+    tmp_path: Path, ways: Sequence[When]
 ) -> None:
     built = grown_graph(tmp_path / "built")
     before = kept(tmp_path / "built")
 
-    swept = sweep_cleanup(
-        tmp_path, built, prepare=grown_graph, whens=list(When), scope=Scope.EFFECTS
-    )
+    swept = sweep_cleanup(tmp_path, built, prepare=grown_graph, whens=ways, scope=Scope.EFFECTS)
 
     # A line that nobody names, what is about to go, two types on main and one on a branch.
     assert swept.effects >= 6
@@ -129,7 +127,7 @@ def sweep_cleanup(
     built: Graph,
     *,
     prepare: Callable[[Path], object],
-    whens: list[When],
+    whens: Sequence[When],
     scope: Scope,
 ) -> Swept:
     """Cut a clean-up at each of its effects; nothing that is asked for is ever missing."""
@@ -164,7 +162,7 @@ def sweep_cleanup(
     ids=["cut", "refused"],
 )
 def test_a_repair_cut_short_anywhere_is_made_or_not_made(
-    tmp_path: Path, whens: list[When], scope: Scope
+    tmp_path: Path, whens: Sequence[When], scope: Scope
 ) -> None:
     def prepare(root: Path) -> Graph:
         graph = build_graph(root, SCHEMA)
@@ -182,7 +180,7 @@ def test_a_repair_cut_short_anywhere_is_made_or_not_made(
 
 
 def sweep_repair(
-    tmp_path: Path, prepare: Callable[[Path], Graph], *, whens: list[When], scope: Scope
+    tmp_path: Path, prepare: Callable[[Path], Graph], *, whens: Sequence[When], scope: Scope
 ) -> Swept:
     built = prepare(tmp_path / "built")
     expected, copy = state_of(built), copies_of(built)

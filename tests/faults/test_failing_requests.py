@@ -34,6 +34,7 @@ from tests.support.s3_faults import (
 )
 from tests.support.s3_server import S3Request, serve_s3
 from tests.support.sweeps import EITHER, Reached, State, States, operate_under_fault, state_of
+from tests.support.tiers import sample
 from tests.support.writes import Write, load, mutate
 
 SIDECARS = "__recovery/"
@@ -114,7 +115,9 @@ def s3() -> Iterator[FaultyS3]:
 # Writing
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+@pytest.mark.parametrize(
+    "write", sample(WRITES, representative=("inserts of two types", "a merge"))
+)
 def test_a_write_of_which_any_request_fails_is_there_or_not_there(
     s3: FaultyS3, write: Write
 ) -> None:

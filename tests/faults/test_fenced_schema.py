@@ -25,6 +25,7 @@ from tests.support.clocks import TTL_S, HandClock, make_locking
 from tests.support.graphs import contents, ndjson, node, require_linear
 from tests.support.parking import Parking, Stop, stopping
 from tests.support.s3_server import S3Server, serve_s3
+from tests.support.tiers import sample
 
 SCHEMA = "node Person { name: String @key }\nnode Note { title: String @key  old: I32? }\n"
 CHANGED = """node Person { name: String @key }
@@ -107,7 +108,7 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize(("deed", "schema"), STORIES.values(), ids=STORIES.keys())
+@pytest.mark.parametrize(("deed", "schema"), sample(STORIES, representative=(next(iter(STORIES)),)))
 def test_who_wakes_without_its_turn_while_changing_a_schema_does_no_harm(
     server: S3Server, deed: Deed, schema: str
 ) -> None:

@@ -149,11 +149,17 @@ def take_a_turn(place: Place) -> None:
 BEFORE, AFTER, ON_MAIN, ON_BRANCH = False, True, False, True
 STORIES = [
     pytest.param(recover, ON_MAIN, BEFORE, id="it is recovered"),
-    pytest.param(recover, ON_MAIN, AFTER, id="it is recovered, and knows less"),
+    pytest.param(
+        recover, ON_MAIN, AFTER, id="it is recovered, and knows less", marks=pytest.mark.exhaustive
+    ),
     pytest.param(write, ON_MAIN, BEFORE, id="rows are added"),
-    pytest.param(write, ON_MAIN, AFTER, id="rows are added, and it knows less"),
-    pytest.param(update, ON_MAIN, BEFORE, id="rows are changed"),
-    pytest.param(recover, ON_BRANCH, BEFORE, id="it is recovered on a branch"),
+    pytest.param(
+        write, ON_MAIN, AFTER, id="rows are added, and it knows less", marks=pytest.mark.exhaustive
+    ),
+    pytest.param(update, ON_MAIN, BEFORE, id="rows are changed", marks=pytest.mark.exhaustive),
+    pytest.param(
+        recover, ON_BRANCH, BEFORE, id="it is recovered on a branch", marks=pytest.mark.exhaustive
+    ),
     pytest.param(write, ON_BRANCH, BEFORE, id="rows are added on a branch"),
 ]
 

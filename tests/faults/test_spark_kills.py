@@ -5,11 +5,14 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.support.spark_kills import NOBODY, Driver, Victim
 from tests.support.spark_ordeal import Ending, Kill, Moment, Ordeal, require_tidy, sum_up_kills
 from tests.support.told import tell_story
 
 
+@pytest.mark.exhaustive
 def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_its_driver(
     tmp_path: Path,
 ) -> None:
@@ -31,6 +34,7 @@ def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_i
     assert told[4] in (NOBODY, "done")
 
 
+@pytest.mark.exhaustive
 def test_a_load_whose_tasks_are_tried_once_fails_with_a_worker_or_java_and_can_be_interrupted(
     tmp_path: Path,
 ) -> None:

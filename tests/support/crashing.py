@@ -28,6 +28,10 @@ class When(StrEnum):
     ERROR_FOR_EVER = "neither it nor any later one happens, and errors are reported"
 
 
+# What the other ways leave behind, these leave one effect earlier.
+REPRESENTATIVE_WAYS = (When.AFTER, When.LOST)
+
+
 class Scope(StrEnum):
     """Which calls are counted, and so can be hit."""
 

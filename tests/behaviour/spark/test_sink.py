@@ -37,7 +37,7 @@ from tests.support.graphs import (
     unchanged,
 )
 from tests.support.queries import query
-from tests.support.spark_servers import printed_by, run_script, started_script
+from tests.support.spark_servers import printed_by, started_script
 
 SCHEMA = """
 node Person {
@@ -473,11 +473,11 @@ from tests.behaviour.spark.test_sink import start_stream
 home = Path(sys.argv[1])
 spark = omnigraph.spark.session("local[2]")
 start_stream(spark, omnigraph.open(str(home / "graph")), home).awaitTermination()
-print("done")
 """
 
 
 def test_a_stream_that_is_killed_between_write_and_commit_has_every_line_once(
+    spark: SparkSession,
     tmp_path: Path,
 ) -> None:
     graph = people_graph(tmp_path / "graph")
@@ -493,7 +493,7 @@ def test_a_stream_that_is_killed_between_write_and_commit_has_every_line_once(
     with started_script(STREAM, str(tmp_path)) as child:
         # They are committed, and perhaps Spark has not yet noted it.
         await_that(lambda: graph.head() != head, child)
-    assert "done" in run_script(STREAM, str(tmp_path))
+    start_stream(spark, graph, tmp_path).awaitTermination()
 
     assert texts_in(graph) == expected
     batches = [each.notes.batch for each in graph.commits() if each.notes.batch is not None]
