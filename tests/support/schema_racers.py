@@ -88,7 +88,7 @@ def take_part(graph: Graph, role: Role, round: int, written: TextIO) -> None:
             branch_and_merge(graph, name)
             tell(written, "Person", name)
         case Role.READ:
-            require_whole(graph)
+            require_full_view(graph)
 
 
 def widen(source: str, name: str) -> str:
@@ -129,7 +129,7 @@ def branch_and_merge(graph: Graph, name: str) -> None:
     insist(lambda: graph.delete_branch(name))
 
 
-def require_whole(graph: Graph) -> None:
+def require_full_view(graph: Graph) -> None:
     """Fail unless a reader finds a graph that its schema describes, now and in the past."""
     assert "p" in contents(graph)["Person"]
     for commit in graph.commits()[-3:]:

@@ -224,7 +224,9 @@ class RemoteHistory:
         require_no_actor(actor, action="merge")
         require_no_session(spark)
         if resolve is not None or granularity not in ("row", "property"):
-            merge_options.parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
+            merge_options.parse_options(
+                granularity=granularity, resolve=resolve, is_dry_run=dry_run
+            )
         decisions = [_encode_decision(key, given) for key, given in (resolve or {}).items()]
         body = {
             "source": parse_branch_name(source),

@@ -103,7 +103,7 @@ class ChangedRows:
         """The number of changes of one kind."""
         return int(pc.sum(pc.equal(self.ops, op.value)).as_py() or 0)
 
-    def images(self) -> Iterator[tuple[dict[str, object] | None, dict[str, object] | None]]:
+    def row_versions(self) -> Iterator[tuple[dict[str, object] | None, dict[str, object] | None]]:
         """The row versions before and after each change, as JSON rows."""
         return zip(
             _as_json(self.declared, self.before), _as_json(self.declared, self.after), strict=True
@@ -179,7 +179,7 @@ class ChangeSet:
     def __iter__(self) -> Iterator[Change]:
         for part in self._parts:
             kind, type = str(part.declared.kind), part.declared.name
-            rows = zip(part.ids.to_pylist(), part.ops.to_pylist(), part.images(), strict=True)
+            rows = zip(part.ids.to_pylist(), part.ops.to_pylist(), part.row_versions(), strict=True)
             for id, op, (before, after) in rows:
                 yield Change(kind, type, id, op, before, after)
 
@@ -265,7 +265,7 @@ class ChangeSet:
         if not isinstance(self._found, Sequence) and "_parts" not in vars(self):
             return title
         shown = self.page(limit=CHANGES_SHOWN_MAX).changes
-        rows = ([each.op, each.kind, each.type, each.id, *_tell_change(each)] for each in shown)
+        rows = ([each.op, each.kind, each.type, each.id, *_describe_change(each)] for each in shown)
         hidden = len(self) - len(shown)
         more = make_note(f"and {hidden:,} more {plural(hidden, 'change')}") if hidden else ""
         return title + make_table(("op", "kind", "type", "id", "before", "after"), rows) + more
@@ -295,7 +295,7 @@ class ChangeSet:
             subject="token",
             expected="a page token of this diff",
             value=token,
-            problem="this is no token of a page between these two commits; start without one",
+            problem="this is not a page token between these two commits; start without one",
         )
 
     def _get_part(self, name: str) -> ChangedRows:
@@ -352,7 +352,7 @@ class CommitChanges:
         return f"after:{self.commit.id}"
 
 
-def _tell_change(change: Change) -> tuple[object, object]:
+def _describe_change(change: Change) -> tuple[object, object]:
     """Both row versions of a change; for an update, only the properties that differ."""
     before, after = change.before, change.after
     if before is None or after is None:
@@ -387,8 +387,8 @@ def _as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, ob
 def as_stream(part: ChangedRows) -> pa.Table:
     """The changes of a type with their row versions as JSON texts."""
     texts = [
-        [None if image is None else orjson.dumps(image).decode() for image in images]
-        for images in part.images()
+        [None if row is None else orjson.dumps(row).decode() for row in row_versions]
+        for row_versions in part.row_versions()
     ]
     return pa.table(
         [

@@ -176,7 +176,7 @@ class GraphContext:
             return basis
         return self.views.limit(basis, view, present=present, now=self.settings.runtime.now())
 
-    def seen_by_writer(self, present: Basis, *, branch: BranchName) -> Basis:
+    def visible_to_writer(self, present: Basis, *, branch: BranchName) -> Basis:
         """The part of the current state that is visible to a caller who is allowed to change it.
 
         A caller without permission to read gets the whole state, because no rule restricts it to a
@@ -187,20 +187,20 @@ class GraphContext:
         except PolicyDeniedError:
             return present
 
-    def require_whole(self, action: str, *, branch: BranchName) -> None:
+    def require_full_view(self, action: str, *, branch: BranchName) -> None:
         """Raise unless the caller sees all of a branch; for calls that match or replace rows."""
         if self.settings.gate is None:
             return
         present = self.pin(branch)
-        self.require_seen_whole(self.seen_by_writer(present, branch=branch), action)
+        self.require_unrestricted(self.visible_to_writer(present, branch=branch), action)
 
-    def require_whole_graph(self, action: str) -> None:
+    def require_full_views(self, action: str) -> None:
         """Raise if the caller does not see all of every branch."""
         if self.settings.gate is not None:
             for branch in self.branch_states.branches():
-                self.require_whole(action, branch=branch)
+                self.require_full_view(action, branch=branch)
 
-    def require_seen_whole(self, basis: Basis, action: str) -> None:
+    def require_unrestricted(self, basis: Basis, action: str) -> None:
         """Raise if row-level security restricts a state."""
         if basis.visible is not None:
             raise ForbiddenError(
@@ -312,7 +312,7 @@ class GraphContext:
         """The rows of a state, for the lookups of a write."""
         return SnapshotRows(basis.snapshot, tables=self.stores.tables)
 
-    def means_of(self, basis: Basis) -> ReadContext:
+    def read_context(self, basis: Basis) -> ReadContext:
         """The context for reading the input of a load under the schema of a state."""
         files = ExternalFiles(self.settings.location.storage_options, folder="")
         return ReadContext(basis.catalog, self.settings.external_blobs, files)
@@ -372,23 +372,23 @@ class GraphContext:
         if gate is None:
             return
         self.actor_of(actor)
-        asked = self._asked(action, branch, target)
-        if asked.actor is None:
+        access = self._make_access(action, branch, target)
+        if access.actor is None:
             raise PolicyDeniedError(
                 actor=None,
-                action=asked.action,
-                branch=asked.branch,
-                target=asked.target,
+                action=access.action,
+                branch=access.branch,
+                target=access.target,
                 reason="open the graph for an actor, because a policy decides who may do what",
             )
-        gate.require(asked)
+        gate.require(access)
 
     def view_of(self, action: Action, *, branch: str | None) -> View | None:
         """The view of a branch for reading or exporting; None if the caller sees everything."""
         gate = self.settings.gate
-        return None if gate is None else gate.view(self._asked(action, branch, None))
+        return None if gate is None else gate.view(self._make_access(action, branch, None))
 
-    def _asked(self, action: Action, branch: str | None, target: str | None) -> Access:
+    def _make_access(self, action: Action, branch: str | None, target: str | None) -> Access:
         if isinstance(branch, PrivateBranchName):
             # A transaction counts as a change of the branch that it began on, and as nothing else.
             is_end = action is Action.BRANCH_MERGE

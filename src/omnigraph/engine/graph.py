@@ -185,7 +185,7 @@ class Graph(GraphHistory, GraphMaintenance):
         values = convert_parameters(plan.ir.parameters, params, numbers=NumberReading.EXACT)
         if chosen is Engine.LOCAL:
             return steps
-        self._open.require_seen_whole(basis, "see how Spark runs a query")
+        self._open.require_unrestricted(basis, "see how Spark runs a query")
         call = QueryCall(plan, values, self._open.settings.runtime.now())
         part = get_spark_module("query.run", settings=self._open.settings, action="explain a query")
         return f"{steps}\n\n{part.explain_query(call, basis=basis, opened=self._open, spark=spark)}"
@@ -222,7 +222,7 @@ class Graph(GraphHistory, GraphMaintenance):
             branch=target,
             now=settings.runtime.now(),
             actor=self._open.actor_of(None),
-            view=partial(self._open.seen_by_writer, branch=target),
+            view=partial(self._open.visible_to_writer, branch=target),
             compiled=self._open.compiled,
             external=settings.external_blobs,
             vectors=embeddings.WriteVectors(
@@ -421,7 +421,7 @@ class Graph(GraphHistory, GraphMaintenance):
         runner = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.reading(basis, is_past=commit is not None):
             if runner is Engine.SPARK:
-                self._open.require_seen_whole(basis, "export on Spark")
+                self._open.require_unrestricted(basis, "export on Spark")
                 part = get_spark_module("ops.export", settings=self._open.settings, action="export")
                 report: ExportReport = part.export_files(
                     target, basis=basis, opened=self._open, format=chosen, types=types, spark=spark

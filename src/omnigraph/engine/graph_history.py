@@ -144,7 +144,9 @@ class GraphHistory:
         idempotent: a request that is repeated with the same key is executed once and returns the
         same result.
         """
-        terms = options.parse_terms(granularity=granularity, resolve=resolve, is_dry_run=dry_run)
+        merge_options = options.parse_options(
+            granularity=granularity, resolve=resolve, is_dry_run=dry_run
+        )
         if not dry_run:
             self._open.require_writable("merge")
         self._open.require_open()
@@ -152,9 +154,9 @@ class GraphHistory:
         self._open.require_allowed(Action.BRANCH_MERGE, branch=branch, target=target, actor=actor)
         if not isinstance(branch, PrivateBranchName):
             for each in (branch, target):
-                self._open.require_whole("merge", branch=each)
+                self._open.require_full_view("merge", branch=each)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
-        arguments = (branch, terms.granularity, terms.resolve)
+        arguments = (branch, merge_options.granularity, merge_options.resolve)
         authorship = author.with_request(make_request(idempotency_key, "merge", *arguments))
         # The source may have been deleted after it was merged.
         recorded = None if dry_run else self._find_recorded(target, authorship)
@@ -163,7 +165,7 @@ class GraphHistory:
         is_large = partial(self._is_large_merge, branch, target)
         chosen = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.redacted_errors(branch, target=target):
-            done = self._merge_on(chosen, spark, branch, target, terms, authorship)
+            done = self._merge_on(chosen, spark, branch, target, merge_options, authorship)
         shown = self._open.redact_conflicts(done.conflicts, source=branch, target=target)
         return replace(done, conflicts=shown)
 
@@ -173,21 +175,26 @@ class GraphHistory:
         spark: object,
         source: BranchName,
         target: BranchName,
-        terms: MergeOptions,
+        merge_options: MergeOptions,
         authorship: Authorship,
     ) -> MergeResult:
         if engine is Engine.LOCAL:
             return merge.merge_branch(
                 source,
                 into=target,
-                terms=terms,
-                replayer=merge.replay_here(self._open.writes),
+                options=merge_options,
+                apply_function=merge.prepare_here(self._open.writes),
                 authorship=authorship,
                 path=self._open.writes,
             )
         part = get_spark_module("ops.merge", settings=self._open.settings, action="merge")
         merged: MergeResult = part.merge(
-            source, into=target, terms=terms, authorship=authorship, opened=self._open, spark=spark
+            source,
+            into=target,
+            options=merge_options,
+            authorship=authorship,
+            opened=self._open,
+            spark=spark,
         )
         return merged
 
@@ -219,14 +226,14 @@ class GraphHistory:
         require_text(commit, subject="commit")
         target = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
-        self._open.require_whole("revert", branch=target)
+        self._open.require_full_view("revert", branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         authorship = author.with_request(make_request(idempotency_key, "revert", commit))
         recorded = self._find_recorded(target, authorship)
         if recorded is not None:
             return recorded
         found = self._open.at(None, commit, action=Action.READ)
-        self._open.require_seen_whole(found, "revert")
+        self._open.require_unrestricted(found, "revert")
         with self._open.redacted_errors(None, target=target):
             return merge.revert_commit(
                 found,
@@ -252,7 +259,7 @@ class GraphHistory:
         require_text(commit, subject="commit")
         target = parse_branch_name(onto)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
-        self._open.require_whole("cherry-pick", branch=target)
+        self._open.require_full_view("cherry-pick", branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
         authorship = author.with_request(make_request(idempotency_key, "cherry_pick", commit))
         # The branch of the commit may have been deleted since.
@@ -260,7 +267,7 @@ class GraphHistory:
         if recorded is not None:
             return recorded
         found = self._open.at(None, commit, action=Action.READ)
-        self._open.require_seen_whole(found, "cherry-pick")
+        self._open.require_unrestricted(found, "cherry-pick")
         with self._open.redacted_errors(None, target=target):
             return merge.cherry_pick_commit(
                 found,
@@ -324,7 +331,7 @@ class GraphHistory:
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
                 return diff.diff(before, after, selection=selection, tables=tables)
             for each in (before, after):
-                self._open.require_seen_whole(each, "compare on Spark")
+                self._open.require_unrestricted(each, "compare on Spark")
             part = get_spark_module("ops.diff", settings=self._open.settings, action="compare")
             found: ChangeSet = part.diff(
                 before, after, selection=selection, opened=self._open, spark=spark

@@ -169,9 +169,9 @@ def require_appending(call: LoadCall, opened: GraphContext) -> None:
     if opened.settings.gate is None:
         return
     if call.on_error is OnError.QUARANTINE:
-        opened.require_whole("load with a quarantine", branch=_start_of(call, opened))
+        opened.require_full_view("load with a quarantine", branch=_start_of(call, opened))
     if call.mode is not LoadMode.APPEND:
-        opened.require_whole(f'load with mode "{call.mode}"', branch=_start_of(call, opened))
+        opened.require_full_view(f'load with mode "{call.mode}"', branch=_start_of(call, opened))
 
 
 def _start_of(call: LoadCall, opened: GraphContext) -> BranchName:
@@ -270,7 +270,7 @@ def _measure(given: object, opened: GraphContext) -> int:
     sources = given.values() if isinstance(given, Mapping) else [given]
     if not all(map(is_named, sources)):
         return 0
-    splits = plan_splits(given, means=opened.means_of(opened.pin(MAIN)), split_bytes=None)
+    splits = plan_splits(given, means=opened.read_context(opened.pin(MAIN)), split_bytes=None)
     return sum(split.size * _expansion(split) for split in splits)
 
 
@@ -301,9 +301,9 @@ def _require_all_properties(call: LoadCall, opened: GraphContext) -> None:
     """Raise if properties are hidden from the caller, because Spark would read them anyway."""
     start = _start_of(call, opened)
     present = opened.pin(start)
-    seen = opened.seen_by_writer(present, branch=start)
+    seen = opened.visible_to_writer(present, branch=start)
     if seen.accepted_schema is not present.accepted_schema:
-        opened.require_seen_whole(seen, "load on Spark")
+        opened.require_unrestricted(seen, "load on Spark")
 
 
 def _name_inputs(given: object) -> object:
@@ -361,11 +361,11 @@ def _receive(
 ) -> tuple[dict[str, ReceivedRows], str]:
     """The input rows, and their digest if the request has a key."""
     noted = None if call.key is None else RowsDigest()
-    seen = opened.seen_by_writer(basis, branch=_start_of(call, opened))
+    seen = opened.visible_to_writer(basis, branch=_start_of(call, opened))
 
     def reading() -> Iterator[RowBatch]:
         row_count = 0
-        for read in read_given(given, means=opened.means_of(seen), report=None):
+        for read in read_given(given, means=opened.read_context(seen), report=None):
             piece = complete(read, catalog=basis.catalog, actor=opened.actor_of(None))
             if noted is not None:
                 noted.note(piece)

@@ -78,7 +78,7 @@ class GraphMaintenance:
         """The steps from the accepted schema to another one; nothing is changed."""
         require_text(source, subject="source")
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
-        self._open.require_whole("plan a schema", branch=MAIN)
+        self._open.require_full_view("plan a schema", branch=MAIN)
         accepted = self._open.pin(MAIN).catalog
         return schema_apply.plan_schema(
             Source("<schema>", source),
@@ -109,7 +109,7 @@ class GraphMaintenance:
         """
         self._open.require_writable("apply a schema")
         self._open.require_allowed(Action.SCHEMA_APPLY, branch=None, target=MAIN, actor=actor)
-        self._open.require_whole("apply a schema", branch=MAIN)
+        self._open.require_full_view("apply a schema", branch=MAIN)
         require_text(source, subject="source")
         choose_engine(engine, spark=spark, is_large=lambda: False)
 
@@ -147,7 +147,7 @@ class GraphMaintenance:
         self._open.require_writable("build indexes")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=actor)
         name = parse_branch_name(branch)
-        self._open.require_whole("build indexes", branch=name)
+        self._open.require_full_view("build indexes", branch=name)
         authorship = self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None)
         tables = self._open.stores.tables
         chosen = self._choose(
@@ -176,7 +176,7 @@ class GraphMaintenance:
         self._open.require_writable("optimize")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=actor)
         name = parse_branch_name(branch)
-        self._open.require_whole("optimize", branch=name)
+        self._open.require_full_view("optimize", branch=name)
         authorship = self._open.author(actor, WriterKind.OPTIMIZE, expected_head=None)
         chosen = self._choose(
             engine,
@@ -208,7 +208,7 @@ class GraphMaintenance:
         self._open.require_writable("embed")
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=name, target=None, actor=actor)
-        self._open.require_whole("embed", branch=name)
+        self._open.require_full_view("embed", branch=name)
         basis = self._open.pin(name)
         call = embed.parse_call(
             type,
@@ -288,7 +288,7 @@ class GraphMaintenance:
         """
         self._open.require_open()
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
-        self._open.require_whole_graph("examine it")
+        self._open.require_full_views("examine it")
         settings = self._open.settings
         # Separate stores, because the caches of an open graph may differ from what is stored.
         stores = open_stores(settings)

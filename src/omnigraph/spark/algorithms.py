@@ -65,7 +65,7 @@ def write_values(
     """Write the values of a column to a property of their nodes, as one commit or not at all."""
     opened.require_writable("write a property")
     opened.require_allowed(Action.CHANGE, branch=call.branch, target=None, actor=call.actor)
-    opened.require_whole("write a property", branch=call.branch)
+    opened.require_full_view("write a property", branch=call.branch)
     attempts_left = PREPARE_ATTEMPTS_MAX
     while True:
         attempts_left -= 1

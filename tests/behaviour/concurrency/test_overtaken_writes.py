@@ -81,7 +81,7 @@ def open_interrupted(root: Path, other: Write, *, times: int) -> tuple[Graph, In
     return graph, runtime
 
 
-def require_whole(graph: Graph, root: Path) -> None:
+def require_full_view(graph: Graph, root: Path) -> None:
     """Fail unless the graph keeps the rules of the write path."""
     require_linear(graph.commits())
     assert head_versions(root) == pins(graph)
@@ -101,7 +101,7 @@ def test_an_edge_whose_end_is_deleted_meanwhile_is_refused(tmp_path: Path) -> No
         graph.mutate(query('insert Knows { from: "a", to: "b" }'))
 
     assert contents(graph) == {"Person": {"a": {"name": "a"}}}
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_an_edge_whose_end_is_replaced_away_meanwhile_is_refused(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_edge_whose_end_is_replaced_away_meanwhile_is_refused(tmp_path: Path)
     with pytest.raises(IntegrityError, match="'b' not found in Person"):
         graph.mutate(query('insert Knows { from: "a", to: "b" }'))
 
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_an_edge_past_a_maximum_that_is_reached_meanwhile_is_refused(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_edge_past_a_maximum_that_is_reached_meanwhile_is_refused(tmp_path: P
         graph.mutate(query('insert Sits { from: "a", to: "b" }'))
 
     assert ends(graph, "Sits") == [("a", "a")]
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_a_value_that_is_taken_meanwhile_is_refused(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_value_that_is_taken_meanwhile_is_refused(tmp_path: Path) -> None:
         graph.mutate(query('insert Note { text: "t" }'))
 
     assert [row["text"] for row in rows(graph, "Note").values()] == ["t"]
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_an_insert_that_is_overtaken_is_prepared_again(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_an_insert_that_is_overtaken_is_prepared_again(tmp_path: Path) -> None:
     added = [pair for pair in ends(graph, "Knows") if pair[0] == "Diana"]
     assert added == [("Diana", "Alice"), ("Diana", "Bob")]
     assert runtime.interruptions >= 2
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_b02_an_update_of_rows_that_moved_is_refused_and_not_repeated(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_b02_an_update_of_rows_that_moved_is_refused_and_not_repeated(tmp_path: 
     assert runtime.interruptions == 1
     assert values(graph, "Person", "age") == {"Alice": 99, "Bob": 25, "Charlie": 35, "Diana": 28}
     assert ("Diana", "Alice") not in ends(graph, "Knows")
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_a_write_that_nothing_it_relies_on_overtakes_lands_behind_the_other(
@@ -193,7 +193,7 @@ def test_a_write_that_nothing_it_relies_on_overtakes_lands_behind_the_other(
 
     assert "Initech" in rows(graph, "Company")
     assert ("Diana", "Bob") in ends(graph, "Knows")
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_write_that_insists_on_a_commit_is_refused_whatever_overtook_it(tmp_pa
 
     assert refused.value.code == "precondition_failed"
     assert rows(graph, "Knows") == seen["Knows"]
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_a_write_that_a_change_of_schema_overtakes_lands_under_the_new_schema(
@@ -223,4 +223,4 @@ def test_a_write_that_a_change_of_schema_overtakes_lands_under_the_new_schema(
     assert before != applied == written
     assert ("Diana", "Bob") in ends(graph, "Knows")
     assert "node:Pet" in omnigraph.open(str(tmp_path)).tables()
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)

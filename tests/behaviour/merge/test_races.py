@@ -28,7 +28,7 @@ def branch_with(graph: omnigraph.Graph, name: str) -> str:
     return name
 
 
-def require_whole(graph: omnigraph.Graph, root: Path) -> None:
+def require_full_view(graph: omnigraph.Graph, root: Path) -> None:
     """Fail unless history is a line that names the newest version of everything."""
     require_linear(graph.commits())
     assert pins(graph) == head_versions(root)
@@ -43,7 +43,7 @@ def test_one_branch_that_is_merged_twice_at_once_is_merged_once(tmp_path: Path) 
 
     assert sorted(outcomes) == ["already_up_to_date", "fast_forward"]
     assert len([each for each in ends(graph, "Knows") if each[0] == "draft"]) == 1
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)
 
 
 def test_a_merge_and_a_mutation_of_the_same_row_never_both_win_in_silence(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_a_merge_and_a_mutation_of_the_same_row_never_both_win_in_silence(tmp_pa
         # If the mutation came first, there was a conflict; if the merge did, it was overwritten.
         assert order == ([mutated] if merged is None else [merged, mutated])
         assert values(graph, "Person", "age")["Bob"] == 100 + number
-    require_whole(graph, tmp_path)
+    require_full_view(graph, tmp_path)

@@ -102,7 +102,7 @@ def look(graph: Graph, read: str) -> Seen:
     return Seen(read, found.commit_id, found.rows)
 
 
-def require_whole(seen: Seen) -> None:
+def require_full_view(seen: Seen) -> None:
     """Fail if rows of one result cannot be of one moment."""
     match seen.read:
         case "pairs":
@@ -133,7 +133,7 @@ def require_replayed(path: Path, seen: Sequence[Seen]) -> None:
     reader = omnigraph.open(path, read_only=True)
     replayed: dict[tuple[str, str], Sequence[Mapping[str, object]]] = {}
     for each in seen:
-        require_whole(each)
+        require_full_view(each)
         key = (each.read, each.commit_id)
         if key not in replayed:
             replayed[key] = reader.query(READS[each.read], commit=each.commit_id).rows

@@ -348,7 +348,7 @@ class LocalResult:
         self._opened.require_writable("write a property")
         change = Action.CHANGE
         self._opened.require_allowed(change, branch=call.branch, target=None, actor=call.actor)
-        self._opened.require_whole("write a property", branch=call.branch)
+        self._opened.require_full_view("write a property", branch=call.branch)
 
         def prepare(basis: Basis, committed: SnapshotRows) -> Prepared[MutationResult]:
             return prepare_values(

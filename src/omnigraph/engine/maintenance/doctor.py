@@ -34,9 +34,9 @@ from omnigraph.engine.maintenance.doctor_tables import (
     Ends,
     Findings,
     StoredType,
-    examine_answers,
     examine_endpoints,
     examine_layout,
+    examine_recorded_responses,
     examine_rows,
     list_ends,
     say_branch,
@@ -102,7 +102,7 @@ def examine_schema(
     return None if chosen is None else chosen.catalog
 
 
-def examine_kept_schemas(
+def examine_archived_schemas(
     scope: DoctorContext, findings: Findings, *, hashes: Iterable[str]
 ) -> None:
     """Check that the schema of each commit is archived, because reads of the commit use it."""
@@ -434,7 +434,7 @@ def examine_types(
         if (each.entry.at, each.entry.row_count) not in seen.types:
             examine_layout(scope, findings, each, state)
             if scope.is_deep and each.entry.row_count and examine_rows(scope, findings, each):
-                examine_answers(scope, findings, each)
+                examine_recorded_responses(scope, findings, each)
     ends = frozenset(list_ends(stored)) if scope.is_deep else frozenset()
     examine_endpoints(scope, findings, ends - seen.ends, stored)
     types = {(entry.at, entry.row_count) for entry in state.snapshot}
@@ -562,7 +562,7 @@ def examine(scope: DoctorContext) -> DoctorReport:
     commits = _read_commits(scope, findings, states)
     hashes = {each.schema_hash for each in commits if each.schema_hash is not None}
     head = states[MAIN].head.schema_hash if MAIN in states else None
-    examine_kept_schemas(scope, findings, hashes=hashes - {head})
+    examine_archived_schemas(scope, findings, hashes=hashes - {head})
     seen = NOTHING_SEEN
     for name, state in states.items():
         if not is_internal_branch(name):

@@ -398,7 +398,9 @@ def _list_blocks(tables: TableReader, at: TableVersion, columns: list[str]) -> I
         yield pa.Table.from_batches(held)
 
 
-def examine_answers(scope: DoctorContext, findings: Findings, stored: StoredType) -> None:
+def examine_recorded_responses(
+    scope: DoctorContext, findings: Findings, stored: StoredType
+) -> None:
     """Query every scalar index of a type, and report those that return wrong counts."""
     tables, entry = scope.stores.tables, stored.entry
     advice = (

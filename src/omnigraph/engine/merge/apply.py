@@ -56,7 +56,7 @@ class ThreeWayApply:
 
     base: MergeBase
     source: Snapshot
-    terms: MergeOptions
+    options: MergeOptions
     merged_parent_id: str | None
     notes: CommitNotes
 
@@ -77,7 +77,7 @@ class ThreeStates:
     source: Snapshot
     target: Snapshot
 
-    def is_settled(self, key: str) -> bool:
+    def is_unchanged(self, key: str) -> bool:
         """Whether the table versions alone show that a type of the target needs no change."""
         base, source, target = (
             each.entries.get(key) for each in (self.base.first, self.source, self.target)
@@ -122,10 +122,10 @@ class OpenType:
 
 
 @dataclass(frozen=True, slots=True)
-class BegunReplay:
+class ApplyPlan:
     """A three-way apply onto a state, before any row is read."""
 
-    replay: ThreeWayApply
+    apply: ThreeWayApply
     onto: Basis
     decided: Decided
     states: ThreeStates
@@ -139,19 +139,19 @@ class BegunReplay:
     def _open(self, declared: NodeType | EdgeType) -> Iterator[OpenType]:
         key = table_key_of(declared)
         decisions = self.decided.by_table.get(key)
-        if decisions is not None or not self.states.is_settled(key):
+        if decisions is not None or not self.states.is_unchanged(key):
             yield OpenType(key, declared, decisions or no_decisions(declared))
 
 
-def open_apply(replay: ThreeWayApply, *, onto: Basis, runtime: Runtime) -> BegunReplay:
+def plan_apply(apply: ThreeWayApply, *, onto: Basis, runtime: Runtime) -> ApplyPlan:
     """Parse the caller's decisions, and determine which types may change."""
-    decided = read_decisions(replay.terms, catalog=onto.catalog, runtime=runtime)
-    states = ThreeStates(replay.base, replay.source, onto.snapshot)
-    return BegunReplay(replay, onto, decided, states)
+    decided = read_decisions(apply.options, catalog=onto.catalog, runtime=runtime)
+    states = ThreeStates(apply.base, apply.source, onto.snapshot)
+    return ApplyPlan(apply, onto, decided, states)
 
 
-def prepare_replay(
-    replay: ThreeWayApply,
+def prepare_apply(
+    apply: ThreeWayApply,
     *,
     onto: Basis,
     committed: SnapshotRows,
@@ -159,15 +159,15 @@ def prepare_replay(
     runtime: Runtime,
 ) -> PreparedApply:
     """Compute the write of a three-way apply; conflicts are collected, not raised."""
-    begun = open_apply(replay, onto=onto, runtime=runtime)
+    plan = plan_apply(apply, onto=onto, runtime=runtime)
     outcomes = {
         each.key: (
             each.declared,
-            begun.states.reconcile(
-                each.declared, each.decisions, granularity=replay.terms.granularity, tables=tables
+            plan.states.reconcile(
+                each.declared, each.decisions, granularity=apply.options.granularity, tables=tables
             ),
         )
-        for each in begun.types
+        for each in plan.types
     }
     changes = {
         key: _change_of(declared, outcome)
@@ -176,33 +176,33 @@ def prepare_replay(
     }
     conflicts = [each for _, outcome in outcomes.values() for each in outcome.conflicts]
     rules = find_violations(changes, catalog=onto.catalog, committed=committed).found
-    conflicts += tell_broken(
-        rules, conflicts, changes, begun=begun, committed=committed, tables=tables
+    conflicts += find_rule_conflicts(
+        rules, conflicts, changes, plan=plan, committed=committed, tables=tables
     )
     placement = {key: _place(outcomes[key][1]) for key in changes}
-    write = make_write(begun, changes, placement, committed=committed)
+    write = make_write(plan, changes, placement, committed=committed)
     return PreparedApply(write, tuple(conflicts))
 
 
 def make_write(
-    begun: BegunReplay,
+    plan: ApplyPlan,
     changes: TableChanges,
     placement: Mapping[str, StagingMode],
     *,
     committed: SnapshotRows,
 ) -> PreparedWrite:
     """The prepared write with the given changes."""
-    replay = begun.replay
+    apply = plan.apply
     return PreparedWrite(
         changes=changes,
         placement=placement,
         # The target's changes of a type determined the result, even if the result is no change.
-        read_set=committed.read_set | {each.key for each in begun.types},
+        read_set=committed.read_set | {each.key for each in plan.types},
         # The meaning does not depend on the target's head: if that moves, the apply is computed
         # again.
         is_strict=False,
-        merged_parent_id=replay.merged_parent_id,
-        notes=replace(replay.notes, resolutions=begun.decided.resolutions),
+        merged_parent_id=apply.merged_parent_id,
+        notes=replace(apply.notes, resolutions=plan.decided.resolutions),
     )
 
 
@@ -234,21 +234,21 @@ def _place(outcome: Reconciled) -> StagingMode:
 # Integrity violations of the result
 
 
-def tell_broken(
+def find_rule_conflicts(
     violations: Iterable[Violation],
     conflicts: Iterable[Conflict],
     changes: TableChanges,
     *,
-    begun: BegunReplay,
+    plan: ApplyPlan,
     committed: SnapshotRows,
     tables: TableReader,
 ) -> Iterator[Conflict]:
     """The violations that do not merely follow from a row in conflict, as conflicts."""
-    catalog = begun.onto.catalog
+    catalog = plan.onto.catalog
     undecided = {(each.type, each.id) for each in conflicts}
     for each in _name_edges(violations, changes, committed):
         if undecided.isdisjoint(_concerned(each, catalog)):
-            yield _tell_one(each, begun.states, tables, catalog)
+            yield _make_conflict(each, plan.states, tables, catalog)
 
 
 def _name_edges(
@@ -289,14 +289,14 @@ def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:
     return found
 
 
-def _tell_one(
+def _make_conflict(
     violation: Violation, states: ThreeStates, tables: TableReader, catalog: Catalog
 ) -> Conflict:
     kind = _KIND_BY_RULE.get(violation.rule, ConflictKind.VALUE_CONSTRAINT_VIOLATION)
     # A cardinality is violated by all edges of a node together, and the id is the node's.
     declared = None if kind is ConflictKind.CARDINALITY_VIOLATION else violation.type
     base, source, target = (
-        _find_image(declared, violation.id, each, tables, catalog)
+        _find_row(declared, violation.id, each, tables, catalog)
         for each in (states.base.first, states.source, states.target)
     )
     return Conflict(
@@ -310,7 +310,7 @@ def _tell_one(
     )
 
 
-def _find_image(
+def _find_row(
     type_name: str | None, id: str, snapshot: Snapshot, tables: TableReader, catalog: Catalog
 ) -> Mapping[str, object] | None:
     declared = type_name and (catalog.nodes.get(type_name) or catalog.edges.get(type_name))

@@ -208,10 +208,10 @@ def _find_agreed(
     source, target = (find_difference(base, states.changes(first, each.after)) for each in merges)
     sides = Sides(source, target)
     in_both = among(sides.source_ids, sides.target_ids)
-    images = RowVersions.of(among(in_both, pc.unique(written)), sides)
-    is_alike = equal_rows(images.source, images.target)
-    may_be_mixed = ~is_alike & ~_is_decided(images.ids, merges, states) & _are_there(images)
-    agreed, mixed = images.filter(is_alike), images.filter(may_be_mixed)
+    versions = RowVersions.of(among(in_both, pc.unique(written)), sides)
+    is_alike = equal_rows(versions.source, versions.target)
+    may_be_mixed = ~is_alike & ~_is_decided(versions.ids, merges, states) & _are_there(versions)
+    agreed, mixed = versions.filter(is_alike), versions.filter(may_be_mixed)
     is_apart = differing_cells(states.declared, mixed.source, mixed.target)
     return _join(
         list_changes(agreed.base, agreed.source),
@@ -228,18 +228,18 @@ def _find_brought(
     ids = changed_ids(written)
     ids = ids.filter(pa.array(~_is_decided(ids, (merge,), states)))
     lacking = find_difference(base, states.changes(first, merge.after))
-    images = RowVersions.of(ids, Sides(written, written))
-    was = _look_back(ids, lacking, images.source)
+    versions = RowVersions.of(ids, Sides(written, written))
+    was = _look_back(ids, lacking, versions.source)
     # Properties that the merge did not change may originate from its side only, so they keep their
     # earlier values.
     if pure.is_ahead:
-        start = _look_back(ids, states.changes_since(pure.since, merge.after), images.source)
+        start = _look_back(ids, states.changes_since(pure.since, merge.after), versions.source)
     else:
         start = was
-    is_new = ~_are_there(RowVersions(ids, start, images.base, images.source))
-    changed = differing_cells(states.declared, images.base, images.source)
+    is_new = ~_are_there(RowVersions(ids, start, versions.base, versions.source))
+    changed = differing_cells(states.declared, versions.base, versions.source)
     changed = {name: each | is_new for name, each in changed.items()}
-    return list_changes(was, _choose(images.source, start, changed))
+    return list_changes(was, _choose(versions.source, start, changed))
 
 
 def _look_back(ids: pa.Array, changes: TypeChanges, rows: pa.Table) -> pa.Table:
@@ -254,9 +254,9 @@ def _choose(one: pa.Table, other: pa.Table, is_one: Mapping[str, Mask]) -> pa.Ta
     return pa.table(columns, schema=one.schema)
 
 
-def _are_there(images: RowVersions) -> Mask:
+def _are_there(versions: RowVersions) -> Mask:
     """The entities that exist in all three states."""
-    states = (images.base, images.source, images.target)
+    states = (versions.base, versions.source, versions.target)
     found: Mask = np.logical_and.reduce([each["id"].is_valid().to_numpy() for each in states])
     return found
 
@@ -333,7 +333,7 @@ class _PastStates:
     target: Basis
     branch_states: BranchStates
     noted: list[ManifestState]
-    gone: set[str] = field(default_factory=set)
+    deleted_branches: set[str] = field(default_factory=set)
 
     def find(self, commit: Ancestor) -> Snapshot | None:
         if commit.id == self.target.head.id:
@@ -342,7 +342,7 @@ class _PastStates:
         return None if state is None else state.snapshot
 
     def find_state(self, commit: Ancestor) -> ManifestState | None:
-        if commit.branch in self.gone:
+        if commit.branch in self.deleted_branches:
             return None
         try:
             state = self.branch_states.state_of(
@@ -350,7 +350,7 @@ class _PastStates:
             )
         except NotFoundError:
             if not self.branch_states.has_branch(BranchName(commit.branch)):
-                self.gone.add(commit.branch)
+                self.deleted_branches.add(commit.branch)
             return None
         self.noted.append(state)
         return state

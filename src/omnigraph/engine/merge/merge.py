@@ -15,9 +15,9 @@ from typing import Protocol
 
 from omnigraph.engine.commit.prepared_write import PreparedWrite
 from omnigraph.engine.commit.protocol import Authorship, WritePath
-from omnigraph.engine.merge.apply import PreparedApply, ThreeWayApply, prepare_replay
+from omnigraph.engine.merge.apply import PreparedApply, ThreeWayApply, prepare_apply
 from omnigraph.engine.merge.base import MergeAncestry, find_merge_ancestry, one_commit
-from omnigraph.engine.merge.options import NO_TERMS, MergeOptions
+from omnigraph.engine.merge.options import DEFAULT_OPTIONS, MergeOptions
 from omnigraph.engine.ops.recorded_responses import MERGE_CODEC
 from omnigraph.engine.ops.retry import Prepared, branch_guard, run_write
 from omnigraph.engine.results import MergeOutcome, MergeResult
@@ -33,11 +33,11 @@ from omnigraph.storage.ports import TableReader
 from omnigraph.storage.row_files import table_schema
 
 
-class Replayer(Protocol):
+class ApplyFunction(Protocol):
     """Computes the effect of a three-way apply on a state; conflicts are collected, not raised."""
 
     def __call__(
-        self, replay: ThreeWayApply, *, onto: Basis, committed: SnapshotRows
+        self, apply: ThreeWayApply, *, onto: Basis, committed: SnapshotRows
     ) -> PreparedApply: ...
 
 
@@ -46,8 +46,8 @@ class _Merge:
     """A merge in progress, with the source as it was at the start."""
 
     source: Basis
-    terms: MergeOptions
-    replayer: Replayer
+    options: MergeOptions
+    apply_function: ApplyFunction
     path: WritePath
 
     def prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[MergeResult]:
@@ -64,49 +64,49 @@ class _Merge:
             advice="nothing was merged",
             checks_result=True,
         ) as guarded:
-            parting = find_merge_ancestry(
+            ancestry = find_merge_ancestry(
                 self.source, basis, noted=guarded, branch_states=branch_states
             )
-            if parting is None:
+            if ancestry is None:
                 unchanged = PreparedWrite({}, {}, frozenset(), is_strict=False)
                 up_to_date = MergeResult(MergeOutcome.ALREADY_UP_TO_DATE, None, ())
                 return Prepared(unchanged, up_to_date)
-            prepared = self._replay(parting, basis, committed)
-        outcome = MergeOutcome.FAST_FORWARD if parting.is_at_target else MergeOutcome.MERGED
+            prepared = self._apply(ancestry, basis, committed)
+        outcome = MergeOutcome.FAST_FORWARD if ancestry.is_at_target else MergeOutcome.MERGED
         if prepared.conflicts:
-            if not self.terms.is_dry_run:
+            if not self.options.is_dry_run:
                 raise MergeConflictError(conflicts=prepared.conflicts)
             outcome = MergeOutcome.CONFLICTS
         self.path.failpoints.maybe_fail(Failpoint.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
         return Prepared(prepared.write, MergeResult(outcome, None, prepared.conflicts))
 
-    def _replay(
-        self, parting: MergeAncestry, basis: Basis, committed: SnapshotRows
+    def _apply(
+        self, ancestry: MergeAncestry, basis: Basis, committed: SnapshotRows
     ) -> PreparedApply:
-        return self.replayer(
+        return self.apply_function(
             ThreeWayApply(
-                base=parting.base,
+                base=ancestry.base,
                 source=self.source.snapshot,
-                terms=self.terms,
+                options=self.options,
                 merged_parent_id=self.source.head.id,
-                notes=CommitNotes(brought=parting.brought),
+                notes=CommitNotes(brought=ancestry.brought),
             ),
             onto=basis,
             committed=committed,
         )
 
 
-def replay_here(path: WritePath) -> Replayer:
-    """A replayer that runs in this process."""
-    return partial(prepare_replay, tables=path.stores.tables, runtime=path.runtime)
+def prepare_here(path: WritePath) -> ApplyFunction:
+    """A apply_function that runs in this process."""
+    return partial(prepare_apply, tables=path.stores.tables, runtime=path.runtime)
 
 
 def merge_branch(
     source: BranchName,
     *,
     into: BranchName,
-    terms: MergeOptions,
-    replayer: Replayer,
+    options: MergeOptions,
+    apply_function: ApplyFunction,
     authorship: Authorship,
     path: WritePath,
 ) -> MergeResult:
@@ -121,15 +121,15 @@ def merge_branch(
             value=source,
             problem=f"branch '{source}' cannot be merged into itself",
         )
-    if terms.is_dry_run:
-        merge = _start(source, terms, replayer, path)
+    if options.is_dry_run:
+        merge = _start(source, options, apply_function, path)
         basis = path.branch_states.pin(into)
         path.require_head(authorship.expected_head, basis.state)
         committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
         return merge.prepare(basis, committed).result
     # Recovery decides whether an interrupted write on the source is part of the source.
     path.recover()
-    merge = _start(source, terms, replayer, path)
+    merge = _start(source, options, apply_function, path)
     return _run(into, merge.prepare, authorship, path)
 
 
@@ -150,9 +150,11 @@ def _run(
     return replace(done.result, commit_id=done.commit_id)
 
 
-def _start(source: BranchName, terms: MergeOptions, replayer: Replayer, path: WritePath) -> _Merge:
+def _start(
+    source: BranchName, options: MergeOptions, apply_function: ApplyFunction, path: WritePath
+) -> _Merge:
     basis = path.branch_states.pin(source)
-    return _Merge(basis, terms, replayer, path)
+    return _Merge(basis, options, apply_function, path)
 
 
 def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: TableReader) -> None:
@@ -164,16 +166,16 @@ def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: T
             continue
         declared, known = declared_by_key.get(key), onto.snapshot.entries.get(key)
         if declared is None or known is None or any(each.path != known.path for each in states):
-            raise _gone(type_name_of(key), "that type was dropped or renamed since")
+            raise _not_expressible(type_name_of(key), "that type was dropped or renamed since")
         stored = {name for each in states for name in tables.schema(each.at).names}
         missing = sorted(stored - set(table_schema(declared).names))
         if missing:
-            raise _gone(
+            raise _not_expressible(
                 type_name_of(key), f"its property {missing[0]} was dropped or renamed since"
             )
 
 
-def _gone(type_name: str, reason: str) -> InvalidValueError:
+def _not_expressible(type_name: str, reason: str) -> InvalidValueError:
     return InvalidValueError(
         subject="commit",
         expected="a commit that the present schema can express",
@@ -183,37 +185,37 @@ def _gone(type_name: str, reason: str) -> InvalidValueError:
 
 
 def revert_commit(
-    made: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
+    commit: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
 ) -> MergeResult:
     """Undo one commit of a branch's history; raises `MergeConflictError` on conflicts."""
-    _require_past(made.head, branch, path.branch_states)
-    parent = _get_parent(made.head, path.branch_states)
-    _require_rows(made.head, parent.head)
+    _require_past(commit.head, branch, path.branch_states)
+    parent = _get_parent(commit.head, path.branch_states)
+    _require_rows(commit.head, parent.head)
     apply = ThreeWayApply(
-        base=one_commit(made.snapshot),
+        base=one_commit(commit.snapshot),
         source=parent.snapshot,
-        terms=NO_TERMS,
+        options=DEFAULT_OPTIONS,
         merged_parent_id=None,
-        notes=CommitNotes(reverted_id=made.head.id),
+        notes=CommitNotes(reverted_id=commit.head.id),
     )
-    operation = _CommitApply(apply, (made.state, parent), path)
+    operation = _CommitApply(apply, (commit.state, parent), path)
     return _run(branch, operation.prepare, authorship, path)
 
 
 def cherry_pick_commit(
-    made: Basis, *, onto: BranchName, authorship: Authorship, path: WritePath
+    commit: Basis, *, onto: BranchName, authorship: Authorship, path: WritePath
 ) -> MergeResult:
     """Apply the changes of one commit to a branch; raises `MergeConflictError` on conflicts."""
-    parent = _get_parent(made.head, path.branch_states)
-    _require_rows(made.head, parent.head)
+    parent = _get_parent(commit.head, path.branch_states)
+    _require_rows(commit.head, parent.head)
     apply = ThreeWayApply(
         base=one_commit(parent.snapshot),
-        source=made.snapshot,
-        terms=NO_TERMS,
+        source=commit.snapshot,
+        options=DEFAULT_OPTIONS,
         merged_parent_id=None,
-        notes=CommitNotes(picked_id=made.head.id),
+        notes=CommitNotes(picked_id=commit.head.id),
     )
-    operation = _CommitApply(apply, (made.state, parent), path)
+    operation = _CommitApply(apply, (commit.state, parent), path)
     return _run(onto, operation.prepare, authorship, path)
 
 
@@ -236,7 +238,7 @@ class _CommitApply:
             advice="nothing was changed",
             checks_result=True,
         ):
-            prepared = replay_here(path)(apply, onto=basis, committed=committed)
+            prepared = prepare_here(path)(apply, onto=basis, committed=committed)
         if prepared.conflicts:
             raise MergeConflictError(conflicts=prepared.conflicts)
         is_change = prepared.write.is_commit

@@ -37,7 +37,7 @@ class MergeOptions:
     is_dry_run: bool
 
 
-NO_TERMS = MergeOptions(Granularity.ROW, {}, is_dry_run=False)
+DEFAULT_OPTIONS = MergeOptions(Granularity.ROW, {}, is_dry_run=False)
 """Whole rows, without decisions."""
 
 
@@ -49,7 +49,7 @@ class Decided:
     resolutions: tuple[Resolution, ...]
 
 
-def parse_terms(*, granularity: object, resolve: object, is_dry_run: bool) -> MergeOptions:
+def parse_options(*, granularity: object, resolve: object, is_dry_run: bool) -> MergeOptions:
     """Parse the options of a merge; raises `InvalidValueError` if they are invalid."""
     if granularity not in tuple(Granularity):
         raise InvalidValueError(
@@ -64,7 +64,7 @@ def parse_terms(*, granularity: object, resolve: object, is_dry_run: bool) -> Me
     return MergeOptions(Granularity(str(granularity)), dict(given), is_dry_run)
 
 
-def read_decisions(terms: MergeOptions, *, catalog: Catalog, runtime: Runtime) -> Decided:
+def read_decisions(options: MergeOptions, *, catalog: Catalog, runtime: Runtime) -> Decided:
     """Check the decisions of a caller against a schema.
 
     Raises `NotFoundError` if there is no such type, and `InvalidValueError` if a row does not match
@@ -72,7 +72,7 @@ def read_decisions(terms: MergeOptions, *, catalog: Catalog, runtime: Runtime) -
     """
     choices: dict[str, _Choices] = {}
     resolutions: dict[tuple[str, str], Resolution] = {}
-    for (name, id), decision in sorted(terms.resolve.items(), key=lambda each: each[0]):
+    for (name, id), decision in sorted(options.resolve.items(), key=lambda each: each[0]):
         declared = _get_type(name, catalog)
         key = table_key_of(declared)
         if (key, id) in resolutions:

@@ -87,8 +87,8 @@ class RowVersions:
 def find_difference(one: TypeChanges, other: TypeChanges) -> TypeChanges:
     """The changes from the result of `one` to that of `other`; both start at the same base."""
     sides = Sides(one, other)
-    images = RowVersions.of(pc.unique(join_ids([sides.source_ids, sides.target_ids])), sides)
-    return list_changes(images.source, images.target)
+    versions = RowVersions.of(pc.unique(join_ids([sides.source_ids, sides.target_ids])), sides)
+    return list_changes(versions.source, versions.target)
 
 
 def list_changes(old: pa.Table, new: pa.Table) -> TypeChanges:
@@ -175,7 +175,7 @@ def among(ids: pa.Array, others: pa.Array) -> pa.Array:
     return ids.filter(pc.is_in(ids, value_set=others))
 
 
-Image = Mapping[str, object]
+JsonRow = Mapping[str, object]
 """A row in the form that results have."""
 
 
@@ -214,8 +214,8 @@ class Reconciled:
 
 def no_decisions(declared: NodeType | EdgeType) -> Decisions:
     """No decisions about a type."""
-    nobody = pa.array([], pa.string())
-    return Decisions(nobody, nobody, table_schema(declared).empty_table())
+    no_ids = pa.array([], pa.string())
+    return Decisions(no_ids, no_ids, table_schema(declared).empty_table())
 
 
 def reconcile(
@@ -237,12 +237,12 @@ def reconcile(
     free = without(shared, decided)
     aside = join_ids([shared, decided])
 
-    images = RowVersions.of(free, sides)
-    images = images.filter(~equal_rows(images.source, images.target))
+    versions = RowVersions.of(free, sides)
+    versions = versions.filter(~equal_rows(versions.source, versions.target))
     if granularity is Granularity.PROPERTY:
-        merged, images = _merge_properties(declared, images)
+        merged, versions = _merge_properties(declared, versions)
     else:
-        merged = images.source.slice(0, 0)
+        merged = versions.source.slice(0, 0)
     adopted, dropped = _follow_source(RowVersions.of(decisions.from_source, sides))
     chosen = RowVersions.of(decisions.rows["id"].combine_chunks(), sides)
     replaced = keep_rows(source.after, aside)
@@ -261,36 +261,39 @@ def reconcile(
             or adopted.num_rows
             or chosen.target["id"].null_count < chosen.target.num_rows
         ),
-        conflicts=tuple(_tell(declared, images)),
+        conflicts=tuple(_find_conflicts(declared, versions)),
     )
 
 
-def _follow_source(images: RowVersions) -> tuple[pa.Table, pa.Array]:
+def _follow_source(versions: RowVersions) -> tuple[pa.Table, pa.Array]:
     """The changes that give the target the source's row versions: rows to put, ids to remove."""
-    images = images.filter(~equal_rows(images.source, images.target))
-    is_gone = images.source["id"].is_null().combine_chunks()
-    return images.source.filter(pc.invert(is_gone)), images.ids.filter(is_gone)
+    versions = versions.filter(~equal_rows(versions.source, versions.target))
+    is_deleted = versions.source["id"].is_null().combine_chunks()
+    return versions.source.filter(pc.invert(is_deleted)), versions.ids.filter(is_deleted)
 
 
 def _merge_properties(
-    declared: NodeType | EdgeType, images: RowVersions
+    declared: NodeType | EdgeType, versions: RowVersions
 ) -> tuple[pa.Table, RowVersions]:
     """The merged rows in which the sides changed different properties, and the remaining rows."""
     is_update = np.logical_and.reduce(
-        [each["id"].is_valid().to_numpy() for each in (images.base, images.source, images.target)]
+        [
+            each["id"].is_valid().to_numpy()
+            for each in (versions.base, versions.source, versions.target)
+        ]
     )
-    by_source = differing_cells(declared, images.base, images.source)
-    by_target = differing_cells(declared, images.base, images.target)
+    by_source = differing_cells(declared, versions.base, versions.source)
+    by_target = differing_cells(declared, versions.base, versions.target)
     clashes = ~is_update
     columns = []
-    for name in images.source.column_names:
-        mine, theirs = images.source[name], images.target[name]
+    for name in versions.source.column_names:
+        mine, theirs = versions.source[name], versions.target[name]
         clashes |= by_source[name] & by_target[name] & ~equal_cells(mine, theirs)
         columns.append(choose_cells(mine, theirs, by_source[name]))
-    merged = pa.table(columns, schema=images.source.schema)
+    merged = pa.table(columns, schema=versions.source.schema)
     # A row to which the source contributes nothing is already correct in the target.
-    is_due = ~clashes & ~equal_rows(merged, images.target)
-    return merged.filter(pa.array(is_due)), images.filter(clashes)
+    is_due = ~clashes & ~equal_rows(merged, versions.target)
+    return merged.filter(pa.array(is_due)), versions.filter(clashes)
 
 
 def _require_changed(declared: NodeType | EdgeType, decided: pa.Array, sides: Sides) -> None:
@@ -312,17 +315,17 @@ def _require_changed(declared: NodeType | EdgeType, decided: pa.Array, sides: Si
 # Conflicts
 
 
-def _tell(declared: NodeType | EdgeType, images: RowVersions) -> Iterator[Conflict]:
+def _find_conflicts(declared: NodeType | EdgeType, versions: RowVersions) -> Iterator[Conflict]:
     """One conflict for each entity, by id."""
-    columns = images.source.column_names
-    is_equal = {name: equal_cells(images.source[name], images.target[name]) for name in columns}
-    for row in pc.sort_indices(images.ids).to_pylist():
+    columns = versions.source.column_names
+    is_equal = {name: equal_cells(versions.source[name], versions.target[name]) for name in columns}
+    for row in pc.sort_indices(versions.ids).to_pylist():
         base, source, target = (
-            _find_image(declared, each.slice(row, 1))
-            for each in (images.base, images.source, images.target)
+            _find_row(declared, each.slice(row, 1))
+            for each in (versions.base, versions.source, versions.target)
         )
         kind = _kind_of(base, source, target)
-        id = images.ids[row].as_py()
+        id = versions.ids[row].as_py()
         names = [name for name in columns if not is_equal[name][row]]
         entity = f"{declared.name} {show_text(id)}"
         yield Conflict(
@@ -336,11 +339,11 @@ def _tell(declared: NodeType | EdgeType, images: RowVersions) -> Iterator[Confli
         )
 
 
-def _find_image(declared: NodeType | EdgeType, row: pa.Table) -> Image | None:
+def _find_row(declared: NodeType | EdgeType, row: pa.Table) -> JsonRow | None:
     return encode_entity(declared, row) if row["id"][0].is_valid else None
 
 
-def _kind_of(base: Image | None, source: Image | None, target: Image | None) -> ConflictKind:
+def _kind_of(base: JsonRow | None, source: JsonRow | None, target: JsonRow | None) -> ConflictKind:
     if base is None:
         return ConflictKind.DIVERGENT_INSERT
     if source is None or target is None:
@@ -351,8 +354,8 @@ def _kind_of(base: Image | None, source: Image | None, target: Image | None) -> 
 def _describe(
     entity: str,
     kind: ConflictKind,
-    source: Image | None,
-    target: Image | None,
+    source: JsonRow | None,
+    target: JsonRow | None,
     names: Sequence[str],
 ) -> str:
     if source is None:

@@ -66,13 +66,13 @@ def pair_types(old: Basis | None, new: Basis) -> Iterator[TypePair]:
     before = {} if old is None else dict(old.snapshot.entries)
     after = new.snapshot.entries
     key_by_place = {entry.path: key for key, entry in before.items()}
-    kept = {entry.path for entry in after.values()}
+    retained_paths = {entry.path for entry in after.values()}
     for declared in new.catalog.stored_types():
         key = table_key_of(declared)
         entry, was = after.get(key), before.get(key)
         if entry is not None and entry.path in key_by_place:
             was = before.get(key_by_place[entry.path])
-        elif was is not None and was.path in kept:
+        elif was is not None and was.path in retained_paths:
             # Its rows belong to another type now.
             was = None
         if was is not None:
@@ -80,9 +80,9 @@ def pair_types(old: Basis | None, new: Basis) -> Iterator[TypePair]:
         yield TypePair(declared, was, entry)
     if old is not None:
         for declared in old.catalog.stored_types():
-            gone = before.get(table_key_of(declared))
-            if gone is not None:
-                yield TypePair(declared, gone, None)
+            removed = before.get(table_key_of(declared))
+            if removed is not None:
+                yield TypePair(declared, removed, None)
 
 
 Mask = npt.NDArray[np.bool_]
@@ -181,29 +181,31 @@ def find_changes(
 ) -> TypeChanges:
     """The changes from one state of a type to another; None is a state without the type."""
     delta = _find_delta(old, new, table_schema(declared), tables)
-    return compare_rows(declared, gone=delta.deleted, come=delta.added)
+    return compare_rows(declared, removed=delta.deleted, added=delta.added)
 
 
-def compare_rows(declared: NodeType | EdgeType, *, gone: pa.Table, come: pa.Table) -> TypeChanges:
+def compare_rows(
+    declared: NodeType | EdgeType, *, removed: pa.Table, added: pa.Table
+) -> TypeChanges:
     """The changes, given the rows that left their location and the rows that appeared at theirs.
 
     For each id, all rows that are not at the same location in both states must be included.
     """
     schema = table_schema(declared)
-    gone, come = _fit(gone, schema), _fit(come, schema)
+    removed, added = _fit(removed, schema), _fit(added, schema)
     # An id occurs once in a version, so an id that appeared and did not disappear is new.
-    place = pc.index_in(come["id"], value_set=gone["id"])
+    place = pc.index_in(added["id"], value_set=removed["id"])
     is_known = place.is_valid()
     replaced = place.drop_null()
-    before, after = gone.take(replaced), come.filter(is_known)
+    before, after = removed.take(replaced), added.filter(is_known)
     changed = np.flatnonzero(~equal_rows(before, after))
-    is_replaced = np.zeros(gone.num_rows, bool)
+    is_replaced = np.zeros(removed.num_rows, bool)
     is_replaced[replaced.to_numpy()] = True
     return TypeChanges(
-        inserted=come.filter(pc.invert(is_known)),
+        inserted=added.filter(pc.invert(is_known)),
         before=before.take(changed),
         after=after.take(changed),
-        deleted=gone.filter(pa.array(~is_replaced)),
+        deleted=removed.filter(pa.array(~is_replaced)),
     )
 
 

@@ -240,7 +240,7 @@ class WriteVectors:
                 'embed="later"',
             )
         for dimension, lacking in self._lacking.items():
-            made = ask_provider(lacking.texts, lacking.target, lacking.subject, embedder)
+            made = request_vectors(lacking.texts, lacking.target, lacking.subject, embedder)
             self._made_by_dimension[dimension] = _join(
                 self._made_by_dimension.get(dimension), lacking.texts, made
             )
@@ -307,7 +307,7 @@ def fill_rows(declared: NodeType | EdgeType, rows: pa.Table, policy: VectorPolic
     for found in find_lacking(declared, rows, policy):
         assert policy.embedder is not None, "nothing is lacking without an embedder"
         texts = rows[found.target.source].combine_chunks().take(found.numbers).dictionary_encode()
-        made = ask_provider(texts.dictionary, found.target, found.subject, policy.embedder)
+        made = request_vectors(texts.dictionary, found.target, found.subject, policy.embedder)
         rows = put_vectors(rows, found.target, found.numbers, made.take(texts.indices))
     return rows
 
@@ -328,7 +328,7 @@ def make_placeholders(found: LackingRows) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(zeros, found.target.dimension)
 
 
-def ask_provider(texts: pa.Array, target: Target, subject: str, embedder: Embedder) -> pa.Array:
+def request_vectors(texts: pa.Array, target: Target, subject: str, embedder: Embedder) -> pa.Array:
     """The vectors of texts; an error states that nothing was written and how to do without."""
     try:
         return make_vectors(texts, target, embedder)

@@ -149,7 +149,7 @@ def make_views(
         rule = "a prefix is made of letters, digits and underscores, and begins with no digit"
         raise InvalidNameError(kind="view", name=prefix, rule=rule)
     basis = opened.at(branch, commit, action=Action.READ)
-    opened.require_seen_whole(basis, "make views of types")
+    opened.require_unrestricted(basis, "make views of types")
     type_by_view = {f"{prefix}{each.name}": each for each in _distinct_types(basis.catalog)}
     options = _options_of(opened, commit_id=basis.head.id)
     session = find_working_session(spark)

@@ -103,7 +103,7 @@ def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
     branch = parse_branch_name(options.branch)
     basis = opened.branch_states.capture(branch)
     declared = get_type(options.type_name, basis.catalog)
-    _require_fitting(columns, declared, opened.means_of(basis))
+    _require_fitting(columns, declared, opened.read_context(basis))
     table_key = table_key_of(declared)
     line = TableRef(basis.snapshot.get(table_key).path, table_branch_of(branch))
     plan = StagingPlan(
@@ -182,7 +182,7 @@ class _Committing:
         """Commit the rows and return whether a commit was made."""
         job, opened = self._job, self._opened
         basis = opened.branch_states.capture(job.branch)
-        require_read(self._portions, [LocalInput((), ())], means=opened.means_of(basis))
+        require_read(self._portions, [LocalInput((), ())], means=opened.read_context(basis))
         if self._mode is LoadMode.MERGE and needs_fork(self._entry(basis), job.branch):
             # Deletion files have to be in the folder that the branch reads.
             create_table_branches([job.table_key], branch=job.branch, path=opened.writes)

@@ -184,7 +184,7 @@ class _Load:
 
     def _stage(self, basis: Basis) -> _Staged:
         settings = self._opened.settings
-        means = self._opened.means_of(basis)
+        means = self._opened.read_context(basis)
         is_tolerant = self._call.on_error is OnError.QUARANTINE
         inputs = parse_inputs(
             self._given, means=means, cores=_count_cores(self._spark), is_tolerant=is_tolerant

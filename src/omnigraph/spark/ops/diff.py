@@ -280,7 +280,7 @@ def _compare(
     for each in pieces:
         sides[each.sort].append(each.rows)
     gone, come = (pa.Table.from_batches(side) if side else nothing for side in sides)
-    found = put_in_order(declared, compare_rows(declared, gone=gone, come=come), ops)
+    found = put_in_order(declared, compare_rows(declared, removed=gone, added=come), ops)
     if not len(found.ops):
         return
     columns = [found.ops, *found.before.columns, *found.after.columns]

@@ -28,14 +28,14 @@ from omnigraph.engine.commit.prepared_write import StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.merge.apply import (
-    BegunReplay,
+    ApplyPlan,
     OpenType,
     PreparedApply,
     ThreeStates,
     ThreeWayApply,
+    find_rule_conflicts,
     make_write,
-    open_apply,
-    tell_broken,
+    plan_apply,
 )
 from omnigraph.engine.merge.merge import merge_branch
 from omnigraph.engine.merge.options import MergeOptions
@@ -347,21 +347,21 @@ def merge(
     source: BranchName,
     *,
     into: BranchName,
-    terms: MergeOptions,
+    options: MergeOptions,
     authorship: Authorship,
     opened: GraphContext,
     spark: object,
 ) -> MergeResult:
     """Merge one branch into another; conflicts are reported as in process, up to a bound."""
-    merging = _Merging(terms, opened, find_working_session(spark))
-    if not terms.is_dry_run and into not in (source, MAIN):
+    merging = _Merging(options, opened, find_working_session(spark))
+    if not options.is_dry_run and into not in (source, MAIN):
         _open_lines(source, into, opened)
     try:
         result = merge_branch(
             source,
             into=into,
-            terms=terms,
-            replayer=merging.prepare,
+            options=options,
+            apply_function=merging.prepare,
             authorship=authorship,
             path=opened.writes,
         )
@@ -402,8 +402,8 @@ class _Strike:
 class _Merging:
     """One merge in progress, which is computed again when the target moves."""
 
-    def __init__(self, terms: MergeOptions, opened: GraphContext, spark: SparkSession) -> None:
-        self._terms, self._opened, self._spark = terms, opened, spark
+    def __init__(self, options: MergeOptions, opened: GraphContext, spark: SparkSession) -> None:
+        self._options, self._opened, self._spark = options, opened, spark
         self._files: dict[TableRef, list[NewFile]] = {}
         # Whether the files may have become part of a version.
         self.is_in_doubt = False
@@ -423,12 +423,12 @@ class _Merging:
         self._files.clear()
 
     def prepare(
-        self, replay: ThreeWayApply, *, onto: Basis, committed: SnapshotRows
+        self, apply: ThreeWayApply, *, onto: Basis, committed: SnapshotRows
     ) -> PreparedApply:
         """The write of a three-way apply, with its rows in files."""
         self.is_in_doubt = False
         self.forsake()
-        begun = open_apply(replay, onto=onto, runtime=self._opened.settings.runtime)
+        begun = plan_apply(apply, onto=onto, runtime=self._opened.settings.runtime)
         with self._reading(begun):
             types = [self._plan_type(each, begun) for each in begun.types]
             reports = self._run(types, begun)
@@ -443,7 +443,7 @@ class _Merging:
         self.is_in_doubt = not prepared.conflicts
         return prepared
 
-    def _reading(self, begun: BegunReplay) -> ExitStack:
+    def _reading(self, begun: ApplyPlan) -> ExitStack:
         """Protect the versions that are read from cleanup."""
         stack = ExitStack()
         if not self._opened.is_read_only:
@@ -453,7 +453,7 @@ class _Merging:
                 stack.enter_context(self._opened.readers.reading(each, id=id, is_past=True))
         return stack
 
-    def _plan_type(self, opened: OpenType, begun: BegunReplay) -> MergedType:
+    def _plan_type(self, opened: OpenType, begun: ApplyPlan) -> MergedType:
         tables = self._opened.stores.tables
         asked = RecordedReads()
         begun.states.find_sides(opened.declared, asked)
@@ -475,17 +475,15 @@ class _Merging:
             folder=None if line is None else tables.folder(line),
         )
 
-    def _run(
-        self, types: Sequence[MergedType], begun: BegunReplay
-    ) -> list[tuple[RangeReport, ...]]:
+    def _run(self, types: Sequence[MergedType], begun: ApplyPlan) -> list[tuple[RangeReport, ...]]:
         """The reports of tasks for each type, by range."""
         meetings = [self._gather(each, begun) for each in types]
-        spark, terms = self._spark, self._terms
+        spark, options = self._spark, self._options
 
         def run() -> dict[Range, RangeReport]:
             ranges = find_ranges(spark, meetings)
             plan = MergePlan(
-                begun.states, terms.granularity, tuple(types), ranges, terms.is_dry_run
+                begun.states, options.granularity, tuple(types), ranges, options.is_dry_run
             )
             pieces = shuffle_by_range(spark, meetings, ranges)
             rows = join_ranges(pieces, ranges, partial(merge_range, plan), REPORTS).collect()
@@ -502,7 +500,7 @@ class _Merging:
             for number in range(len(types))
         ]
 
-    def _gather(self, merged: MergedType, begun: BegunReplay) -> RangeJoin:
+    def _gather(self, merged: MergedType, begun: ApplyPlan) -> RangeJoin:
         tables, declared = self._opened.stores.tables, merged.opened.declared
         columns = tuple(table_schema(declared).names)
         blobs = list_blobs(declared, columns)
@@ -523,7 +521,7 @@ class _Merging:
         self,
         types: Sequence[MergedType],
         reports: Sequence[Sequence[RangeReport]],
-        begun: BegunReplay,
+        begun: ApplyPlan,
         committed: SnapshotRows,
     ) -> PreparedApply:
         """The write that results from the reports, or the conflicts that prevent it."""
@@ -543,15 +541,15 @@ class _Merging:
             catalog=begun.onto.catalog,
             committed=committed,
         )
-        conflicts += tell_broken(
+        conflicts += find_rule_conflicts(
             rules.found,
             conflicts,
             changes,
-            begun=begun,
+            plan=begun,
             committed=committed,
             tables=self._opened.stores.tables,
         )
-        if conflicts or self._terms.is_dry_run:
+        if conflicts or self._options.is_dry_run:
             nothing = make_write(begun, {}, {}, committed=committed)
             return PreparedApply(nothing, tuple(conflicts))
         written = {key: self._write_of(*by_key[key], begun) for key in changes}
@@ -559,7 +557,7 @@ class _Merging:
         return PreparedApply(make_write(begun, written, placement, committed=committed), ())
 
     def _write_of(
-        self, merged: MergedType, parts: Sequence[RangeReport], begun: BegunReplay
+        self, merged: MergedType, parts: Sequence[RangeReport], begun: ApplyPlan
     ) -> TableChange:
         declared = merged.opened.declared
         nothing = table_schema(declared).empty_table()
@@ -604,7 +602,7 @@ def _require_decided(plan: MergePlan, found: Mapping[Range, RangeReport]) -> Non
     for number, merged in enumerate(plan.types):
         declared = merged.opened.declared
         nothing = table_schema(declared).empty_table()
-        unchanged = compare_rows(declared, gone=nothing, come=nothing)
+        unchanged = compare_rows(declared, removed=nothing, added=nothing)
         for part in range(len(plan.ranges.bounds[number]) + 1):
             place = Range(number, part)
             if place not in found:
