@@ -316,7 +316,8 @@ def find_type_index(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
             subject="to_arrow",
             expected="type name",
             value=name,
-            problem=f"'{name}' is a node type and an edge type; say 'node:{name}' or 'edge:{name}'",
+            problem=f"'{name}' is a node type and an edge type; write 'node:{name}' or "
+            f"'edge:{name}'",
         )
     return found[0]
 

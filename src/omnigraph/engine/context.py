@@ -206,7 +206,7 @@ class GraphContext:
             raise ForbiddenError(
                 actor=self._actor,
                 action=action,
-                reason="the policy limits what they see, and this call looks at everything",
+                reason="the policy restricts the rows they see, and this call reads all rows",
             )
 
     def named(self, name: str) -> Basis:
@@ -246,7 +246,7 @@ class GraphContext:
         )
 
     def _no_commit(self, name: str) -> NotFoundError:
-        advice = "a commit is named by its whole id, or by a tag"
+        advice = "a commit is named by its full id, or by a tag"
         for each in self.branch_states.commits(MAIN):
             if each.merged_parent_id == name:
                 advice = f"commit {each.id} merged it, and then its branch was deleted"
@@ -354,7 +354,7 @@ class GraphContext:
             raise ForbiddenError(
                 actor=self._actor,
                 action=f"act as '{name}'",
-                reason="under a policy, who calls is said when the graph is opened, or by "
+                reason="under a policy, the actor is set when the graph is opened, or by "
                 "`for_actor`",
             )
         if name is not None:
@@ -379,7 +379,7 @@ class GraphContext:
                 action=access.action,
                 branch=access.branch,
                 target=access.target,
-                reason="open the graph for an actor, because a policy decides who may do what",
+                reason="open the graph for an actor, because a policy controls access",
             )
         gate.require(access)
 

@@ -29,7 +29,7 @@ def parse_engine(written: str, *, spark: object) -> Engine:
     """The engine that a caller names, checked against the presence of a Spark session."""
     match written:
         case Engine.LOCAL if spark is not None:
-            problem = 'work in this process takes no session; use engine="spark"'
+            problem = 'a local call does not accept a session; use engine="spark"'
         case Engine.LOCAL | Engine.SPARK:
             return Engine(written)
         case _:
@@ -54,10 +54,12 @@ def get_spark_module(name: str, *, settings: Settings, action: str) -> ModuleTyp
     """
     if settings.spark_package is None:
         raise UnavailableError(
-            action=f"{action} on Spark", reason="the graph was opened without an engine for it"
+            action=f"{action} on Spark", reason="the graph was opened without a Spark package"
         )
     try:
         return import_module(f"{settings.spark_package}.{name}")
     except ModuleNotFoundError as error:
-        reason = f"the package {error.name} is not installed; install omnigraph with all it needs"
+        reason = (
+            f"the package {error.name} is not installed; install omnigraph with its dependencies"
+        )
         raise UnavailableError(action=f"{action} on Spark", reason=reason) from error

@@ -157,8 +157,8 @@ class Graph(GraphHistory, GraphMaintenance):
                 allowance = reads.allowance.within(limits)
                 return run_query(call, basis=basis, path=replace(reads, allowance=allowance))
             part = get_spark_module("query.run", settings=self._open.settings, action="run a query")
-            answered: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
-            return answered
+            result: Result = part.run_query(call, basis=basis, opened=self._open, spark=spark)
+            return result
 
     def explain(
         self,
@@ -373,14 +373,14 @@ class Graph(GraphHistory, GraphMaintenance):
         """
         for subject, given in (("type", type), ("id", id), ("property", property)):
             require_text(given, subject=subject)
-        asked = query.parse_range(start, length)
+        blob_range = query.parse_range(start, length)
         basis = self._open.at(branch, commit, action=Action.READ)
         with self._open.guard(basis):
             return query.read_blob(
                 type,
                 id,
                 property,
-                asked=asked,
+                requested=blob_range,
                 snapshot=basis.snapshot,
                 catalog=basis.catalog,
                 tables=basis.reader(self._open.stores.tables),
@@ -447,8 +447,8 @@ class Graph(GraphHistory, GraphMaintenance):
             catalog=basis.catalog,
             tables=basis.reader(self._open.stores.tables),
         )
-        kept = self._while_reading(rows, basis, is_past=commit is not None)
-        return pa.RecordBatchReader.from_batches(rows.schema, kept)
+        batches = self._while_reading(rows, basis, is_past=commit is not None)
+        return pa.RecordBatchReader.from_batches(rows.schema, batches)
 
     # Transactions
 
@@ -590,25 +590,25 @@ class Graph(GraphHistory, GraphMaintenance):
         `InvalidValueError` if the result differs, because the receipt was modified or the caller
         sees a different part of the graph.
         """
-        asked = receipts.parse_receipt(receipt, count_tokens=count_tokens)
+        parsed = receipts.parse_receipt(receipt, count_tokens=count_tokens)
         with self._open.settings.observer.phase(Phase.PIN):
-            basis = self._open.at(None, asked.commit_id, action=Action.READ)
+            basis = self._open.at(None, parsed.commit_id, action=Action.READ)
         reads, count = self._start_reads(basis, limits), count_tokens or results.count_bytes
         with self._open.guard(basis):
-            if isinstance(asked.request, results.QueryRequest):
-                answer = retrieve.retrieve_again(
-                    asked.request,
-                    asked.vectors,
+            if isinstance(parsed.request, results.QueryRequest):
+                retrieval = retrieve.retrieve_again(
+                    parsed.request,
+                    parsed.vectors,
                     compiled=self._open.compiled,
                     reads=reads,
                     count_tokens=count,
                 )
             else:
-                answer = retrieve.retrieve(
-                    asked.request, asked.vectors, reads=reads, count_tokens=count
+                retrieval = retrieve.retrieve(
+                    parsed.request, parsed.vectors, reads=reads, count_tokens=count
                 )
-        receipts.require_same(answer.receipt, asked)
-        return answer
+        receipts.require_same(retrieval.receipt, parsed)
+        return retrieval
 
     def _while_reading(self, parts: Iterable[T], basis: Basis, *, is_past: bool) -> Iterator[T]:
         with self._open.reading(basis, is_past=is_past):

@@ -209,7 +209,7 @@ class BulkJob:
         """The result of the job; raises `UnavailableError` until its block has succeeded."""
         if self._result is None:
             raise UnavailableError(
-                action="tell what the job did", reason="its block has not ended well"
+                action="return the result of the job", reason="its block has not succeeded"
             )
         return self._result
 
@@ -245,7 +245,9 @@ def _needs_spark(engine: str, given: object, call: LoadCall, opened: GraphContex
         case "inline":
             if call.spark is None and call.on_error is OnError.RAISE:
                 return False
-            problem = 'a load in process takes no session and rejects no rows; use engine="spark"'
+            problem = (
+                'an inline load does not accept a session or quarantine rows; use engine="spark"'
+            )
         case "auto":
             if call.spark is not None or call.on_error is OnError.QUARANTINE:
                 return True
@@ -316,8 +318,8 @@ def _name_inputs(given: object) -> object:
             subject="idempotency_key",
             expected="a key of a load of files",
             value=type(given).__name__,
-            problem="rows without a name cannot be told from others before Spark has read them; "
-            "nothing was written; give paths, or load without a key",
+            problem="rows without a name cannot be identified before Spark has read them; "
+            "nothing was written; pass paths, or load without a key",
         )
     return str(given)
 

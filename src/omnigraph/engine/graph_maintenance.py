@@ -317,7 +317,7 @@ class GraphMaintenance:
         given. It stops when it is stopped explicitly, when the graph is closed, and when the
         program ends.
         """
-        self._open.require_writable("keep up a graph")
+        self._open.require_writable("maintain a graph")
         self._open.require_allowed(Action.ADMIN, branch=None, target=None, actor=None)
         pause_s = background.parse_interval(interval_s)
         has_policy = keep is not None or older_than is not None
@@ -368,8 +368,8 @@ class GraphMaintenance:
         # writes.
         with self._open.reading(self._open.pin(branch), is_past=False):
             stores = self._open.stores
-            manned = replace(stores, tables=stores.tables.with_workers(workers))
-            yield replace(self._open.writes, stores=manned)
+            worker_stores = replace(stores, tables=stores.tables.with_workers(workers))
+            yield replace(self._open.writes, stores=worker_stores)
 
     def _find_workers(self, spark: object, *, action: str) -> Workers:
         part = get_spark_module("jobs", settings=self._open.settings, action=action)

@@ -447,7 +447,7 @@ class Result:
                 subject=call,
                 expected="different names",
                 value=repeated,
-                problem=f"two columns are called '{repeated[0]}'; give one an alias with `as`",
+                problem=f"two columns are named '{repeated[0]}'; add an alias with `as`",
             )
 
 

@@ -347,7 +347,7 @@ def apply_schema(
                 return _apply_under(held, call, allow_data_loss=allow_data_loss, path=path)
         path.recover()
     raise ReadSetChangedError(
-        member="the schema's turn", expected="nobody else's write", actual="one that stopped"
+        member="the schema", expected="no interrupted write", actual="an interrupted write"
     )
 
 
@@ -458,8 +458,8 @@ def _advise(branches: Iterable[BranchName]) -> str:
 
 
 def _explain(step: UnsupportedChange) -> str:
-    told = f"{step.entity}: {step.reason}"
-    return f"[{step.code}] {told}" if step.code else told
+    text = f"{step.entity}: {step.reason}"
+    return f"[{step.code}] {text}" if step.code else text
 
 
 def _encode_steps(plan: migration.MigrationPlan) -> tuple[dict[str, object], ...]:

@@ -288,7 +288,7 @@ def test_how_many_rows_break_a_rule_is_told_once(whole: Path, tmp_path: Path) ->
     repeated = [each for each in look(root).findings if each.code is FindingKind.ID_REPEATED]
 
     assert len(repeated) == 1
-    assert "'Alice' is there more than once; and 3 more" in repeated[0].message
+    assert "'Alice' exists more than once; and 3 more" in repeated[0].message
 
 
 def test_a_type_may_lack_a_property_that_came_later_on_a_branch(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_edges_of_both_sides_that_are_too_many_together_are_a_conflict(tmp_path:
     (found,) = conflicts_of(graph)
 
     assert kinds((found,)) == [("Leads", "a", "cardinality_violation")]
-    assert found.message.endswith("; decide about its edges 'feature'")
+    assert found.message.endswith("; resolve its edges 'feature'")
     with pytest.raises(InvalidValueError, match="by decisions about edges, by their own ids"):
         graph.merge("feature", resolve={("Leads", "a"): "source"})
     assert graph.merge("feature", resolve={("Leads", "feature"): "target"}).outcome == "merged"
@@ -165,9 +165,7 @@ def test_a_cardinality_in_conflict_names_the_edges_that_the_source_took(tmp_path
 
     (found,) = conflicts_of(graph)
 
-    assert found.message.endswith(
-        "; decide about its edges 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more"
-    )
+    assert found.message.endswith("; resolve its edges 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more")
 
 
 def test_a_conflict_of_the_two_zeros_names_the_property(tmp_path: Path) -> None:
@@ -284,7 +282,7 @@ def test_a_decision_says_which_type_it_means_where_two_have_the_name(tmp_path: P
     for branch, size in (("feature", 1), ("main", 2)):
         merges(node("Tie", name="x", size=size))(graph, branch)
 
-    with pytest.raises(InvalidValueError, match=r"^resolve: .*say 'node:Tie' or 'edge:Tie'"):
+    with pytest.raises(InvalidValueError, match=r"^resolve: .*write 'node:Tie' or 'edge:Tie'"):
         graph.merge("feature", resolve={("Tie", "x"): "source"})
     merged = graph.merge("feature", resolve={("node:Tie", "x"): "source"})
 

@@ -370,7 +370,7 @@ def test_a_provider_that_is_named_without_a_key_refuses_the_write(
 def test_a_model_that_gives_another_length_refuses_the_write(tmp_path: Path) -> None:
     graph = memo_graph(tmp_path, Listening())
 
-    with unchanged(graph), pytest.raises(EmbeddingError, match="gave a vector of 1 numbers"):
+    with unchanged(graph), pytest.raises(EmbeddingError, match="returned a vector of 1 numbers"):
         graph.load(ndjson(node("Memo", head=TOO_SHORT)), mode="append")
 
 

@@ -160,7 +160,7 @@ def test_a_job_whose_block_fails_loads_nothing(tmp_path: Path, spark: SparkSessi
     with unchanged(graph), pytest.raises(ZeroDivisionError):
         fail_midway()
 
-    with pytest.raises(UnavailableError, match="its block has not ended well"):
+    with pytest.raises(UnavailableError, match="its block has not succeeded"):
         _ = job.result
 
 

@@ -100,7 +100,7 @@ def test_a_range_is_cut_at_the_end(
 def test_a_range_behind_the_end_or_of_no_bytes_at_all_is_refused(tmp_path: Path) -> None:
     graph = docs_graph(tmp_path)
 
-    with pytest.raises(InvalidValueError, match="4 lies behind the end of 'body' of Doc 'small'"):
+    with pytest.raises(InvalidValueError, match="4 is beyond the end of 'body' of Doc 'small'"):
         graph.read_blob("Doc", "small", "body", start=4)
     for start, length in ((-1, None), (0, -1), (0.5, None), (True, None), (0, "all")):
         with pytest.raises(InvalidValueError, match="0 or more"):
@@ -128,7 +128,7 @@ def test_what_is_no_blob_says_what_it_is(tmp_path: Path) -> None:
         graph.read_blob("Dok", "small", "body")
     with pytest.raises(NotFoundError, match="property of Doc 'bdy' not found; did you mean `body`"):
         graph.read_blob("Doc", "small", "bdy")
-    with pytest.raises(InvalidValueError, match=r"Doc.n: it is no blob but I32\?"):
+    with pytest.raises(InvalidValueError, match=r"Doc.n: it is not a blob but I32\?"):
         graph.read_blob("Doc", "small", "n")
     with pytest.raises(NotFoundError, match="Doc 'nobody' not found"):
         read(graph, "nobody")

@@ -205,7 +205,7 @@ def test_polars_gets_the_types_of_the_schema() -> None:
 def test_polars_is_not_asked_for_two_columns_of_one_name() -> None:
     result = result_of(("n", I64, [1]), ("n", I64, [2]))
 
-    with pytest.raises(InvalidValueError, match="two columns are called 'n'"):
+    with pytest.raises(InvalidValueError, match="two columns are named 'n'"):
         result.to_polars()
 
 

@@ -175,7 +175,7 @@ def parse_interval(interval_s: object) -> float:
         subject="interval_s",
         expected="seconds above zero",
         value=interval_s,
-        problem=f"{interval_s!r} is no number of seconds above zero",
+        problem=f"{interval_s!r} is not a positive number of seconds",
     )
 
 
@@ -185,5 +185,5 @@ def _keeping(errors: list[GraphError]) -> Iterator[None]:
     try:
         yield
     except GraphError as error:
-        _LOG.warning("a round of upkeep left something undone: %s", error)
+        _LOG.warning("a maintenance round is incomplete: %s", error)
         errors.append(error)

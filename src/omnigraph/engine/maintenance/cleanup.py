@@ -206,18 +206,18 @@ def _add_partings(
         own = table_branch_of(state.branch)
         paths = state.path_by_table.values()
         lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
-    for junction in find_fork_points((state.head.id for state in states.values()), known=known):
-        commit = junction.commit
+    for fork_point in find_fork_points((state.head.id for state in states.values()), known=known):
+        commit = fork_point.commit
         snapshot = _find_snapshot(commit.id, commit.branch, commit.manifest_version, path)
         if snapshot is not None:
             gathered.add(snapshot)
         else:
-            _add_ways_around(gathered, junction, known, lines_by_head, path)
+            _add_ways_around(gathered, fork_point, known, lines_by_head, path)
 
 
 def _add_ways_around(
     gathered: _Gathered,
-    junction: ForkPoint,
+    fork_point: ForkPoint,
     known: Ancestry,
     lines_by_head: Mapping[str, Iterable[TableRef]],
     path: WritePath,
@@ -227,11 +227,11 @@ def _add_ways_around(
     These are all versions since the nearest readable states before it, and all versions on the own
     table branches of the heads that descend from it.
     """
-    for snapshot in _find_before(junction.commit, known, path):
+    for snapshot in _find_before(fork_point.commit, known, path):
         gathered.add(snapshot)
         for entry in snapshot:
             gathered.add_since(entry.at.ref, entry.version)
-    for head_id in junction.head_ids:
+    for head_id in fork_point.head_ids:
         for line in lines_by_head[head_id]:
             if line.branch is not None:
                 gathered.add_since(line, 0)
@@ -317,8 +317,8 @@ def parse_policy(keep: object, older_than: object) -> Policy:
             subject="cleanup",
             expected="keep or older_than",
             value=None,
-            problem="say what to keep: `keep` versions of each type, those not `older_than` a "
-            "time, or both; nothing was deleted",
+            problem="specify `keep`, a number of versions of each type, `older_than`, a "
+            "maximum age, or both; nothing was deleted",
         )
     return Policy(_parse_keep(keep), _parse_age(older_than))
 
@@ -365,7 +365,7 @@ def _require_plausible_clock(states: Mapping[BranchName, ManifestState], path: W
             expected="a clock that agrees with the graph",
             value=now.isoformat(),
             problem=f"the clock of this machine says {now:%Y-%m-%d}, {idle.days:,} days after the "
-            "newest commit; nothing was deleted; check the clock, and if it is right, use "
+            "newest commit; nothing was deleted; check the clock, and if it is correct, use "
             "trust_clock=True or --trust-clock",
         )
 
@@ -635,8 +635,8 @@ def _choose(
             continue
         old = set(versions[: -(policy.keep or 1)])
         if policy.older_than is not None and old:
-            moment = now - policy.older_than
-            newest_old = path.stores.tables.find_version_before(line, moment)
+            timestamp = now - policy.older_than
+            newest_old = path.stores.tables.find_version_before(line, timestamp)
             old = {each for each in old if newest_old is not None and each <= newest_old}
         spare = tuple(each for each in sorted(old) if not needs.has(TableVersion(line, each)))
         # The main table branch is always included, to find files that no version names. Another

@@ -84,21 +84,21 @@ def examine_schema(
 ) -> Catalog | None:
     """Check the schema's files, and return the accepted schema, or None if it cannot be read."""
     accepted = None if main is None else main.head.schema_hash
-    kept = _find_kept(scope, findings, accepted)
+    archived = _find_archived(scope, findings, accepted)
     # While a schema is being applied, the files at the root are incomplete, so the schema that
     # history names takes precedence.
     is_moving = _examine_staged(scope, findings)
     accepted_schema = (
-        None if is_moving and kept is not None else _read_files(scope, findings, accepted)
+        None if is_moving and archived is not None else _read_files(scope, findings, accepted)
     )
     if accepted_schema is not None and accepted not in (None, accepted_schema.schema_hash):
         findings.add(
             FindingKind.SCHEMA_NOT_ACCEPTED,
             _SUBJECT,
-            "its files agree with each other, but it is not the schema that history names",
-            advice=_bring_back(accepted, is_kept=kept is not None),
+            "its files are consistent, but they are not the accepted schema",
+            advice=_bring_back(accepted, is_archived=archived is not None),
         )
-    chosen = kept or accepted_schema
+    chosen = archived or accepted_schema
     return None if chosen is None else chosen.catalog
 
 
@@ -107,26 +107,26 @@ def examine_archived_schemas(
 ) -> None:
     """Check that the schema of each commit is archived, because reads of the commit use it."""
     for each in sorted(set(hashes)):
-        _find_kept(scope, findings, each)
+        _find_archived(scope, findings, each)
 
 
-def _find_kept(
+def _find_archived(
     scope: DoctorContext, findings: Findings, schema_hash: str | None
 ) -> AcceptedSchema | None:
     if schema_hash is None:
         return None
-    subject = f"the kept schema {schema_hash}"
+    subject = f"archived schema {schema_hash}"
     with findings.noting(FindingKind.SCHEMA_DAMAGED, subject, advice=FROM_A_COPY):
-        kept = find_archived(schema_hash, objects=scope.stores.objects)
-        if kept is None:
+        archived = find_archived(schema_hash, objects=scope.stores.objects)
+        if archived is None:
             findings.add(
                 FindingKind.SCHEMA_LOST,
                 subject,
-                f"it is not in {ARCHIVE_PREFIX}, so commits that were made under it are read with "
-                "the present schema",
+                f"it is not in {ARCHIVE_PREFIX}, so commits that were written under it are read "
+                "with the current schema",
                 advice=FROM_A_COPY,
             )
-        return kept
+        return archived
     return None
 
 
@@ -139,26 +139,26 @@ def _read_files(
             findings.add(
                 FindingKind.SCHEMA_INCOMPLETE,
                 _SUBJECT,
-                f"only {SOURCE_FILE} is there, without the two files that are made from it",
+                f"only {SOURCE_FILE} exists, without the two files that are generated from it",
                 advice="`graph.refresh()`, or open the graph for writing",
             )
             return None
         return read_accepted_schema(objects, uri=scope.uri)
     except GraphError as error:
-        is_kept = accepted is not None and f"{accepted.removeprefix('sha256:')}.pg" in (
+        is_archived = accepted is not None and f"{accepted.removeprefix('sha256:')}.pg" in (
             objects.list(ARCHIVE_PREFIX).token_by_name
         )
-        advice = _bring_back(accepted, is_kept=is_kept)
+        advice = _bring_back(accepted, is_archived=is_archived)
         findings.add(FindingKind.SCHEMA_DAMAGED, _SUBJECT, str(error), advice=advice)
         return None
 
 
-def _bring_back(accepted: str | None, *, is_kept: bool) -> str:
-    if not is_kept or accepted is None:
+def _bring_back(accepted: str | None, *, is_archived: bool) -> str:
+    if not is_archived or accepted is None:
         return f"restore {', '.join(FILES)} from a copy of the graph"
-    kept = f"{ARCHIVE_PREFIX}/{accepted.removeprefix('sha256:')}.pg"
+    archived = f"{ARCHIVE_PREFIX}/{accepted.removeprefix('sha256:')}.pg"
     return (
-        f"copy {kept} over {SOURCE_FILE}, delete {' and '.join(FILES[1:])}, "
+        f"copy {archived} over {SOURCE_FILE}, delete {' and '.join(FILES[1:])}, "
         "then open the graph for writing"
     )
 
@@ -175,23 +175,23 @@ def _examine_staged(scope: DoctorContext, findings: Findings) -> bool:
         findings.add(
             FindingKind.SCHEMA_LEFT,
             _SUBJECT,
-            f"{STAGED_FILE} is there: whoever was applying a schema is gone",
-            advice="`graph.refresh()` finishes or forgets it",
+            f"{STAGED_FILE} exists: a schema change was interrupted",
+            advice="`graph.refresh()` completes or discards it",
         )
     else:
         findings.add(
             FindingKind.SCHEMA_UNDER_WAY,
             _SUBJECT,
-            f"{holder} is applying another one",
+            f"{holder} is applying another schema",
             advice="wait for it",
         )
     return True
 
 
-_HEAL = "`graph.refresh()` finishes or undoes it; the next write does so too"
+_RECOVER = "`graph.refresh()` or the next write completes it or rolls it back"
 _UPGRADE = (
     "upgrade this OmniGraph if a newer one wrote it; otherwise move the file out of the graph and "
-    "look again"
+    "run the check again"
 )
 
 
@@ -207,7 +207,7 @@ def is_explained(entry: Entry, scope: DoctorContext) -> bool:
 def examine_records(scope: DoctorContext, findings: Findings) -> None:
     """Check unfinished writes and transactions, leases, claims, and the audit table."""
     for sidecar in _read_sidecars(scope, findings):
-        _tell_write(scope, findings, sidecar)
+        _report_write(scope, findings, sidecar)
     _examine_transactions(scope, findings)
     _examine_leases(scope, findings)
     _examine_claims(scope, findings)
@@ -221,15 +221,15 @@ def _read_sidecars(scope: DoctorContext, findings: Findings) -> Iterator[Sidecar
             yield decode_sidecar(content, path=path)
 
 
-def _tell_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) -> None:
+def _report_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) -> None:
     branch = table_branch_of(sidecar.branch)
     keys = [LockKey(pin.table_key, branch) for pin in sidecar.pins]
     if changes_schema(sidecar):
         keys.append(SCHEMA_LOCK)
     holder = _find_holder(scope, keys)
     types = sorted({type_name_of(pin.table_key) for pin in sidecar.pins})
-    deed = (
-        f"a {sidecar.writer_kind} by {sidecar.actor or 'nobody named'} "
+    description = (
+        f"a {sidecar.writer_kind} by {sidecar.actor or 'an unnamed actor'} "
         f"since {format_datetime(sidecar.started_at)}, of {', '.join(types) or 'no type'} "
         f"on {sidecar.branch}"
     )
@@ -238,10 +238,10 @@ def _tell_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) -> N
         if not _is_there(scope, sidecar_path(sidecar.operation_id)):
             # The write finished between the read of its sidecar and the check of its locks.
             return
-        message = f"{deed}, has stopped half-way"
-        findings.add(FindingKind.WRITE_LEFT, subject, message, advice=_HEAL)
+        message = f"{description}, was interrupted"
+        findings.add(FindingKind.WRITE_LEFT, subject, message, advice=_RECOVER)
     else:
-        message = f"{deed}, is under way; {holder} is at it"
+        message = f"{description}, is in progress in {holder}"
         findings.add(FindingKind.WRITE_UNDER_WAY, subject, message, advice="wait for it")
 
 
@@ -257,36 +257,36 @@ def _examine_transactions(scope: DoctorContext, findings: Findings) -> None:
             findings.add(
                 FindingKind.TRANSACTION_LEFT,
                 subject,
-                "whoever was in it is gone, and its private branch stays",
-                advice="`graph.refresh()` removes it; nobody has seen its changes",
+                "it was abandoned, and its private branch remains",
+                advice="`graph.refresh()` removes it; its changes were never visible",
             )
         else:
-            message = f"{holder} is in it"
+            message = f"it is open in {holder}"
             findings.add(FindingKind.TRANSACTION_UNDER_WAY, subject, message, advice="wait for it")
 
 
 def _examine_leases(scope: DoctorContext, findings: Findings) -> None:
     for path, content in _read_all(scope, LEASES_PREFIX):
-        advice = f"delete {path} when nobody writes, unless a newer OmniGraph wrote it"
+        advice = f"delete {path} while no process writes, unless a newer OmniGraph wrote it"
         with findings.noting(FindingKind.LEASE_DAMAGED, path, advice=advice):
             lease = decode_lease(content, path=path)
             if lease.is_held and not lease.is_good(scope.now):
                 message = (
-                    f"process {lease.owner.process_id} on {lease.owner.host} has not let go of "
-                    f"{'main' if lease.branch is None else lease.branch}, and its time is up"
+                    f"process {lease.owner.process_id} on {lease.owner.host} has not released "
+                    f"{'main' if lease.branch is None else lease.branch}, and its lease has expired"
                 )
-                advice = "nothing: whoever writes next takes it"
+                advice = "no action required: the next writer takes it over"
                 findings.add(FindingKind.LEASE_LEFT, path, message, advice=advice)
 
 
 def _examine_claims(scope: DoctorContext, findings: Findings) -> None:
-    for prefix, who in ((READERS_PREFIX, "a reader"), (CLEANUPS_PREFIX, "a clean-up")):
+    for prefix, who in ((READERS_PREFIX, "reader"), (CLEANUPS_PREFIX, "cleanup")):
         for path, content in _read_all(scope, prefix):
-            advice = f"delete {path} when nobody reads, unless a newer OmniGraph wrote it"
+            advice = f"delete {path} while no process reads, unless a newer OmniGraph wrote it"
             with findings.noting(FindingKind.CLAIM_DAMAGED, path, advice=advice):
                 if decode_claim(content, path=path).is_over(scope.now):
-                    message = f"{who} that made it is gone"
-                    advice = "nothing: the next clean-up that deletes anything removes it"
+                    message = f"the {who} that wrote it has ended"
+                    advice = "no action required: the next cleanup that deletes anything removes it"
                     findings.add(FindingKind.CLAIM_LEFT, path, message, advice=advice)
 
 
@@ -379,8 +379,8 @@ def _find_lines(
                 findings.add(
                     FindingKind.BRANCH_REMAINS,
                     f"{key.partition(':')[2]} of branch '{line.branch}'",
-                    "nothing refers to these rows: their branch was deleted, or a write on it "
-                    "stopped before it began",
+                    "no branch refers to these rows: their branch was deleted, or a write on it "
+                    "was interrupted before it began",
                     advice=_CLEAN,
                 )
 
@@ -395,8 +395,8 @@ def _find_folders(
                 findings.add(
                     FindingKind.TYPE_REMAINS,
                     f"{top}/{name}",
-                    "no type was ever there, as far as history says",
-                    advice="move the folder out of the graph if nobody is changing the schema",
+                    "history does not name a type at this location",
+                    advice="move the folder out of the graph if no process is changing the schema",
                 )
 
 
@@ -450,14 +450,14 @@ def _compare_names(findings: Findings, state: ManifestState, declared: frozenset
             findings.add(
                 FindingKind.TYPE_NOT_IN_HISTORY,
                 f"{type_name_of(key)} on {branch}",
-                "the schema declares it, but history does not say where its rows are",
+                "the schema declares it, but history does not name its table",
                 advice="restore `__manifest` and the schema's files from one copy of the graph",
             )
     for key in sorted(named - declared):
         findings.add(
             FindingKind.TYPE_NOT_IN_SCHEMA,
             f"{type_name_of(key)} on {branch}",
-            "history names its rows, but the schema does not declare it",
+            "history names its table, but the schema does not declare it",
             advice="restore `__manifest` and the schema's files from one copy of the graph",
         )
 
@@ -476,7 +476,7 @@ def _examine_type(
     with findings.noting(FindingKind.TYPE_DAMAGED, subject, advice=advice):
         newest = scope.stores.tables.find_head(entry.at.ref)
         if newest is None or newest < entry.version:
-            end = "nothing is there" if newest is None else f"it ends at {newest}"
+            end = "the table is missing" if newest is None else f"it ends at {newest}"
             message = f"history names its version {entry.version}, but {end}"
             findings.add(FindingKind.TYPE_BEHIND, subject, message, advice=advice)
             return None
@@ -500,16 +500,16 @@ def _examine_advance(
             # The write was published, and its sidecar deleted, in between.
             return
         advice = (
-            "`graph.repair()` shows what it was; with `confirm=True` it adopts what only laid the "
-            "type out anew, with `force=True` as well whatever it is"
+            "`graph.repair()` shows the change; `confirm=True` adopts it if it only changed the "
+            "layout, and `force=True` together with it adopts any change"
         )
         if own is not None:
             advice = "export the branch, delete it, and load the rows into a new one"
         findings.add(
             FindingKind.DRIFT,
             f"{type_name_of(entry.table_key)} on {say_branch(state.branch)}",
-            f"something outside of OmniGraph moved it to version {newest}, while history names "
-            f"{entry.version}: it is read as history says, and not written to",
+            f"it was changed outside OmniGraph: its newest version is {newest}, and history names "
+            f"{entry.version}; reads use the version in history, and writes are rejected",
             advice=advice,
         )
 
@@ -520,7 +520,7 @@ def _compare_count(scope: DoctorContext, findings: Findings, entry: Entry, subje
         findings.add(
             FindingKind.ROW_COUNT_WRONG,
             subject,
-            f"history says {entry.row_count} {plural(entry.row_count, 'row')}, "
+            f"history records {entry.row_count} {plural(entry.row_count, 'row')}, "
             f"but there are {count}",
             advice=f"restore `__manifest` and {entry.path} from one copy of the graph, or export "
             "the rows and load them into a new graph",
@@ -570,9 +570,9 @@ def examine(scope: DoctorContext) -> DoctorReport:
                 scope, findings, state, catalog=catalog, seen=seen, looks=EXAMINATIONS_MAX
             )
     examine_records(scope, findings)
-    is_told = all(each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in findings.made())
+    is_reported = all(each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in findings.made())
     examine_leftovers(
-        scope, findings, states=states, is_complete=is_told and len(states) == len(names)
+        scope, findings, states=states, is_complete=is_reported and len(states) == len(names)
     )
     return DoctorReport(scope.uri, scope.is_deep, sort_findings(findings.made()))
 
@@ -596,8 +596,8 @@ def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bo
             findings.add(
                 FindingKind.BRANCH_MOVED,
                 say_branch(name),
-                f"it looks for its files below {places[0].removesuffix(f'/{MANIFEST_PATH}')}, "
-                "where it was made: the graph was moved or copied since",
+                f"its files are expected below {places[0].removesuffix(f'/{MANIFEST_PATH}')}, "
+                "where it was created: the graph was moved or copied since",
                 advice=f"`omnigraph.relocate({scope.uri!r})` makes it refer to this graph's files",
             )
         return bool(places)

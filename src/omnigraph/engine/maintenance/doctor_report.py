@@ -140,10 +140,10 @@ def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 def _headline(report: DoctorReport) -> str:
     counts = Counter(each.severity for each in report.findings)
-    told = [f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]]
-    depth = "" if report.is_deep else " Rows were not looked at."
+    totals = [f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]]
+    depth = "" if report.is_deep else " Rows were not checked."
     state = "is healthy" if report.is_healthy else "is damaged"
-    return f"{report.uri} {state}{': ' if told else ''}{', '.join(told)}.{depth}"
+    return f"{report.uri} {state}{': ' if totals else ''}{', '.join(totals)}.{depth}"
 
 
 def _write(finding: Finding) -> str:

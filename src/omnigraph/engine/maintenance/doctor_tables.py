@@ -134,7 +134,7 @@ class _Noting:
         if not isinstance(error, GraphError):
             return False
         is_silent = isinstance(error, UnavailableError)
-        advice = "look again once the storage answers" if is_silent else self._advice
+        advice = "run the check again when the storage responds" if is_silent else self._advice
         self._findings.add(self._code, self._subject, str(error), advice=advice)
         return True
 
@@ -149,12 +149,12 @@ def branch_argument(branch: BranchName) -> str:
     return "" if branch == MAIN else f"branch={str(branch)!r}"
 
 
-_MEND = "correct or delete those rows with `graph.mutate`"
-_MEND_REPEATED = (
-    "delete them with `graph.mutate`, which takes all rows of an id and its edges, and load again "
-    "what should be there"
+_CORRECT_ROWS = "correct or delete those rows with `graph.mutate`"
+_DELETE_REPEATED = (
+    "delete them with `graph.mutate`, which deletes all rows of an id and its edges, and load the "
+    "correct rows again"
 )
-_UNREADABLE = "restore what is stored of the type from a copy of the graph"
+_UNREADABLE = "restore the table of the type from a copy of the graph"
 
 
 class _Tally:
@@ -175,81 +175,83 @@ class _Tally:
                 rule = f"{first.rule} {first.property}"
                 self.add(FindingKind.RULE_BROKEN, rule, count=part.count, example=first.message)
 
-    def tell(self, findings: Findings, subject: str) -> None:
+    def report(self, findings: Findings, subject: str) -> None:
         for (code, rule), example in self._first.items():
             count = self._count[code, rule]
             message = example if count == 1 else f"{example}; and {count - 1:,} more"
-            advice = _MEND_REPEATED if code is FindingKind.ID_REPEATED else _MEND
+            advice = _DELETE_REPEATED if code is FindingKind.ID_REPEATED else _CORRECT_ROWS
             findings.add(code, subject, message, advice=advice)
 
 
 def examine_rows(scope: DoctorContext, findings: Findings, stored: StoredType) -> bool:
     """Check every row of a type and report broken rules; returns whether all could be read."""
-    judged = _without_unstored(stored)
+    checked = _without_unstored(stored)
     tally, is_read = _Tally(), False
     with findings.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
-        _judge_batches(judged, stored, tally, tables=scope.stores.tables)
-        _judge_unique(judged, stored, tally, tables=scope.stores.tables)
-        if isinstance(judged, EdgeType) and judged.cardinality != ANY_CARDINALITY:
-            _judge_cardinality(judged, stored, tally, tables=scope.stores.tables)
+        _check_batches(checked, stored, tally, tables=scope.stores.tables)
+        _check_unique(checked, stored, tally, tables=scope.stores.tables)
+        if isinstance(checked, EdgeType) and checked.cardinality != ANY_CARDINALITY:
+            _check_cardinality(checked, stored, tally, tables=scope.stores.tables)
         is_read = True
-    tally.tell(findings, stored.subject)
+    tally.report(findings, stored.subject)
     return is_read
 
 
-def _judge_batches(
-    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
+def _check_batches(
+    checked: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
-    columns = ["id", *sorted(judged.properties)]
+    columns = ["id", *sorted(checked.properties)]
     last: str | None = None
     for batch in tables.scan_by_id(stored.entry.at, columns=columns):
         if batch.num_rows:
             rows = pa.Table.from_batches([batch])
-            last = _judge_ids(rows["id"].combine_chunks(), tally, last=last, name=judged.name)
-            if isinstance(judged, NodeType) and judged.key:
-                _judge_keys(judged, rows, tally)
-            tally.add_violations(check_values(_as_change(judged, rows)))
+            last = _check_ids(rows["id"].combine_chunks(), tally, last=last, name=checked.name)
+            if isinstance(checked, NodeType) and checked.key:
+                _check_keys(checked, rows, tally)
+            tally.add_violations(check_values(_as_change(checked, rows)))
 
 
-def _judge_ids(ids: pa.Array, tally: _Tally, *, last: str | None, name: str) -> str:
+def _check_ids(ids: pa.Array, tally: _Tally, *, last: str | None, name: str) -> str:
     """Count the ids that equal the one before them; returns the last id."""
     before = pa.concat_arrays([pa.array([last], ids.type), ids[:-1]])
     repeated = ids.filter(pc.equal(ids, before))
     if len(repeated):
-        example = f"{name} {show_text(repeated[0].as_py())} is there more than once"
+        example = f"{name} {show_text(repeated[0].as_py())} exists more than once"
         tally.add(FindingKind.ID_REPEATED, "id", count=len(repeated), example=example)
     return str(ids[-1].as_py())
 
 
-def _judge_keys(judged: NodeType, rows: pa.Table, tally: _Tally) -> None:
+def _check_keys(checked: NodeType, rows: pa.Table, tally: _Tally) -> None:
     try:
-        derived = node_ids(judged, rows)
+        derived = node_ids(checked, rows)
     except InvalidValueError as error:
         tally.add(FindingKind.RULE_BROKEN, "key", count=1, example=str(error))
         return
     wrong = rows["id"].filter(pc.not_equal(rows["id"], derived))
     if len(wrong):
-        example = f"{judged.name} {show_text(wrong[0].as_py())} has another key than its id says"
+        example = (
+            f"{checked.name} {show_text(wrong[0].as_py())} has a key that does not match its id"
+        )
         tally.add(FindingKind.RULE_BROKEN, "key", count=len(wrong), example=example)
 
 
-def _judge_unique(
-    judged: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
+def _check_unique(
+    checked: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
-    for constraint in judged.constraints:
+    for constraint in checked.constraints:
         if isinstance(constraint, Unique):
             rows = _read(tables, stored, ["id", *constraint.columns])
-            alone = replace(judged, constraints=(constraint,))
+            alone = replace(checked, constraints=(constraint,))
             # Checked as if one write contained all rows, so there are no other rows to compare.
             change = _as_change(alone, drop_rows(rows, find_duplicate_ids(rows)))
             tally.add_violations(check_unique_groups(change, committed=_no_rows(tables)))
 
 
-def _judge_cardinality(
-    judged: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
+def _check_cardinality(
+    checked: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
     rows = _read(tables, stored, ["id", "src"])
-    change = _as_change(judged, drop_rows(rows, find_duplicate_ids(rows)))
+    change = _as_change(checked, drop_rows(rows, find_duplicate_ids(rows)))
     found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
     tally.add_violations([found])
 
@@ -258,8 +260,8 @@ def _read(tables: TableReader, stored: StoredType, columns: Sequence[str]) -> pa
     return tables.scan(stored.entry.at, columns=list(dict.fromkeys(columns)), predicate=None)
 
 
-def _as_change(judged: NodeType | EdgeType, rows: pa.Table) -> TableChange:
-    return TableChange(type=judged, put=rows, removed=pa.array([], pa.string()), is_overwrite=True)
+def _as_change(checked: NodeType | EdgeType, rows: pa.Table) -> TableChange:
+    return TableChange(type=checked, put=rows, removed=pa.array([], pa.string()), is_overwrite=True)
 
 
 def _no_rows(tables: TableReader) -> SnapshotRows:
@@ -269,13 +271,13 @@ def _no_rows(tables: TableReader) -> SnapshotRows:
 def _without_unstored(stored: StoredType) -> NodeType | EdgeType:
     """The type with only the properties and rules that stored rows can be checked against."""
     declared = stored.declared
-    kept = {
+    readable = {
         name: each
         for name, each in declared.properties.items()
         if name in stored.columns and not each.type.is_blob
     }
-    rules = [each for each in declared.constraints if kept.keys() >= _columns_of(each)]
-    return replace(declared, properties=kept, constraints=tuple(rules))
+    rules = [each for each in declared.constraints if readable.keys() >= _columns_of(each)]
+    return replace(declared, properties=readable, constraints=tuple(rules))
 
 
 def _columns_of(constraint: Constraint) -> set[str]:
@@ -335,7 +337,7 @@ def examine_endpoints(
     tables = scope.stores.tables
     for node_key, group in groupby(sorted(ends), key=lambda each: each.node_key):
         asked, node = list(group), stored[node_key]
-        advice = "restore what is stored of the type from a copy of the graph"
+        advice = "restore the table of the type from a copy of the graph"
         with findings.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=advice):
             missing: dict[Ends, tuple[int, str]] = {}
             for part in _list_parts(tables, node.entry.at):
@@ -404,25 +406,27 @@ def examine_recorded_responses(
     """Query every scalar index of a type, and report those that return wrong counts."""
     tables, entry = scope.stores.tables, stored.entry
     advice = (
-        "restore what is stored of the type from a copy of the graph, or export the type and load "
+        "restore the table of the type from a copy of the graph, or export the type and load "
         'it again with `mode="overwrite"`, then `graph.ensure_indices()`'
     )
     with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
-        named = {each.spec.column for each in tables.indexes(entry.at) if _is_asked(each.spec.kind)}
+        named = {
+            each.spec.column for each in tables.indexes(entry.at) if _is_queried(each.spec.kind)
+        }
         for column in sorted(named & stored.columns):
             with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
-                found, expected = _ask(tables, entry, column)
+                found, expected = _query_index(tables, entry, column)
                 if found != expected:
                     rows = plural(expected, "row")
                     message = f"the index of {column} finds {found:,} of {expected:,} {rows}"
                     findings.add(FindingKind.INDEX_DAMAGED, stored.subject, message, advice=advice)
 
 
-def _is_asked(kind: IndexKind) -> bool:
+def _is_queried(kind: IndexKind) -> bool:
     return kind is IndexKind.BTREE
 
 
-def _ask(tables: TableReader, entry: Entry, column: str) -> tuple[int, int]:
+def _query_index(tables: TableReader, entry: Entry, column: str) -> tuple[int, int]:
     """The number of rows that an index finds, and the number that it should find."""
     if tables.schema(entry.at).field(column).type == pa.string():
         predicate = compare(column, Operator.GE, "")
@@ -459,20 +463,20 @@ def examine_layout(
     argument = branch_argument(state.branch)
     optimize = f"`graph.optimize({argument})`"
     with findings.noting(
-        FindingKind.TYPE_DAMAGED, stored.subject, advice=f"{optimize} may renew it"
+        FindingKind.TYPE_DAMAGED, stored.subject, advice=f"{optimize} may rebuild it"
     ):
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
         layout = tables.plan_layout(entry.at, wanted=find_buildable(stored.declared, entry, tables))
         missing = [spec.column for spec in layout.uncovered if spec not in rows_by_spec]
         if missing:
-            message = f"no index of {', '.join(missing)}; look-ups there read every row"
+            message = f"no index of {', '.join(missing)}; lookups read every row"
             advice = f"`graph.ensure_indices({argument})`"
             findings.add(FindingKind.INDEX_MISSING, stored.subject, message, advice=advice)
         for spec in layout.uncovered:
             if spec in rows_by_spec:
                 message = (
-                    f"the index of {spec.column} knows {rows_by_spec[spec]:,} of "
-                    f"{entry.row_count:,} {plural(entry.row_count, 'row')}; the others are read"
+                    f"the index of {spec.column} covers {rows_by_spec[spec]:,} of "
+                    f"{entry.row_count:,} {plural(entry.row_count, 'row')}; the others are scanned"
                 )
                 findings.add(FindingKind.INDEX_BEHIND, stored.subject, message, advice=optimize)
         if layout.fragments_removed:

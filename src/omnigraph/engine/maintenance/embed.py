@@ -130,7 +130,7 @@ class _Embedding:
             )
         except GraphError as error:
             if is_refused(error):
-                self._forsake()
+                self._discard()
             raise
         return EmbedResult(
             type=self._call.declared.name,
@@ -143,7 +143,7 @@ class _Embedding:
     def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[Mapping[str, int]]:
         del committed  # rows are read part by part
         # Files written for an earlier state are not valid for this one.
-        self._forsake()
+        self._discard()
         call, tables = self._call, self._path.stores.tables
         key = table_key_of(call.declared)
         entry = basis.snapshot.get(key)
@@ -177,7 +177,7 @@ class _Embedding:
             return [embed_part(task, part) for part in parts]
         return workers.run(partial(embed_part, task), parts, stage="embed")
 
-    def _forsake(self) -> None:
+    def _discard(self) -> None:
         """Delete the written files, which no version names."""
         if self._line is None or not self._written:
             return
@@ -235,7 +235,7 @@ def _require_model(subject: str, embedding: Embedding, embedder: Embedder) -> No
     if embedding.model is not None and embedding.model != embedder.model:
         raise _refuse(
             subject,
-            f"its vectors are made by model '{embedding.model}', and texts are embedded by "
+            f"its vectors are computed by model '{embedding.model}', and texts are embedded by "
             f"'{embedder.model}'; configure '{embedding.model}'",
         )
 

@@ -205,7 +205,7 @@ def _publish(
             )
         except UnavailableError as error:
             raise UncertainError(
-                f"the repair may have been made: {error}; call `repair` again to see"
+                f"the repair may have been published: {error}; call `repair` again to check"
             ) from error
 
 

@@ -268,7 +268,7 @@ def _name_edges(
         shown = ", ".join(show_text(id) for id in ids[:CONFLICT_EDGES_SHOWN_MAX].to_pylist())
         more = len(ids) - CONFLICT_EDGES_SHOWN_MAX
         rest = f" and {more} more" if more > 0 else ""
-        yield replace(each, message=f"{each.message}; decide about its edges {shown}{rest}")
+        yield replace(each, message=f"{each.message}; resolve its edges {shown}{rest}")
 
 
 def _list_touched(change: TableChange, committed: SnapshotRows) -> pa.Table:

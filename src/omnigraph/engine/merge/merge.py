@@ -178,7 +178,7 @@ def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: T
 def _not_expressible(type_name: str, reason: str) -> InvalidValueError:
     return InvalidValueError(
         subject="commit",
-        expected="a commit that the present schema can express",
+        expected="a commit that the current schema can express",
         value=type_name,
         problem=f"the commit changed rows of {type_name}, and {reason}; nothing was changed",
     )
@@ -252,7 +252,7 @@ def _require_past(commit: Commit, branch: BranchName, branch_states: BranchState
             subject="revert",
             expected="a commit of the branch",
             value=commit.id,
-            problem=f"commit {commit.id} is no part of the history of branch '{branch}'",
+            problem=f"commit {commit.id} is not in the history of branch '{branch}'",
         )
 
 
@@ -264,8 +264,8 @@ def _require_rows(commit: Commit, parent: Commit) -> None:
             subject="commit",
             expected="a commit of rows",
             value=commit.id,
-            problem=f"commit {commit.id} changed the schema; `apply_schema` with the text that is "
-            "wanted changes it again",
+            problem=f"commit {commit.id} changed the schema; apply the desired schema with "
+            "`apply_schema` instead",
         )
 
 
@@ -275,10 +275,10 @@ def _get_parent(commit: Commit, branch_states: BranchStates) -> ManifestState:
             subject="commit",
             expected="a commit with a parent",
             value=commit.id,
-            problem=f"commit {commit.id} made the graph; there is nothing before it",
+            problem=f"commit {commit.id} created the graph and has no parent",
         )
     parent = branch_states.find_commit(commit.parent_id)
     if parent is None:
-        advice = "what came before went with its branch"
+        advice = "its branch was deleted"
         raise NotFoundError(kind="commit", name=commit.parent_id, advice=advice)
     return branch_states.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)

@@ -60,7 +60,7 @@ def parse_options(*, granularity: object, resolve: object, is_dry_run: bool) -> 
         )
     given = {} if resolve is None else resolve
     if not isinstance(given, Mapping) or not all(_is_entity(key) for key in given):
-        raise _refuse(resolve, "give a mapping from (type, id) to a decision")
+        raise _refuse(resolve, "pass a mapping from (type, id) to a decision")
     return MergeOptions(Granularity(str(granularity)), dict(given), is_dry_run)
 
 
@@ -76,7 +76,7 @@ def read_decisions(options: MergeOptions, *, catalog: Catalog, runtime: Runtime)
         declared = _get_type(name, catalog)
         key = table_key_of(declared)
         if (key, id) in resolutions:
-            raise _refuse(name, f"{_show(declared, id)} is decided about twice; leave one out")
+            raise _refuse(name, f"{_show(declared, id)} has two decisions; remove one")
         chosen = choices.setdefault(key, _Choices(declared, [], [], []))
         match decision:
             case "source":
@@ -93,7 +93,7 @@ def read_decisions(options: MergeOptions, *, catalog: Catalog, runtime: Runtime)
     return Decided(by_table, tuple(resolutions.values()))
 
 
-_CHOICES = 'decide with "source", "target" or the row that it shall be'
+_CHOICES = 'decide with "source", "target" or a row'
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _get_type(name: str, catalog: Catalog) -> NodeType | EdgeType:
     try:
         declared = find_type(name, catalog)
     except InvalidValueError as error:
-        kinds = f"say 'node:{name}' or 'edge:{name}'"
+        kinds = f"write 'node:{name}' or 'edge:{name}'"
         raise _refuse(name, f"'{name}' is a node type and an edge type; {kinds}") from error
     if declared is None:
         advice = advise_name(name, {*catalog.nodes, *catalog.edges}) or ""

@@ -302,7 +302,7 @@ def _require_changed(declared: NodeType | EdgeType, decided: pa.Array, sides: Si
         id = unknown[0].as_py()
         advice = "leave it out"
         if isinstance(declared, EdgeType):
-            advice += "; a cardinality is settled by decisions about edges, by their own ids"
+            advice += "; a cardinality is resolved by decisions about edges, by their ids"
         raise InvalidValueError(
             subject="resolve",
             expected="an entity in conflict",

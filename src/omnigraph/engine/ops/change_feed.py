@@ -108,8 +108,8 @@ class ChangeFeed:
                 older = None if before is None else self._as_of(before, basis)
                 newer = self._as_of(state, basis)
                 changes = diff(older, newer, selection=selection, tables=tables)
-            told = commit if newer.visible is None else without_rows(commit)
-            yield CommitChanges(told, changes)
+            shown = commit if newer.visible is None else without_rows(commit)
+            yield CommitChanges(shown, changes)
             self._cursor = f"{_AFTER}{commit.id}"
 
     def __repr__(self) -> str:
@@ -201,5 +201,5 @@ def _rejected(name: str, state: ManifestState) -> NotFoundError:
         kind="cursor",
         name=name,
         advice=f"it is not in the history of branch '{state.branch}': it is another branch's, or "
-        "this one was made anew; export a commit and start again after it",
+        "this one was recreated; export a commit and start again after it",
     )

@@ -87,8 +87,8 @@ def _fill(rows: pa.Table, target: Target, call: EmbedCall) -> tuple[pa.Table, in
         return rows, 0
     # A text that occurs in multiple rows is embedded once.
     encoded = rows[target.source].combine_chunks().take(wanted).dictionary_encode()
-    made = make_vectors(encoded.dictionary, target, call.embedder)
-    return put_vectors(rows, target, wanted, made.take(encoded.indices)), len(wanted)
+    vectors = make_vectors(encoded.dictionary, target, call.embedder)
+    return put_vectors(rows, target, wanted, vectors.take(encoded.indices)), len(wanted)
 
 
 def find_wanted(rows: pa.Table, target: Target, *, is_only_missing: bool) -> RowNumbers:
@@ -100,12 +100,12 @@ def find_wanted(rows: pa.Table, target: Target, *, is_only_missing: bool) -> Row
     return np.flatnonzero(is_wanted.to_numpy())
 
 
-def put_vectors(rows: pa.Table, target: Target, numbers: RowNumbers, made: pa.Array) -> pa.Table:
+def put_vectors(rows: pa.Table, target: Target, numbers: RowNumbers, vectors: pa.Array) -> pa.Table:
     """The rows with one vector set for each of the given row numbers."""
-    vectors = rows[target.column].combine_chunks()
-    places = np.arange(len(vectors))
-    places[numbers] = len(vectors) + np.arange(len(numbers))
-    filled = pa.concat_arrays([vectors, made.cast(vectors.type)]).take(places)
+    stored = rows[target.column].combine_chunks()
+    places = np.arange(len(stored))
+    places[numbers] = len(stored) + np.arange(len(numbers))
+    filled = pa.concat_arrays([stored, vectors.cast(stored.type)]).take(places)
     column = rows.schema.get_field_index(target.column)
     return rows.set_column(column, rows.schema.field(column), filled)
 
@@ -120,7 +120,7 @@ def make_vectors(texts: pa.Array, target: Target, embedder: Embedder) -> pa.Arra
     if (row_count, length) != (len(texts), target.dimension):
         raise EmbeddingError(
             action=f"embed {target.source}, so the graph is unchanged",
-            reason=f"model '{embedder.model}' gave a vector of {length} numbers where "
+            reason=f"model '{embedder.model}' returned a vector of {length} numbers, but "
             f"{target.column} has {target.dimension}",
         )
     return pa.FixedSizeListArray.from_arrays(numbers.reshape(-1), target.dimension)
@@ -201,7 +201,7 @@ class WriteVectors:
 
     def __init__(self, policy: VectorPolicy) -> None:
         self.policy = policy
-        self._made_by_dimension: dict[int, _Made] = {}
+        self._embedded_by_dimension: dict[int, _EmbeddedTexts] = {}
         self._lacking: dict[int, _Lacking] = {}
 
     @property
@@ -233,16 +233,16 @@ class WriteVectors:
         found = sum(len(each.texts) * each.dimension for each in self._lacking.values())
         if found * _NUMBER_BYTES > WRITE_VECTOR_BYTES_MAX:
             raise LimitExceededError(
-                resource="the size in bytes of the vectors that one write makes in process",
+                resource="the size in bytes of the vectors that one write computes in this process",
                 limit=WRITE_VECTOR_BYTES_MAX,
                 found=found * _NUMBER_BYTES,
                 advice='nothing was written; load in parts, with engine="spark", or with '
                 'embed="later"',
             )
         for dimension, lacking in self._lacking.items():
-            made = request_vectors(lacking.texts, lacking.target, lacking.subject, embedder)
-            self._made_by_dimension[dimension] = _join(
-                self._made_by_dimension.get(dimension), lacking.texts, made
+            vectors = request_vectors(lacking.texts, lacking.target, lacking.subject, embedder)
+            self._embedded_by_dimension[dimension] = _join(
+                self._embedded_by_dimension.get(dimension), lacking.texts, vectors
             )
         self._lacking = {}
 
@@ -250,15 +250,15 @@ class WriteVectors:
         rows = change.put
         for found in find_lacking(change.type, rows, self.policy):
             texts = rows[found.target.source].combine_chunks().take(found.numbers)
-            made = self._find_made(texts, found)
-            if made is not None:
-                rows = put_vectors(rows, found.target, found.numbers, made)
+            vectors = self._find_vectors(texts, found)
+            if vectors is not None:
+                rows = put_vectors(rows, found.target, found.numbers, vectors)
         return change if rows is change.put else replace(change, put=rows)
 
-    def _find_made(self, texts: pa.Array, found: LackingRows) -> pa.Array | None:
+    def _find_vectors(self, texts: pa.Array, found: LackingRows) -> pa.Array | None:
         """The vectors of texts; if any is missing, placeholders if required, otherwise None."""
         dimension = found.target.dimension
-        known = self._made_by_dimension.get(dimension)
+        known = self._embedded_by_dimension.get(dimension)
         distinct = pc.unique(texts)
         if known is not None:
             distinct = distinct.filter(pc.invert(pc.is_in(distinct, value_set=known.texts)))
@@ -307,8 +307,8 @@ def fill_rows(declared: NodeType | EdgeType, rows: pa.Table, policy: VectorPolic
     for found in find_lacking(declared, rows, policy):
         assert policy.embedder is not None, "nothing is lacking without an embedder"
         texts = rows[found.target.source].combine_chunks().take(found.numbers).dictionary_encode()
-        made = request_vectors(texts.dictionary, found.target, found.subject, policy.embedder)
-        rows = put_vectors(rows, found.target, found.numbers, made.take(texts.indices))
+        vectors = request_vectors(texts.dictionary, found.target, found.subject, policy.embedder)
+        rows = put_vectors(rows, found.target, found.numbers, vectors.take(texts.indices))
     return rows
 
 
@@ -359,13 +359,13 @@ def empty_stale(
         is_same = pc.or_(is_equal, pc.and_(pc.is_null(old), pc.is_null(new)))
         places = pa.array(np.arange(after.num_rows), mask=~is_same.to_numpy(zero_copy_only=False))
         column = after.schema.get_field_index(target.column)
-        kept = after[target.column].combine_chunks().take(places)
-        after = after.set_column(column, after.schema.field(column), kept)
+        unchanged = after[target.column].combine_chunks().take(places)
+        after = after.set_column(column, after.schema.field(column), unchanged)
     return after
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _EmbeddedTexts:
     """Texts, and the vector of each."""
 
     texts: pa.Array
@@ -385,10 +385,12 @@ class _Lacking:
         return self.target.dimension
 
 
-def _join(made: _Made | None, texts: pa.Array, vectors: pa.Array) -> _Made:
-    if made is None:
-        return _Made(texts, vectors)
-    return _Made(pa.concat_arrays([made.texts, texts]), pa.concat_arrays([made.vectors, vectors]))
+def _join(known: _EmbeddedTexts | None, texts: pa.Array, vectors: pa.Array) -> _EmbeddedTexts:
+    if known is None:
+        return _EmbeddedTexts(texts, vectors)
+    return _EmbeddedTexts(
+        pa.concat_arrays([known.texts, texts]), pa.concat_arrays([known.vectors, vectors])
+    )
 
 
 def _list_targets(declared: NodeType | EdgeType) -> Iterator[tuple[Property, Target]]:
@@ -410,6 +412,6 @@ def _is_filled(property: Property, subject: str, policy: VectorPolicy, embedder:
     except EmbeddingError as error:
         raise refuse_unembedded(subject, error.reason) from error
     if model != configured and policy.is_demanded:
-        problem = f"its vectors are made by model '{model}', and texts are embedded by"
+        problem = f"its vectors are computed by model '{model}', and texts are embedded by"
         raise refuse_unembedded(subject, f"{problem} '{configured}'; configure '{model}'")
     return model == configured

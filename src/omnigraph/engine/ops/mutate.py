@@ -198,9 +198,9 @@ class _Run:
         pending = self._rows_of(declared)
         bound = self._bind(operation.condition, TypeKind.NODE)
         stored = self._find(declared, bound, columns=table_schema(declared).names)
-        image = pending.image()
-        stored = stored.filter(pc.invert(pc.is_in(stored["id"], value_set=_ids_of(image))))
-        changed = image.filter(evaluate_mask(bound, image))
+        pending_rows = pending.image()
+        stored = stored.filter(pc.invert(pc.is_in(stored["id"], value_set=_ids_of(pending_rows))))
+        changed = pending_rows.filter(evaluate_mask(bound, pending_rows))
         self.is_strict = True
         for rows, is_committed in ((changed, False), (stored, True)):
             if rows.num_rows:

@@ -218,7 +218,7 @@ def read_blob(
     id: str,
     property_name: str,
     *,
-    asked: BlobRange,
+    requested: BlobRange,
     snapshot: Snapshot,
     catalog: Catalog,
     tables: RowReader,
@@ -231,7 +231,7 @@ def read_blob(
     declared = get_stored_type(type_name, catalog)
     column = _get_blob(declared, property_name).name
     name = f"{declared.name} '{id}'"
-    stored = _find(declared, id, column, asked, snapshot, tables)
+    stored = _find(declared, id, column, requested, snapshot, tables)
     if stored is None:
         raise NotFoundError(kind=declared.name, name=id, advice="")
     if stored.size is None:
@@ -239,12 +239,12 @@ def read_blob(
         raise NotFoundError(
             kind="blob", name=f"{declared.name} {id}.{property_name}", advice=advice
         )
-    if asked.start > stored.size:
+    if requested.start > stored.size:
         raise InvalidValueError(
             subject="start",
             expected=f"0 to {stored.size}",
-            value=asked.start,
-            problem=f"{asked.start} lies behind the end of '{property_name}' of {name}, "
+            value=requested.start,
+            problem=f"{requested.start} is beyond the end of '{property_name}' of {name}, "
             f"which has {stored.size} {plural(stored.size, 'byte')}",
         )
     etag = sha256(stored.place.encode()).hexdigest()[:_ETAG_CHARACTERS]
@@ -272,7 +272,7 @@ def _get_blob(declared: NodeType | EdgeType, name: str) -> Property:
             subject=f"{declared.name}.{name}",
             expected="Blob",
             value=str(found.type),
-            problem=f"it is no blob but {found.type}; `entity` reads it",
+            problem=f"it is not a blob but {found.type}; `entity` reads it",
         )
     return found
 
@@ -281,7 +281,7 @@ def _find(
     declared: NodeType | EdgeType,
     id: str,
     name: str,
-    asked: BlobRange,
+    requested: BlobRange,
     snapshot: Snapshot,
     tables: RowReader,
 ) -> StoredBlob | None:
@@ -292,4 +292,6 @@ def _find(
         # The property was added after this version, so no row has a blob in it.
         is_there = tables.find_rows(entry.at, ids=pa.array([id]), columns=["id"]).num_rows
         return StoredBlob(b"", None, "") if is_there else None
-    return tables.read_blob(entry.at, id=id, column=name, start=asked.start, length=asked.length)
+    return tables.read_blob(
+        entry.at, id=id, column=name, start=requested.start, length=requested.length
+    )

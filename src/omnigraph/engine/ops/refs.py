@@ -109,13 +109,15 @@ def _put(tag: Tag, path: WritePath) -> None:
         if path.stores.objects.put_if_absent(_path_of(tag.name), encode_tag(tag)):
             return
     except UnavailableError as error:
-        if _look_again(tag.name, path, after=error, deed="given") is None:
+        if _look_again(tag.name, path, after=error, action="created") is None:
             raise
     # A response may get lost, in which case the existing tag is the one written here.
     known = find_tag(tag.name, path.stores.objects)
     if known is None or known.commit_id != tag.commit_id:
         raise AlreadyExistsError(
-            kind="tag", name=tag.name, advice="`delete_tag` first, to give it to another commit"
+            kind="tag",
+            name=tag.name,
+            advice="delete it with `delete_tag` before tagging another commit",
         )
 
 
@@ -125,17 +127,17 @@ def delete_tag(name: TagName, *, path: WritePath) -> None:
     try:
         path.stores.objects.delete(_path_of(name))
     except UnavailableError as error:
-        if _look_again(name, path, after=error, deed="taken away") is not None:
+        if _look_again(name, path, after=error, action="deleted") is not None:
             raise
 
 
-def _look_again(name: TagName, path: WritePath, *, after: GraphError, deed: str) -> Tag | None:
+def _look_again(name: TagName, path: WritePath, *, after: GraphError, action: str) -> Tag | None:
     """The tag, read again after a response that may belong to a repeated or lost request."""
     try:
         return find_tag(name, path.stores.objects)
     except UnavailableError as error:
         raise UncertainError(
-            f"tag '{name}' may have been {deed}: {after}; see whether `tags` lists it"
+            f"tag '{name}' may have been {action}: {after}; check whether `tags` lists it"
         ) from error
 
 
@@ -196,7 +198,7 @@ def decode_tag(content: bytes, *, name: TagName, path: str) -> Tag:
     try:
         document: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is no JSON") from error
+        raise _corrupt(path, "it is not valid JSON") from error
     match document:
         case {"format_version": int(version)} if version != _FORMAT:
             raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
@@ -208,13 +210,13 @@ def decode_tag(content: bytes, *, name: TagName, path: str) -> Tag:
             "actor": str() | None as actor,
             "created_at": str(created_at),
         }:
-            moment = _decode_moment(created_at, path)
-            return Tag(name, commit_id, branch, manifest_version, actor, moment)
+            timestamp = _decode_timestamp(created_at, path)
+            return Tag(name, commit_id, branch, manifest_version, actor, timestamp)
         case _:
             raise _corrupt(path, "a field is missing or has another type")
 
 
-def _decode_moment(text: str, path: str) -> datetime:
+def _decode_timestamp(text: str, path: str) -> datetime:
     try:
         return read_timestamp(text)
     except ValueError as error:
@@ -285,7 +287,7 @@ def create_branch(
         except (AlreadyExistsError, UnavailableError) as error:
             # A response may get lost, and the repeated request is then rejected because the first
             # one succeeded; under the lock, no other process created the branch.
-            if not _is_there(name, path, after=error, deed="made"):
+            if not _is_there(name, path, after=error, action="created"):
                 raise
 
 
@@ -326,7 +328,7 @@ def remove_branch(
         path.stores.tables.delete_branch(manifest_ref(name))
         path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_NATIVE)
     except UnavailableError as error:
-        if _is_there(name, path, after=error, deed="deleted"):
+        if _is_there(name, path, after=error, action="deleted"):
             # Lance also refuses, but does not report which branch depends on this one.
             _require_childless(name, path)
             raise
@@ -338,15 +340,17 @@ def remove_branch(
             if path.stores.tables.find_head(line) is not None:
                 path.stores.tables.delete_branch(line)
         except GraphError as error:
-            _LOG.warning("a line of the deleted branch '%s' stays: %s", name, error)
+            _LOG.warning(
+                "a table branch of the deleted branch '%s' was not deleted: %s", name, error
+            )
 
 
-def _is_there(name: BranchName, path: WritePath, *, after: GraphError, deed: str) -> bool:
+def _is_there(name: BranchName, path: WritePath, *, after: GraphError, action: str) -> bool:
     try:
         return path.branch_states.has_branch(name)
     except UnavailableError as error:
         raise UncertainError(
-            f"branch '{name}' may have been {deed}: {after}; see whether `branches` lists it"
+            f"branch '{name}' may have been {action}: {after}; check whether `branches` lists it"
         ) from error
 
 
@@ -374,7 +378,7 @@ def _require_untagged(name: BranchName, path: WritePath) -> None:
             kind="branch",
             name=name,
             needed_by=f"tag '{tag.name}'",
-            advice="delete the tag first, or keep the branch: its commits live on it",
+            advice="delete the tag first, or keep the branch, which contains the tagged commit",
         )
 
 
@@ -387,7 +391,7 @@ def _require_childless(name: BranchName, path: WritePath) -> None:
             kind="branch",
             name=name,
             needed_by="a transaction" if is_private else f"branch '{child}'",
-            advice="wait for it to end" if is_private else "delete that one first",
+            advice="wait for it to end" if is_private else "delete that branch first",
         )
 
 

@@ -96,7 +96,7 @@ def _require_unchanged(
 SCHEMA_ACTOR = "omnigraph:schema"
 
 
-def prepare_catching_up(
+def prepare_catch_up(
     basis: Basis, *, published: ManifestState, tables: TableReader
 ) -> PreparedWrite | None:
     """The part of the accepted schema that a branch lacks; None if it lacks nothing.
@@ -112,8 +112,8 @@ def prepare_catching_up(
         if key in known and set(tables.schema(known[key].at).names) != set(schema.names):
             nothing = pa.array([], pa.string())
             changes[key] = TableChange(declared, schema.empty_table(), nothing, is_overwrite=False)
-    unheard = [entry for key, entry in basis.snapshot.entries.items() if key not in known]
-    if not changes and not unheard:
+    unregistered = [entry for key, entry in basis.snapshot.entries.items() if key not in known]
+    if not changes and not unregistered:
         return None
     return PreparedWrite(
         changes=dict(sorted(changes.items())),
@@ -125,8 +125,8 @@ def prepare_catching_up(
             schema_hash=basis.accepted_schema.schema_hash,
             delta=SchemaDelta(
                 replaced_hash=published.head.schema_hash or "",
-                registered=tuple(Register(each.table_key, each.path) for each in unheard),
-                adopted=tuple(unheard),
+                registered=tuple(Register(each.table_key, each.path) for each in unregistered),
+                adopted=tuple(unregistered),
                 dropped=(),
             ),
         ),
@@ -366,7 +366,7 @@ def _catch_up(
 ) -> Commit | None:
     """Commit the schema change that a branch lacks; None if it lacks nothing."""
     published = path.branch_states.newest_known(basis.state)
-    write = prepare_catching_up(basis, published=published, tables=path.stores.tables)
+    write = prepare_catch_up(basis, published=published, tables=path.stores.tables)
     if write is None:
         return None
     own = replace(authorship, actor=SCHEMA_ACTOR, kind=WriterKind.SCHEMA_APPLY, request=None)

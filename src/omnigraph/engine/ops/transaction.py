@@ -259,7 +259,7 @@ def _remove_quietly(name: str, path: WritePath, *, is_whole: bool) -> None:
     except GraphError as error:
         # The outcome of the transaction is decided; the next process that opens the graph cleans
         # up.
-        _LOG.warning("the branch of a transaction that has ended stays: %s", error)
+        _LOG.warning("the branch of a transaction that has ended was not deleted: %s", error)
 
 
 def _remove(name: str, path: WritePath) -> None:

@@ -224,7 +224,9 @@ class SecuredTables:
 
     def _find(self, at: TableVersion, columns: Sequence[str]) -> VisibleRows | None:
         limit = self.limit_by_version.get(at)
-        assert limit is None or limit.hidden.isdisjoint(columns), "nobody knows of hidden columns"
+        assert limit is None or limit.hidden.isdisjoint(columns), (
+            "callers do not know hidden columns"
+        )
         return limit
 
     # Visible rows

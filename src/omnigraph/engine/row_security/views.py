@@ -256,7 +256,7 @@ class RowSecurity:
                 actor=limiting.view.actor,
                 action=f"read {declared.name}",
                 reason="the policy limits its rows by a condition that the schema of this state "
-                "does not allow; whoever keeps the policy has to change it",
+                "does not allow; the administrator of the policy has to change it",
             ) from error
         values = {"actor": limiting.view.actor}
         return bind(condition, kind=declared.kind, inputs=Inputs(values, limiting.now))
@@ -386,7 +386,7 @@ class _Limiting:
         return ForbiddenError(
             actor=self.view.actor,
             action=f"read {type_name}",
-            reason=f"their policy cannot be applied: {problem}; whoever keeps it has to change it",
+            reason=f"their policy cannot be applied: {problem}; its administrator has to change it",
         )
 
 

@@ -37,7 +37,7 @@ def require_inserts(ir: MutationIR, *, actor: str | None) -> None:
             raise ForbiddenError(
                 actor=actor,
                 action=f"{type(operation).__name__.lower()} rows",
-                reason="the policy limits what they see, and only inserts match no rows",
+                reason="the policy restricts the rows they see, and only inserts match no rows",
             )
 
 

@@ -88,13 +88,13 @@ def test_a_filled_in_file_of_decisions_is_read() -> None:
 
 def test_too_many_edges_are_decided_about_one_by_one() -> None:
     conflict = Conflict(
-        "Leads", "a", "cardinality_violation", "a leads 2; decide about its edges e1, e2",
+        "Leads", "a", "cardinality_violation", "a leads 2; resolve its edges e1, e2",
         None, None, None,
     )  # fmt: skip
 
     text = write_decisions([conflict, BOTH_CHANGED], source="feature", target="main")
 
-    assert "decide about its edges e1, e2" in text
+    assert "resolve its edges e1, e2" in text
     assert "# - type: Leads\n#   id: the id of an edge\n#   choice:\n" in text
     assert [entry["id"] for entry in yaml.safe_load(text)] == ["Ann"]
     assert show_decision(conflict)[1] == "  id: the id of an edge"
