@@ -100,8 +100,8 @@ WRITE_PATH_MUTANTS = (
         (
             Edit(
                 MUTATE,
-                "    changes = run.changes()\n",
-                "    changes, read_set = run.changes(), committed.read_set\n",
+                "        changes = run.changes()\n",
+                "        changes, read_set = run.changes(), committed.read_set\n",
             ),
             Edit(MUTATE, "read_set=committed.read_set", "read_set=read_set"),
         ),
@@ -120,7 +120,13 @@ WRITE_PATH_MUTANTS = (
     ),
     Mutant(
         "keep the vector of a text that has changed",
-        (Edit(MUTATE, "if not self._call.vectors.policy.follows_text:", "if before is not rows:"),),
+        (
+            Edit(
+                MUTATE,
+                "if not self._mutation.vectors.policy.follows_text:",
+                "if before is not rows:",
+            ),
+        ),
         (f"{EMBEDDING}::test_a_vector_follows_the_text_that_an_update_changes",),
     ),
     Mutant(

@@ -194,6 +194,8 @@ def load(
         spark=None,
         on_error=arguments.on_error,
         quarantine=arguments.quarantine,
+        expected_head=None,
+        idempotency_key=None,
         embed=arguments.embed,
     )
     if call.on_error is not OnError.RAISE:

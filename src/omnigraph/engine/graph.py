@@ -38,7 +38,7 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.schema_files import SOURCE_FILE
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
-from omnigraph.model.names import MAIN, parse_branch_name, parse_key, require_text
+from omnigraph.model.names import MAIN, parse_branch_name, require_text
 from omnigraph.model.ports import Action, Phase
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Source
@@ -281,11 +281,12 @@ class Graph(GraphHistory, GraphMaintenance):
             spark=spark,
             on_error=on_error,
             quarantine=quarantine,
+            expected_head=if_commit,
+            idempotency_key=idempotency_key,
             embed=embed,
         )
         self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
         graph_load.require_appending(call, self._open)
-        call = replace(call, expected_head=if_commit, key=parse_key(idempotency_key))
         return graph_load.load(data, call, engine=engine, opened=self._open)
 
     def bulk(
@@ -316,11 +317,13 @@ class Graph(GraphHistory, GraphMaintenance):
             spark=spark,
             on_error=on_error,
             quarantine=quarantine,
+            expected_head=if_commit,
+            idempotency_key=None,
             embed=embed,
         )
         self._open.require_allowed(Action.CHANGE, branch=call.target, target=None, actor=actor)
         graph_load.require_appending(call, self._open)
-        return graph_load.BulkJob(replace(call, expected_head=if_commit), self._open)
+        return graph_load.BulkJob(call, self._open)
 
     def spark_views(
         self,

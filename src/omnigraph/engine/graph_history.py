@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.engine.commit.audit import mark_recovered
-from omnigraph.engine.commit.protocol import Authorship
+from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.executors import Engine, choose_engine, get_spark_module
@@ -48,6 +48,14 @@ else:
     diff = lazy_module("omnigraph.engine.ops.diff")
     merge = lazy_module("omnigraph.engine.merge.merge")
     options = lazy_module("omnigraph.engine.merge.options")
+
+
+class ApplyCommit(Protocol):
+    """Applies or undoes one commit on a branch."""
+
+    def __call__(
+        self, commit: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
+    ) -> MergeResult: ...
 
 
 class GraphHistory:
@@ -221,26 +229,9 @@ class GraphHistory:
 
         `if_commit` and `idempotency_key` are as for `merge`.
         """
-        self._open.require_writable("revert")
-        # Without an id, the newest commit would be reverted.
-        require_text(commit, subject="commit")
-        target = parse_branch_name(branch)
-        self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
-        self._open.require_full_view("revert", branch=target)
-        author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
-        authorship = author.with_request(make_request(idempotency_key, "revert", commit))
-        recorded = self._find_recorded(target, authorship)
-        if recorded is not None:
-            return recorded
-        found = self._open.at(None, commit, action=Action.READ)
-        self._open.require_unrestricted(found, "revert")
-        with self._open.redacted_errors(None, target=target):
-            return merge.revert_commit(
-                found,
-                branch=target,
-                authorship=authorship,
-                path=self._open.writes,
-            )
+        return self._apply_commit(
+            "revert", merge.revert_commit, commit, branch, actor, if_commit, idempotency_key
+        )
 
     def cherry_pick(
         self,
@@ -255,26 +246,37 @@ class GraphHistory:
 
         `if_commit` and `idempotency_key` are as for `merge`.
         """
-        self._open.require_writable("cherry-pick")
+        return self._apply_commit(
+            "cherry-pick", merge.cherry_pick_commit, commit, onto, actor, if_commit, idempotency_key
+        )
+
+    def _apply_commit(
+        self,
+        action: str,
+        run: ApplyCommit,
+        commit: str,
+        branch: str,
+        actor: str | None,
+        if_commit: str | None,
+        idempotency_key: str | None,
+    ) -> MergeResult:
+        self._open.require_writable(action)
+        # Without an id, the newest commit would be applied.
         require_text(commit, subject="commit")
-        target = parse_branch_name(onto)
+        target = parse_branch_name(branch)
         self._open.require_allowed(Action.CHANGE, branch=target, target=None, actor=actor)
-        self._open.require_full_view("cherry-pick", branch=target)
+        self._open.require_full_view(action, branch=target)
         author = self._open.author(actor, WriterKind.BRANCH_MERGE, expected_head=if_commit)
-        authorship = author.with_request(make_request(idempotency_key, "cherry_pick", commit))
+        request = make_request(idempotency_key, action.replace("-", "_"), commit)
+        authorship = author.with_request(request)
         # The branch of the commit may have been deleted since.
         recorded = self._find_recorded(target, authorship)
         if recorded is not None:
             return recorded
         found = self._open.at(None, commit, action=Action.READ)
-        self._open.require_unrestricted(found, "cherry-pick")
+        self._open.require_unrestricted(found, action)
         with self._open.redacted_errors(None, target=target):
-            return merge.cherry_pick_commit(
-                found,
-                onto=target,
-                authorship=authorship,
-                path=self._open.writes,
-            )
+            return run(found, branch=target, authorship=authorship, path=self._open.writes)
 
     def commits(self, branch: str = "main", *, actor: str | None = None) -> CommitLog:
         """The commits of a branch, oldest first; `actor` selects the commits of one actor.

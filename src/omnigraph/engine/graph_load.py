@@ -21,7 +21,7 @@ from omnigraph.engine.executors import get_spark_module
 from omnigraph.engine.input.batches import ReceivedRows, RowBatch, RowsDigest, gather
 from omnigraph.engine.input.files import split_suffix
 from omnigraph.engine.input.sources import is_spark_frame, read_given
-from omnigraph.engine.input.splits import Split, is_named, plan_splits
+from omnigraph.engine.input.splits import is_named, plan_splits
 from omnigraph.engine.ops.embeddings import (
     EmbedMode,
     VectorPolicy,
@@ -46,7 +46,7 @@ from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import InvalidValueError, UnavailableError
 from omnigraph.model.limits import INLINE_BYTES_MAX
-from omnigraph.model.names import MAIN, BranchName, parse_branch_name
+from omnigraph.model.names import MAIN, BranchName, parse_branch_name, parse_key
 from omnigraph.model.ports import Action
 
 # The approximate expansion of compressed NDJSON.
@@ -111,6 +111,8 @@ def parse_call(
     spark: object,
     on_error: str,
     quarantine: str | os.PathLike[str] | None,
+    expected_head: str | None,
+    idempotency_key: str | None,
     embed: str | None,
 ) -> LoadCall:
     """Parse and check the arguments of a load."""
@@ -131,8 +133,8 @@ def parse_call(
         spark=spark,
         on_error=rejecting,
         quarantine=None if quarantine is None else os.fspath(quarantine),
-        expected_head=None,
-        key=None,
+        expected_head=expected_head,
+        key=parse_key(idempotency_key),
         request=None,
         embed=parse_embed(embed),
     )
@@ -273,11 +275,10 @@ def _measure(given: object, opened: GraphContext) -> int:
     if not all(map(is_named, sources)):
         return 0
     splits = plan_splits(given, means=opened.read_context(opened.pin(MAIN)), split_bytes=None)
-    return sum(split.size * _expansion(split) for split in splits)
-
-
-def _expansion(split: Split) -> int:
-    return _UNPACKED_PER_BYTE if split_suffix(split.path)[1] is not None else 1
+    return sum(
+        each.size * (1 if split_suffix(each.path)[1] is None else _UNPACKED_PER_BYTE)
+        for each in splits
+    )
 
 
 def _load_on_spark(given: object, call: LoadCall, opened: GraphContext) -> LoadResult:

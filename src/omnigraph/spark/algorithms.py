@@ -7,7 +7,7 @@ checks: one commit or no change. Needs PySpark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
@@ -111,7 +111,7 @@ def _change(
 
 
 def _load_call(call: WriteCall, session: SparkSession, *, expected_head: str) -> LoadCall:
-    parsed = parse_call(
+    return parse_call(
         mode="merge",
         branch=call.branch,
         base=None,
@@ -120,10 +120,11 @@ def _load_call(call: WriteCall, session: SparkSession, *, expected_head: str) ->
         spark=session,
         on_error="raise",
         quarantine=None,
+        expected_head=expected_head,
+        idempotency_key=None,
         # A written score has no text to embed.
         embed="later",
     )
-    return replace(parsed, expected_head=expected_head)
 
 
 T = TypeVar("T")

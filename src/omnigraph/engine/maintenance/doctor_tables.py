@@ -411,7 +411,9 @@ def examine_recorded_responses(
     )
     with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
         named = {
-            each.spec.column for each in tables.indexes(entry.at) if _is_queried(each.spec.kind)
+            each.spec.column
+            for each in tables.indexes(entry.at)
+            if each.spec.kind is IndexKind.BTREE
         }
         for column in sorted(named & stored.columns):
             with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
@@ -420,10 +422,6 @@ def examine_recorded_responses(
                     rows = plural(expected, "row")
                     message = f"the index of {column} finds {found:,} of {expected:,} {rows}"
                     findings.add(FindingKind.INDEX_DAMAGED, stored.subject, message, advice=advice)
-
-
-def _is_queried(kind: IndexKind) -> bool:
-    return kind is IndexKind.BTREE
 
 
 def _query_index(tables: TableReader, entry: Entry, column: str) -> tuple[int, int]:

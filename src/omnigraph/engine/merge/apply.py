@@ -170,7 +170,7 @@ def prepare_apply(
         for each in plan.types
     }
     changes = {
-        key: _change_of(declared, outcome)
+        key: TableChange(declared, outcome.put, outcome.removed, is_overwrite=False)
         for key, (declared, outcome) in sorted(outcomes.items())
         if outcome.put.num_rows or len(outcome.removed)
     }
@@ -217,10 +217,6 @@ def _is_same(left: Entry | None, right: Entry | None) -> bool:
     if left is None or right is None:
         return left is right
     return left.at == right.at
-
-
-def _change_of(declared: NodeType | EdgeType, outcome: Reconciled) -> TableChange:
-    return TableChange(type=declared, put=outcome.put, removed=outcome.removed, is_overwrite=False)
 
 
 def _place(outcome: Reconciled) -> StagingMode:

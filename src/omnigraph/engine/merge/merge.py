@@ -191,48 +191,43 @@ def revert_commit(
     _require_past(commit.head, branch, path.branch_states)
     parent = _get_parent(commit.head, path.branch_states)
     _require_rows(commit.head, parent.head)
-    apply = ThreeWayApply(
-        base=one_commit(commit.snapshot),
-        source=parent.snapshot,
-        options=DEFAULT_OPTIONS,
-        merged_parent_id=None,
-        notes=CommitNotes(reverted_id=commit.head.id),
-    )
-    operation = _CommitApply(apply, (commit.state, parent), path)
+    operation = _CommitApply(commit.state, parent, CommitNotes(reverted_id=commit.head.id), path)
     return _run(branch, operation.prepare, authorship, path)
 
 
 def cherry_pick_commit(
-    commit: Basis, *, onto: BranchName, authorship: Authorship, path: WritePath
+    commit: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
 ) -> MergeResult:
     """Apply the changes of one commit to a branch; raises `MergeConflictError` on conflicts."""
     parent = _get_parent(commit.head, path.branch_states)
     _require_rows(commit.head, parent.head)
-    apply = ThreeWayApply(
-        base=one_commit(parent.snapshot),
-        source=commit.snapshot,
-        options=DEFAULT_OPTIONS,
-        merged_parent_id=None,
-        notes=CommitNotes(picked_id=commit.head.id),
-    )
-    operation = _CommitApply(apply, (commit.state, parent), path)
-    return _run(onto, operation.prepare, authorship, path)
+    operation = _CommitApply(parent, commit.state, CommitNotes(picked_id=commit.head.id), path)
+    return _run(branch, operation.prepare, authorship, path)
 
 
 @dataclass(frozen=True, slots=True)
 class _CommitApply:
-    """A three-way apply of one commit, and the two states that it was made of."""
+    """A three-way apply of the changes from one state to its neighbour in history."""
 
-    apply: ThreeWayApply
-    states: tuple[ManifestState, ManifestState]
+    base: ManifestState
+    source: ManifestState
+    notes: CommitNotes
     path: WritePath
 
     def prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[MergeResult]:
         """The write of the apply onto a state; raises `MergeConflictError` on conflicts."""
-        apply, path = self.apply, self.path
-        require_same_types(apply.base.first, apply.source, onto=basis, tables=path.stores.tables)
+        path, base, source = self.path, self.base.snapshot, self.source.snapshot
+        require_same_types(base, source, onto=basis, tables=path.stores.tables)
+        apply = ThreeWayApply(
+            base=one_commit(base),
+            source=source,
+            options=DEFAULT_OPTIONS,
+            merged_parent_id=None,
+            notes=self.notes,
+        )
         with branch_guard(
-            *self.states,
+            self.base,
+            self.source,
             basis.state,
             branch_states=path.branch_states,
             advice="nothing was changed",

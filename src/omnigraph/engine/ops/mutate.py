@@ -30,7 +30,7 @@ from omnigraph.engine.commit.integrity.check import require_integrity
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.input.batches import inline_reference, node_ids
-from omnigraph.engine.ops.embeddings import WriteVectors, empty_stale
+from omnigraph.engine.ops.embeddings import VectorPolicy, WriteVectors, empty_stale
 from omnigraph.engine.ops.query import QueryCache
 from omnigraph.engine.ops.recorded_responses import MUTATION_CODEC
 from omnigraph.engine.ops.retry import Prepared, run_write
@@ -49,7 +49,7 @@ from omnigraph.engine.rows.snapshot_rows import PendingRows, SnapshotRows
 from omnigraph.engine.rows.values import column_of, repeat_value
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
-from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property, TypeKind
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.names import BranchName
 from omnigraph.model.runtime import Runtime
@@ -82,14 +82,16 @@ class Mutation:
 
     def prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[MutationResult]:
         """The write of the mutation onto a state; a restricted caller may only add rows."""
-        visible = self.view(basis)
+        restricted = self.view(basis)
         ir = self.compiled.mutation(
-            self.source, name=self.name, accepted_schema=visible.accepted_schema
+            self.source, name=self.name, accepted_schema=restricted.accepted_schema
         )
-        if visible.visible is None:
+        if restricted.visible is None:
             return self._prepare(ir, basis.catalog, committed)
         writes.require_inserts(ir, actor=self.actor)
-        writes.require_insertable(ir, catalog=basis.catalog, seen=visible.catalog, actor=self.actor)
+        writes.require_insertable(
+            ir, catalog=basis.catalog, seen=restricted.catalog, actor=self.actor
+        )
         ir = self.compiled.mutation(
             self.source, name=self.name, accepted_schema=basis.accepted_schema
         )
@@ -100,10 +102,36 @@ class Mutation:
     def _prepare(
         self, ir: MutationIR, catalog: Catalog, committed: SnapshotRows
     ) -> Prepared[MutationResult]:
+        """Compute and check the write; `IntegrityError` contains every violation.
+
+        A parameter that its property cannot store raises `InvalidValueError` before any row is
+        read, so that the error does not depend on whether a row matches. If vectors are due
+        afterwards, the mutation is incomplete.
+        """
         values = convert_parameters(ir.parameters, self.params, numbers=NumberReading.EXACT)
-        now = self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
-        call = MutationCall(ir, values, now, self.external, self.vectors)
-        return prepare_mutation(call, catalog=catalog, committed=committed, runtime=self.runtime)
+        for operation in ir.operations:
+            if isinstance(operation, Insert | Update):
+                _require_storable(operation, values, catalog, self.vectors.policy)
+        run = _Run(self, values, catalog, committed)
+        for operation in ir.operations:
+            match operation:
+                case Insert():
+                    run.insert(operation)
+                case Update():
+                    run.update(operation)
+                case Delete():
+                    run.delete(operation)
+        changes = run.changes()
+        changes = self.vectors.fill(changes)
+        require_integrity(changes, catalog=catalog, committed=committed)
+        write = PreparedWrite(
+            changes=changes,
+            placement=run.placement(),
+            # Evaluated last, because the checks add to the read set.
+            read_set=committed.read_set,
+            is_strict=run.is_strict,
+        )
+        return Prepared(write, MutationResult(run.affected_nodes, run.affected_edges, None))
 
 
 def run_mutation(mutation: Mutation, *, authorship: Authorship, path: WritePath) -> MutationResult:
@@ -119,66 +147,21 @@ def run_mutation(mutation: Mutation, *, authorship: Authorship, path: WritePath)
     return replace(done.result, commit_id=done.commit_id)
 
 
-@dataclass(frozen=True, slots=True)
-class MutationCall:
-    """A compiled mutation: operations, parameter values and timestamp.
-
-    `external` determines which references to blobs are followed, and `vectors` the treatment of
-    empty vectors.
-    """
-
-    ir: MutationIR
-    values: Mapping[str, Value]
-    now: datetime
-    external: ExternalBlobs
-    vectors: WriteVectors
-
-
-def prepare_mutation(
-    call: MutationCall, *, catalog: Catalog, committed: SnapshotRows, runtime: Runtime
-) -> Prepared[MutationResult]:
-    """Compute and check the write of a mutation; `IntegrityError` contains every violation.
-
-    A parameter that its property cannot store raises `InvalidValueError` before any row is read, so
-    that the error does not depend on whether a row matches. If vectors are due afterwards, the
-    mutation is incomplete.
-    """
-    for operation in call.ir.operations:
-        if isinstance(operation, Insert | Update):
-            _require_storable(operation, call, catalog)
-    run = _Run(call, catalog, committed, runtime)
-    for operation in call.ir.operations:
-        match operation:
-            case Insert():
-                run.insert(operation)
-            case Update():
-                run.update(operation)
-            case Delete():
-                run.delete(operation)
-    changes = run.changes()
-    changes = call.vectors.fill(changes)
-    require_integrity(changes, catalog=catalog, committed=committed)
-    write = PreparedWrite(
-        changes=changes,
-        placement=run.placement(),
-        # Evaluated last, because the checks add to the read set.
-        read_set=committed.read_set,
-        is_strict=run.is_strict,
-    )
-    return Prepared(write, MutationResult(run.affected_nodes, run.affected_edges, commit_id=None))
-
-
 class _Run:
     """The execution of one query."""
 
     def __init__(
-        self, call: MutationCall, catalog: Catalog, committed: SnapshotRows, runtime: Runtime
+        self,
+        mutation: Mutation,
+        values: Mapping[str, Value],
+        catalog: Catalog,
+        committed: SnapshotRows,
     ) -> None:
-        self._call = call
-        self._inputs = Inputs(call.values, call.now)
+        now = mutation.now
+        self._mutation = mutation
+        self._inputs = Inputs(values, now.replace(microsecond=now.microsecond // 1000 * 1000))
         self._catalog = catalog
         self._committed = committed
-        self._runtime = runtime
         self._pending: dict[str, PendingRows] = {}
         self.is_strict = False
         self.affected_nodes = 0
@@ -187,8 +170,11 @@ class _Run:
     def insert(self, operation: Insert) -> None:
         """Put one row, new or in place of the row with its key."""
         declared = _declared_type(operation.kind, operation.type_name, self._catalog)
-        values = {_column_name(each): self._value(each, declared) for each in operation.assignments}
-        rows = _make_row(declared, values, self._runtime)
+        values = {
+            _COLUMN_BY_ENDPOINT.get(each.property, each.property): self._value(each, declared)
+            for each in operation.assignments
+        }
+        rows = _make_row(declared, values, self._mutation.runtime)
         self._rows_of(declared).put(rows, replaces_committed=False)
         self._count(declared, 1)
 
@@ -284,7 +270,7 @@ class _Run:
             )
             position = rows.schema.get_field_index(each.property)
             rows = rows.set_column(position, table_schema(declared).field(position), values)
-        if not self._call.vectors.policy.follows_text:
+        if not self._mutation.vectors.policy.follows_text:
             return rows
         return empty_stale(declared, before, rows, assigned={each.property for each in assignments})
 
@@ -299,7 +285,7 @@ class _Run:
         assigned = declared.properties.get(assignment.property)
         if assigned is None or assigned.type.element is not Scalar.BLOB:
             return value
-        return _inline(value, f"{declared.name}.{assigned.name}", self._call.external)
+        return _inline(value, f"{declared.name}.{assigned.name}", self._mutation.external)
 
     def _count(self, declared: NodeType | EdgeType, rows: int) -> None:
         if isinstance(declared, NodeType):
@@ -312,7 +298,12 @@ def _declared_type(kind: TypeKind, name: str, catalog: Catalog) -> NodeType | Ed
     return catalog.nodes[name] if kind is TypeKind.NODE else catalog.edges[name]
 
 
-def _require_storable(operation: Insert | Update, call: MutationCall, catalog: Catalog) -> None:
+def _require_storable(
+    operation: Insert | Update,
+    values: Mapping[str, Value],
+    catalog: Catalog,
+    policy: VectorPolicy,
+) -> None:
     """Raise unless the assigned parameters can be stored in their properties."""
     kind = operation.kind if isinstance(operation, Insert) else TypeKind.NODE
     declared = _declared_type(kind, operation.type_name, catalog)
@@ -322,9 +313,14 @@ def _require_storable(operation: Insert | Update, call: MutationCall, catalog: C
             continue
         is_end = each.property in _COLUMN_BY_ENDPOINT and kind is TypeKind.EDGE
         type = STRING if is_end else declared.properties[each.property].type
-        value = call.values[each.value.name]
+        value = values[each.value.name]
         subject = f"{declared.name}.{each.property}"
-        is_filled = not is_end and _is_filled(declared.properties[each.property], call)
+        # A missing vector is filled before the mutation is complete.
+        is_filled = (
+            not is_end
+            and declared.properties[each.property].embedding is not None
+            and policy.embedder is not None
+        )
         if value is None and not (type.is_nullable or is_filled):
             raise InvalidValueError(
                 subject=f"param '{each.value.name}'",
@@ -334,11 +330,6 @@ def _require_storable(operation: Insert | Update, call: MutationCall, catalog: C
             )
         if not type.is_blob:
             column_of([value], type, subject=subject)
-
-
-def _is_filled(property: Property, call: MutationCall) -> bool:
-    """Whether an empty value of a property is filled before the mutation is complete."""
-    return property.embedding is not None and call.vectors.policy.embedder is not None
 
 
 def _named_ids(declared: NodeType | EdgeType, bound: BoundCondition) -> pa.Array | None:
@@ -364,10 +355,6 @@ def _inline(value: Value, subject: str, external: ExternalBlobs) -> Value:
         raise InvalidValueError(
             subject=subject, expected="Blob", value=value, problem=str(error)
         ) from error
-
-
-def _column_name(assignment: Assignment) -> str:
-    return _COLUMN_BY_ENDPOINT.get(assignment.property, assignment.property)
 
 
 def _make_row(
