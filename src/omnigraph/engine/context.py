@@ -104,7 +104,7 @@ class GraphContext:
     @property
     def feeds(self) -> FeedPath:
         """The dependencies of a change feed of this graph."""
-        return change_feed.FeedPath(self.pin, self.seen, self.branch_states, self.stores.tables)
+        return change_feed.FeedPath(self.pin, self.restrict, self.branch_states, self.stores.tables)
 
     def close(self) -> None:
         """Reject further calls, and stop the background tasks of the graph."""
@@ -138,7 +138,7 @@ class GraphContext:
             name = parse_branch_name(branch or MAIN)
             self.require_allowed(action, branch=name, target=None, actor=None)
             present = self.pin(name)
-            return self.seen(present, action, branch=name, present=present)
+            return self.restrict(present, action, branch=name, present=present)
         present = self.pin(MAIN)
         try:
             state = self.state_of(commit)
@@ -149,10 +149,10 @@ class GraphContext:
             raise
         self.require_allowed(action, branch=state.branch, target=None, actor=None)
         found = Basis(state, self.branch_states.schema_at(state))
-        seen = self.seen(found, action, branch=state.branch, present=present)
+        restricted = self.restrict(found, action, branch=state.branch, present=present)
         # After the policy is applied, because hidden properties have no current name either.
         names = self.branch_states.names_since(state)
-        return replace(seen, accepted_schema=seen.accepted_schema.with_names(names))
+        return replace(restricted, accepted_schema=restricted.accepted_schema.with_names(names))
 
     def _require_allowed_somewhere(self, action: Action) -> None:
         """Raise unless the caller is allowed the action on at least one branch."""
@@ -166,7 +166,9 @@ class GraphContext:
             actor=self._actor, action=action, branch=None, target=None, reason=UNTOLD_BRANCH
         )
 
-    def seen(self, basis: Basis, action: Action, *, branch: BranchName, present: Basis) -> Basis:
+    def restrict(
+        self, basis: Basis, action: Action, *, branch: BranchName, present: Basis
+    ) -> Basis:
         """The part of a state that the caller sees when reading or exporting a branch.
 
         `present` is a state under the accepted schema.
@@ -183,7 +185,7 @@ class GraphContext:
         part; its actions are still checked.
         """
         try:
-            return self.seen(present, Action.READ, branch=branch, present=present)
+            return self.restrict(present, Action.READ, branch=branch, present=present)
         except PolicyDeniedError:
             return present
 
@@ -270,7 +272,7 @@ class GraphContext:
         try:
             yield
         except IntegrityError as error:
-            if self._sees_all_of(target):
+            if self._sees_all_rows(target):
                 raise
             raise writes.without_others(error) from None
         except MergeConflictError as error:
@@ -285,28 +287,28 @@ class GraphContext:
         """Conflicts of two branches, without the rows that the caller may not see."""
         if self.settings.gate is None or not conflicts:
             return tuple(conflicts)
-        seen = partial(
+        redact = partial(
             writes.without_unseen,
-            sees_source=source is None or self._sees_all_of(source),
-            sees_target=self._sees_all_of(target),
+            sees_source=source is None or self._sees_all_rows(source),
+            sees_target=self._sees_all_rows(target),
         )
-        return tuple(map(seen, conflicts))
+        return tuple(map(redact, conflicts))
 
     def redact_commits(self, commits: Iterable[Commit], *, branch: BranchName) -> list[Commit]:
         """Commits of a branch, without the details that the caller may not see."""
-        if self._sees_all_of(branch):
+        if self._sees_all_rows(branch):
             return list(commits)
         return [writes.without_rows(each) for each in commits]
 
-    def _sees_all_of(self, branch: BranchName) -> bool:
+    def _sees_all_rows(self, branch: BranchName) -> bool:
         if self.settings.gate is None:
             return True
         present = self.pin(branch)
         try:
-            seen = self.seen(present, Action.READ, branch=branch, present=present)
+            restricted = self.restrict(present, Action.READ, branch=branch, present=present)
         except PolicyDeniedError:
             return False
-        return seen.visible is None
+        return restricted.visible is None
 
     def rows_of(self, basis: Basis) -> SnapshotRows:
         """The rows of a state, for the lookups of a write."""

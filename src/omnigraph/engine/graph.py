@@ -117,7 +117,7 @@ class Graph(GraphHistory, GraphMaintenance):
         """The text of the accepted schema, without properties that a policy hides."""
         self._open.require_allowed(Action.READ, branch=None, target=None, actor=None)
         present = self._open.pin(MAIN)
-        return self._open.seen(
+        return self._open.restrict(
             present, Action.READ, branch=MAIN, present=present
         ).accepted_schema.source
 

@@ -304,9 +304,9 @@ def _require_all_properties(call: LoadCall, opened: GraphContext) -> None:
     """Raise if properties are hidden from the caller, because Spark would read them anyway."""
     start = _start_of(call, opened)
     present = opened.pin(start)
-    seen = opened.visible_to_writer(present, branch=start)
-    if seen.accepted_schema is not present.accepted_schema:
-        opened.require_unrestricted(seen, "load on Spark")
+    visible = opened.visible_to_writer(present, branch=start)
+    if visible.accepted_schema is not present.accepted_schema:
+        opened.require_unrestricted(visible, "load on Spark")
 
 
 def _name_inputs(given: object) -> object:
@@ -364,11 +364,11 @@ def _receive(
 ) -> tuple[dict[str, ReceivedRows], str]:
     """The input rows, and their digest if the request has a key."""
     noted = None if call.key is None else RowsDigest()
-    seen = opened.visible_to_writer(basis, branch=_start_of(call, opened))
+    visible = opened.visible_to_writer(basis, branch=_start_of(call, opened))
 
     def reading() -> Iterator[RowBatch]:
         row_count = 0
-        for read in read_given(given, means=opened.read_context(seen), report=None):
+        for read in read_given(given, means=opened.read_context(visible), report=None):
             piece = complete(read, catalog=basis.catalog, actor=opened.actor_of(None))
             if noted is not None:
                 noted.note(piece)

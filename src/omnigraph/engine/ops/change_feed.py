@@ -51,7 +51,7 @@ class FeedPath:
     """The dependencies of a feed: the current state, the visible part, past states, and rows."""
 
     pin: Callable[[BranchName], Basis]
-    see: VisibleStateFunction
+    restrict: VisibleStateFunction
     branch_states: BranchStates
     tables: TableReader
 
@@ -138,7 +138,7 @@ class ChangeFeed:
     def _as_of(self, state: ManifestState, present: Basis) -> Basis:
         """The visible part of a past state, under the schema of that state."""
         found = Basis(state, self._path.branch_states.schema_at(state))
-        return self._path.see(found, Action.READ, branch=self._branch, present=present)
+        return self._path.restrict(found, Action.READ, branch=self._branch, present=present)
 
     def _advance(self, state: ManifestState | None, commit: Commit) -> ManifestState:
         if state is None:

@@ -60,7 +60,7 @@ class VisibleRows:
         return self.condition != ALWAYS or bool(self.ends)
 
     @property
-    def looked_at(self) -> tuple[str, ...]:
+    def condition_columns(self) -> tuple[str, ...]:
         """The columns that determine whether a row is visible."""
         own = dict.fromkeys(columns_of(self.condition))
         return tuple(dict.fromkeys((*own, *(column for column, _ in self.ends))))
@@ -112,7 +112,7 @@ class SecuredTables:
     """
 
     tables: TableReader
-    kept: Kept
+    cache: Kept
     limit_by_version: Mapping[TableVersion, VisibleRows]
 
     def together(self, other: SecuredTables) -> SecuredTables:
@@ -142,7 +142,7 @@ class SecuredTables:
             return self.tables.scan(at, columns=columns, predicate=predicate)
         if predicate is None:
             return self._scan_all(at, limit, columns)
-        wanted = list(dict.fromkeys([*columns, *limit.looked_at]))
+        wanted = list(dict.fromkeys([*columns, *limit.condition_columns]))
         rows = self.tables.scan(limit.at, columns=wanted, predicate=predicate)
         return rows.filter(self._marks(limit, rows)).select(columns)
 
@@ -158,7 +158,7 @@ class SecuredTables:
         limit = self._find(at, columns)
         if limit is None:
             return self.tables.find_rows(at, ids=ids, columns=columns)
-        wanted = list(dict.fromkeys([*columns, *limit.looked_at]))
+        wanted = list(dict.fromkeys([*columns, *limit.condition_columns]))
         rows = self.tables.find_rows(limit.at, ids=ids, columns=wanted)
         return rows.filter(self._marks(limit, rows)).select(columns)
 
@@ -168,7 +168,7 @@ class SecuredTables:
         if limit is None:
             yield from self.tables.scan_by_id(at, columns=columns)
             return
-        wanted = list(dict.fromkeys([*columns, *limit.looked_at]))
+        wanted = list(dict.fromkeys([*columns, *limit.condition_columns]))
         for batch in self.tables.scan_by_id(limit.at, columns=wanted):
             marks = self._marks(limit, pa.Table.from_batches([batch]))
             if pc.any(marks).as_py():
@@ -195,7 +195,7 @@ class SecuredTables:
             return TableDelta(
                 deleted=self._scan_some(old, columns), added=self._scan_some(new, columns)
             )
-        wanted = list(dict.fromkeys([*columns, *before.looked_at]))
+        wanted = list(dict.fromkeys([*columns, *before.condition_columns]))
         delta = self.tables.find_delta(before.at, after.at, columns=wanted)
         return TableDelta(
             deleted=self._select(before, delta.deleted, columns),
@@ -232,7 +232,7 @@ class SecuredTables:
     # Visible rows
 
     def _seen(self, at: TableVersion, limit: VisibleRows) -> SeenRows:
-        return self.kept.seen.get(at, lambda: self._find_seen(limit))
+        return self.cache.seen.get(at, lambda: self._find_seen(limit))
 
     def _places(self, at: TableVersion, limit: VisibleRows) -> Ordinals:
         """The positions of the visible rows in a scan."""
@@ -258,14 +258,14 @@ class SecuredTables:
         names = dict.fromkeys(columns_of(limit.condition))
         if limit.condition != ALWAYS and limit.row_count:
             columns = {
-                name: self.kept.columns.get(limit.at, name, tables=self.tables) for name in names
+                name: self.cache.columns.get(limit.at, name, tables=self.tables) for name in names
             }
             # A condition that never holds references no column, and a table without columns has no
             # rows.
-            ids = self.kept.columns.get(limit.at, "id", tables=self.tables)
+            ids = self.cache.columns.get(limit.at, "id", tables=self.tables)
             marks = _to_marks(evaluate_mask(limit.condition, pa.table({**columns, "id": ids})))
         if limit.ends and limit.row_count:
-            topology = self.kept.topologies.topology(limit.at, tables=self.tables)
+            topology = self.cache.topologies.topology(limit.at, tables=self.tables)
             sides = {"src": topology.sources, "dst": topology.targets}
             for column, nodes in limit.ends:
                 seen = pc.is_in(topology.ids, value_set=self._all_ids(nodes))
@@ -286,7 +286,7 @@ class SecuredTables:
         return pc.is_in(ids, value_set=self.find_ids(nodes, ids=distinct))
 
     def _all_ids(self, nodes: TableVersion) -> pa.Array:
-        return self.kept.columns.get(nodes, "id", tables=self)
+        return self.cache.columns.get(nodes, "id", tables=self)
 
     # Two versions
 
@@ -305,8 +305,8 @@ class SecuredTables:
         if old.ref.path != new.ref.path:
             return False
         delta = self.find_delta(old, new, columns=["id"])
-        gone, come = (one_chunk(each["id"]).sort() for each in (delta.deleted, delta.added))
-        return bool(gone.equals(come))
+        deleted, added = (one_chunk(each["id"]).sort() for each in (delta.deleted, delta.added))
+        return bool(deleted.equals(added))
 
     def _select(self, limit: VisibleRows, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         # A version that is older than a column does not have it.
@@ -325,10 +325,10 @@ def _to_marks(marked: pa.Array | pa.ChunkedArray) -> Marks:
 
 def read_together(old: Basis | None, new: Basis, tables: TableReader) -> RowReader:
     """The reader of two states: the given store, or a restricted one if access is limited."""
-    limited = [each.visible.tables for each in (old, new) if each is not None and each.visible]
-    if not limited:
+    restricted = [each.visible.tables for each in (old, new) if each is not None and each.visible]
+    if not restricted:
         return tables
-    *others, last = limited
+    *others, last = restricted
     for each in others:
         assert isinstance(each, SecuredTables)
         assert isinstance(last, SecuredTables)

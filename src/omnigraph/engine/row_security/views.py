@@ -255,8 +255,8 @@ class RowSecurity:
             raise ForbiddenError(
                 actor=limiting.view.actor,
                 action=f"read {declared.name}",
-                reason="the policy limits its rows by a condition that the schema of this state "
-                "does not allow; the administrator of the policy has to change it",
+                reason="the policy restricts its rows with a condition that the schema of this "
+                "state does not allow; the administrator of the policy has to change it",
             ) from error
         values = {"actor": limiting.view.actor}
         return bind(condition, kind=declared.kind, inputs=Inputs(values, limiting.now))
@@ -335,7 +335,7 @@ class _Limiting:
             keys += map(table_key_of, each.catalog.stored_types())
         known = {name for key in keys for name in _names_of(key)}
         for name in sorted(self.view.types.keys() - known):
-            raise self._inapplicable(name, "it limits a type that the graph never had")
+            raise self._inapplicable(name, "it restricts a type that the graph never had")
 
     def hidden(self, tables: TableReader) -> Iterator[tuple[str, frozenset[str]]]:
         """The hidden properties, by the table key of their type."""
@@ -345,17 +345,17 @@ class _Limiting:
                 continue
             self._require_hideable(declared, named)
             present = self.present_of(declared)
-            kept = frozenset[str]() if present is None else present.properties.keys()
-            if present is not None and not named <= kept:
+            present_names = frozenset[str]() if present is None else present.properties.keys()
+            if present is not None and not named <= present_names:
                 # The property may exist under another name.
-                raise self._inapplicable(declared.name, "it hides a property that is not there")
+                raise self._inapplicable(declared.name, "it hides a property that does not exist")
             # A property that the current schema lacks may be a hidden property under an earlier
             # name.
-            gone = declared.properties.keys() - kept
+            missing = declared.properties.keys() - present_names
             if present is not None:
-                gone |= self._renamed_since(declared, present, named, tables)
+                missing |= self._renamed_since(declared, present, named, tables)
             others = declared.properties.keys() - _key_of(declared)
-            yield table_key_of(declared), (named | gone) & others
+            yield table_key_of(declared), (named | missing) & others
 
     def _renamed_since(
         self,
@@ -379,7 +379,7 @@ class _Limiting:
 
     def _require_hideable(self, declared: NodeType | EdgeType, named: frozenset[str]) -> None:
         for name in sorted(named.intersection(_key_of(declared))):
-            problem = f"it hides '{name}', of which ids are made, and should hide rows instead"
+            problem = f"it hides '{name}', which ids are derived from; hide rows instead"
             raise self._inapplicable(declared.name, problem)
 
     def _inapplicable(self, type_name: str, problem: str) -> ForbiddenError:
