@@ -81,7 +81,7 @@ def test_a_name_is_given_once(tmp_path: Path) -> None:
     assert second is not None
 
     graph.tag("v1", first)
-    with pytest.raises(AlreadyExistsError, match="`delete_tag` first"):
+    with pytest.raises(AlreadyExistsError, match="with `delete_tag`"):
         graph.tag("v1", second)
 
     assert graph.tags() == {"v1": first}
@@ -257,7 +257,7 @@ def test_a_tag_names_a_commit_on_every_store(place: Place) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "no JSON"),
+        (b"", "not valid JSON"),
         (b"[]", "a field is missing"),
         (b'{"format_version": 2}', "format 2"),
         (b'{"format_version": 1, "commit_id": 7}', "a field is missing"),

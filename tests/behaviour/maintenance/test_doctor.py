@@ -220,7 +220,7 @@ def test_a_shallow_look_leaves_rows_out_and_says_so(whole: Path, tmp_path: Path)
     shallow = look_past_opening(root).doctor(deep=False)
 
     assert grave(shallow) == set()
-    assert "Rows were not looked at" in str(shallow)
+    assert "Rows were not checked" in str(shallow)
     assert grave(look(root)) == {FindingKind.ENDPOINT_MISSING}
 
 

@@ -145,7 +145,7 @@ def test_edges_of_both_sides_that_are_too_many_together_are_a_conflict(tmp_path:
 
     assert kinds((found,)) == [("Leads", "a", "cardinality_violation")]
     assert found.message.endswith("; resolve its edges 'feature'")
-    with pytest.raises(InvalidValueError, match="by decisions about edges, by their own ids"):
+    with pytest.raises(InvalidValueError, match="by decisions about edges, by their ids"):
         graph.merge("feature", resolve={("Leads", "a"): "source"})
     assert graph.merge("feature", resolve={("Leads", "feature"): "target"}).outcome == "merged"
 
@@ -271,7 +271,7 @@ def test_two_decisions_about_one_entity_are_refused(tmp_path: Path, other: objec
     graph = divided(tmp_path)
     resolve = {("Person", "Alice"): "source", ("node:Person", "Alice"): other}
 
-    with unchanged(graph), pytest.raises(InvalidValueError, match="'Alice' is decided about twice"):
+    with unchanged(graph), pytest.raises(InvalidValueError, match="'Alice' has two decisions"):
         graph.merge("feature", resolve=resolve)
 
 

@@ -121,7 +121,7 @@ def test_a_type_that_the_graph_does_not_have_is_not_found(tmp_path: Path) -> Non
 def test_work_in_this_process_takes_no_session(tmp_path: Path) -> None:
     graph = town_graph(tmp_path)
 
-    with pytest.raises(InvalidValueError, match="takes no session"):
+    with pytest.raises(InvalidValueError, match="does not accept a session"):
         graph.algorithms("Knows", spark=object())
 
 

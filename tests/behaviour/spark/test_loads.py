@@ -211,7 +211,7 @@ def test_an_engine_that_cannot_do_what_is_asked_is_refused(
     frame = spark.createDataFrame([("Ann",)], "name string")
 
     with unchanged(graph):
-        with pytest.raises(InvalidValueError, match="takes no session"):
+        with pytest.raises(InvalidValueError, match="does not accept a session"):
             graph.load({"Person": frame}, mode="append", engine="inline", spark=spark)
         with pytest.raises(InvalidValueError, match="rejects no rows"):
             graph.load(ndjson(), mode="append", engine="inline", on_error="quarantine")
