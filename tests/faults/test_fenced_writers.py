@@ -143,7 +143,7 @@ def take_a_turn(place: Place) -> None:
         fence=Fence(branch_states, stores.tables),
     )
     with locks.hold([LockKey("node:Person", None)]) as held:
-        assert held.is_kept()
+        assert held.is_held()
 
 
 BEFORE, AFTER, ON_MAIN, ON_BRANCH = False, True, False, True

@@ -22,7 +22,7 @@ LEASE_MUTANTS = (
     ),
     Mutant(
         "show no sign of life",
-        (Edit(LEASES, "    tenure.keep_alive()\n", ""),),
+        (Edit(LEASES, "    held.keep_alive()\n", ""),),
         (f"{LEASE_TESTS}::test_a_holder_that_lives_is_not_followed",),
     ),
     Mutant(
@@ -43,7 +43,7 @@ LEASE_MUTANTS = (
         (
             Edit(
                 "engine/commit/recover.py",
-                "(found == {PinClass.NO_MOVEMENT} and is_writer_gone)",
+                "(found == {PinClass.NO_MOVEMENT} and is_writer_dead)",
                 "found == {PinClass.NO_MOVEMENT}",
             ),
         ),

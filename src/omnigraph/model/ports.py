@@ -71,10 +71,10 @@ class View:
 class Gate(Protocol):
     """Decides which actions a caller may perform."""
 
-    def require(self, asked: Access) -> None:
+    def require(self, access: Access) -> None:
         """Raise `ForbiddenError` unless the access is allowed."""
 
-    def view(self, asked: Access) -> View | None:
+    def view(self, access: Access) -> View | None:
         """The visible part of the graph for a read or an export; None if everything is visible."""
 
 

@@ -174,11 +174,11 @@ def parse_date(text: str) -> date:
 
     A date with a time of day raises `ExcessPrecisionError`.
     """
-    moment = parse_datetime(text)
+    timestamp = parse_datetime(text)
     match = _TIMESTAMP.fullmatch(text)
     if match is not None and match["hour"] is not None:
         raise ExcessPrecisionError(HAS_TIME_OF_DAY)
-    return moment.date()
+    return timestamp.date()
 
 
 def parse_datetime(text: str) -> datetime:
@@ -187,20 +187,20 @@ def parse_datetime(text: str) -> datetime:
     if match is None:
         raise ValueError(f"{text!r} is not a date or timestamp")
     month, day = match["month"] or match["month2"], match["day"] or match["day2"]
-    moment = datetime(int(match["year"]), int(month), int(day), tzinfo=UTC)
+    timestamp = datetime(int(match["year"]), int(month), int(day), tzinfo=UTC)
     if match["hour"] is None:
-        return moment
+        return timestamp
     fraction = match["fraction"] or ""
     if fraction[3:].strip("0"):
         raise ExcessPrecisionError(IS_TOO_FINE)
-    moment = moment.replace(
+    timestamp = timestamp.replace(
         hour=int(match["hour"]),
         minute=int(match["minute"]),
         second=int(match["second"]),
         microsecond=int(fraction[:3].ljust(3, "0")) * 1000,
     )
     try:
-        return moment - _offset(match["offset"])
+        return timestamp - _offset(match["offset"])
     except OverflowError as error:
         raise ValueError(f"{text!r} lies outside the years 1 to 9999") from error
 
@@ -208,17 +208,17 @@ def parse_datetime(text: str) -> datetime:
 def read_timestamp(text: str) -> datetime:
     """The timestamp in an OmniGraph record, to the microsecond; raises `ValueError` if invalid."""
     try:
-        moment = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"'{text}' is no moment") from error
-    if moment.tzinfo is None:
+        raise ValueError(f"'{text}' is not a valid timestamp") from error
+    if timestamp.tzinfo is None:
         raise ValueError(f"'{text}' has no time zone")
-    return moment
+    return timestamp
 
 
-def format_datetime(moment: datetime) -> str:
+def format_datetime(timestamp: datetime) -> str:
     """A timestamp as results show it: UTC, always with three fraction digits."""
-    in_utc = moment.astimezone(UTC)
+    in_utc = timestamp.astimezone(UTC)
     return f"{in_utc:%Y-%m-%dT%H:%M:%S}.{in_utc.microsecond // 1000:03d}Z".rjust(24, "0")
 
 

@@ -150,7 +150,7 @@ def probe_reading(ground: CheckContext) -> str | None:
         path = f"reading/{number}"
         # Read before it exists, because some storages cache a negative response.
         if reader.find(path) is not None:
-            return "an object was found that nobody had written"
+            return "an object was found that was never written"
         for content in (b"old", b"new"):
             writer.put(path, content)
             found = reader.find(path)
@@ -226,7 +226,7 @@ def probe_creating_races(ground: CheckContext) -> str | None:
 
         won = [racer for racer, is_won in enumerate(_race(create)) if is_won]
         if len(won) != 1:
-            return f"of {RACERS} writers that created one object at once, {len(won)} were told so"
+            return f"of {RACERS} concurrent creations of one object, {len(won)} reported success"
         if not _holds(clients[0], path, b"%d" % won[0]):
             return "an object holds what a writer wrote that was refused"
     return None
@@ -239,9 +239,9 @@ def probe_replacing_races(ground: CheckContext) -> str | None:
     if not all(_race(lambda racer: _raise_number(clients[racer]))):
         return "a writer never got its turn"
     found = clients[0].find("races/number")
-    told = int(found.content) if found else 0
-    if told != RACERS * RAISES:
-        return f"of {RACERS * RAISES} changes by {RACERS} writers at once, {told} are there"
+    total = int(found.content) if found else 0
+    if total != RACERS * RAISES:
+        return f"of {RACERS * RAISES} changes by {RACERS} writers at once, {total} are there"
     return None
 
 
@@ -319,7 +319,7 @@ CHECK_PREFIX = "__omnigraph_check"
 
 _CONDITIONS = (
     "use a storage that honours `If-None-Match: *` and `If-Match` on PUT, or a newer release of "
-    "this one; what stands between (a gateway, a proxy) must pass both headers on"
+    "this one; a gateway or proxy in between must pass both headers on"
 )
 _LINKS = (
     "use a file system with hard links, renames and `flock` that work, such as ext4 or xfs; not "
@@ -375,9 +375,9 @@ class CheckReport:
 _ACCESS = Probe(
     "access",
     "objects can be written, read, listed and deleted here",
-    "say who asks and where (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and for another "
-    "storage than AWS AWS_ENDPOINT_URL_S3), and allow these credentials to get, put, list and "
-    "delete objects below this prefix",
+    "set credentials and region (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and for "
+    "another storage than AWS AWS_ENDPOINT_URL_S3), and allow these credentials to get, put, list "
+    "and delete objects below this prefix",
     "let the user who runs OmniGraph read and write this folder",
     probe_access,
 )
@@ -426,7 +426,7 @@ _PROBES = (
     ),
     Probe(
         "whole objects",
-        "who reads while another writes never sees half of a file",
+        "a reader never sees a partially written file",
         _CONSISTENCY,
         _LINKS,
         probe_wholeness,

@@ -56,7 +56,7 @@ _REASON_BY_CODE: Mapping[str, str] = MappingProxyType(
     }
 )
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-_NO_ANSWER = re.compile(r"error sending request|timed out|connection (?:closed|reset)", re.I)
+_NO_RESPONSE = re.compile(r"error sending request|timed out|connection (?:closed|reset)", re.I)
 _RESERVED_NAME = re.compile(r"#[0-9]+\Z")
 
 
@@ -90,7 +90,7 @@ def explain(error: OSError | BaseError) -> str:
         return _DENIED
     if isinstance(error, UnauthenticatedError):
         return _CREDENTIALS
-    if code is None and _NO_ANSWER.search(text):
+    if code is None and _NO_RESPONSE.search(text):
         return "the storage does not answer; check the network and the endpoint"
     # The exception that caused the error holds the rest: obstore adds pages of debug output.
     return text.partition("\n")[0][:FOREIGN_REASON_CHARACTERS_MAX]

@@ -22,8 +22,8 @@ class Durability:
         self._root = root
         self._flush = flush
         # With their inodes, because another process may have recreated a folder.
-        self._settled: dict[Path, int] = {}
-        self._settled_inside: dict[Path, set[Path]] = {}
+        self._durable: dict[Path, int] = {}
+        self._durable_inside: dict[Path, set[Path]] = {}
 
     def secure(self, files: Iterable[str]) -> None:
         """Flush files, given by their paths below the root, and the folders that contain them."""
@@ -35,15 +35,15 @@ class Durability:
         # Folders are created once and not removed, so their own names are also flushed only once.
         above = dict.fromkeys(above for folder in folders for above in self._chain(folder))
         found = [(folder, folder.stat().st_ino) for folder in above]
-        unsettled = [each for each in found if self._settled.get(each[0]) != each[1]]
+        unsettled = [each for each in found if self._durable.get(each[0]) != each[1]]
         for folder in dict.fromkeys([*folders, *(folder.parent for folder, _ in unsettled)]):
             self._flush(folder)
-        if len(self._settled) + len(unsettled) > DURABLE_FOLDERS_MAX:
-            self._settled.clear()
-            self._settled_inside.clear()
+        if len(self._durable) + len(unsettled) > DURABLE_FOLDERS_MAX:
+            self._durable.clear()
+            self._durable_inside.clear()
         for folder, inode in unsettled:
-            self._settled[folder] = inode
-            self._settled_inside.setdefault(folder.parent, set()).add(folder)
+            self._durable[folder] = inode
+            self._durable_inside.setdefault(folder.parent, set()).add(folder)
 
     def secure_tree(self, folder: str) -> None:
         """Flush every file below a folder that was just created."""
@@ -60,8 +60,8 @@ class Durability:
             self._flush(path)
 
     def _unsettle(self, folder: Path) -> None:
-        self._settled.pop(folder, None)
-        for inside in self._settled_inside.pop(folder, ()):
+        self._durable.pop(folder, None)
+        for inside in self._durable_inside.pop(folder, ()):
             self._unsettle(inside)
 
     def _chain(self, folder: Path) -> Iterator[Path]:

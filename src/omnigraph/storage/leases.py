@@ -149,7 +149,7 @@ def decode_lease(content: bytes, *, path: str) -> Lease:
     try:
         document: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is no JSON") from error
+        raise _corrupt(path, "it is not valid JSON") from error
     match document:
         case {"format_version": int(version)} if version != LEASE_FORMAT:
             raise _corrupt(
@@ -172,15 +172,15 @@ def decode_lease(content: bytes, *, path: str) -> Lease:
                 epoch=epoch,
                 heartbeat=heartbeat,
                 ttl_s=float(ttl_s),
-                since=_decode_moment(since, path),
-                expires_at=_decode_moment(expires_at, path),
+                since=_decode_timestamp(since, path),
+                expires_at=_decode_timestamp(expires_at, path),
                 is_held=is_held,
             )
         case _:
             raise _corrupt(path, "a field is missing or has another type")
 
 
-def _decode_moment(text: str, path: str) -> datetime:
+def _decode_timestamp(text: str, path: str) -> datetime:
     try:
         return read_timestamp(text)
     except ValueError as error:
@@ -191,7 +191,7 @@ def _corrupt(path: str, problem: str) -> CorruptError:
     return CorruptError(
         subject=f"the lease {path}",
         problem=f"{problem}; nothing was written; upgrade this OmniGraph if a newer one wrote it, "
-        "or delete the object when nobody writes to the graph",
+        "or delete the object when no process writes to the graph",
     )
 
 
@@ -220,14 +220,14 @@ class HeldLease:
     the lease.
     """
 
-    def __init__(self, seen: ObservedLease, *, terms: LeaseOptions, asked_at: float) -> None:
+    def __init__(self, seen: ObservedLease, *, options: LeaseOptions, requested_at: float) -> None:
         self._seen = seen
-        self._terms = terms
-        self._renewed_at = asked_at
+        self._options = options
+        self._renewed_at = requested_at
         self._process_id = os.getpid()
         self._is_over = Event()
         self._writing = Lock()
-        self._started_at = asked_at
+        self._started_at = requested_at
         self.is_lost = False
         self.users = 1
         self.trusted = _NOTHING
@@ -235,7 +235,7 @@ class HeldLease:
     @property
     def age_s(self) -> float:
         """The seconds since the lease was taken."""
-        return self._terms.clock.monotonic() - self._started_at
+        return self._options.clock.monotonic() - self._started_at
 
     def trust(self, version: int) -> None:
         """Record a version that is safe to write on."""
@@ -250,13 +250,13 @@ class HeldLease:
         """Whether the lease is lost or may have expired by the local clock; sends no request."""
         if self.is_lost or not self.is_of_this_process:
             return True
-        return self._terms.clock.monotonic() - self._renewed_at > self._terms.ttl_s
+        return self._options.clock.monotonic() - self._renewed_at > self._options.ttl_s
 
-    def is_kept(self) -> bool:
+    def is_held(self) -> bool:
         """Whether this process still owns the lease, read from the storage."""
         if self.is_lost or not self.is_of_this_process:
             return False
-        found = self._terms.place.find()
+        found = self._options.place.find()
         self.is_lost = found is None or not self._is_same(found)
         return not self.is_lost
 
@@ -268,7 +268,7 @@ class HeldLease:
         """Stop renewing the lease and let it expire."""
         self._is_over.set()
 
-    def let_go(self) -> ObservedLease | None:
+    def release(self) -> ObservedLease | None:
         """Durable effect: release the lease; return what is stored, None if unknown or lost."""
         self.stop()
         with self._writing:
@@ -282,7 +282,7 @@ class HeldLease:
                 return None
 
     def _beat(self) -> None:
-        while not self._terms.clock.wait(self._is_over, timeout_s=self._terms.ttl_s / 3):
+        while not self._options.clock.wait(self._is_over, timeout_s=self._options.ttl_s / 3):
             with self._writing:
                 if self._is_over.is_set() or self.is_lost:
                     return
@@ -295,22 +295,22 @@ class HeldLease:
                     self.is_lost = True
 
     def _renew(self) -> None:
-        asked_at = self._terms.clock.monotonic()
+        requested_at = self._options.clock.monotonic()
         found = self._write(is_held=True)
         if self.is_lost or found is None:
             _LOG.warning("a lease is lost: another process took it")
             return
-        self._seen, self._renewed_at = found, asked_at
+        self._seen, self._renewed_at = found, requested_at
 
     def _write(self, *, is_held: bool) -> ObservedLease | None:
-        terms, lease = self._terms, self._seen.lease
+        options, lease = self._options, self._seen.lease
         wanted = replace(
             lease,
             heartbeat=lease.heartbeat + 1,
-            expires_at=terms.clock.now() + timedelta(seconds=terms.ttl_s),
+            expires_at=options.clock.now() + timedelta(seconds=options.ttl_s),
             is_held=is_held,
         )
-        found = terms.place.write(wanted, after=self._seen)
+        found = options.place.write(wanted, after=self._seen)
         self.is_lost = found is None or not self._is_same(found)
         return found
 
@@ -325,76 +325,76 @@ class BranchLease:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._turn = Condition()
-        self._tenure: HeldLease | None = None
+        self._held: HeldLease | None = None
         self._is_changing = False
         self._rest_until = 0.0
         self._known: ObservedLease | None = None
         self._watched: tuple[str, float] | None = None
 
     @contextmanager
-    def hold(self, terms: LeaseOptions, *, end: float) -> Iterator[tuple[HeldLease, bool]]:
+    def hold(self, options: LeaseOptions, *, end: float) -> Iterator[tuple[HeldLease, bool]]:
         """Hold the lease for the block; yields it and whether it was newly taken.
 
         `end` bounds the wait.
         """
-        joined = self._find_tenure(terms, end)
-        tenure = self._take(terms, end) if joined is None else joined
+        joined = self._join(options, end)
+        held = self._take(options, end) if joined is None else joined
         try:
-            yield tenure, joined is None
+            yield held, joined is None
         finally:
             # A forked process holds nothing, and its copies of locks may never be released.
-            if tenure.is_of_this_process:
-                self._leave(tenure)
+            if held.is_of_this_process:
+                self._leave(held)
 
     # Coordination between the threads of this process
 
-    def _find_tenure(self, terms: LeaseOptions, end: float) -> HeldLease | None:
+    def _join(self, options: LeaseOptions, end: float) -> HeldLease | None:
         """The lease that other threads hold; None if this thread takes it and others wait."""
         with self._turn:
             while True:
                 now = time.monotonic()
                 pause = end - now
                 if not self._is_changing:
-                    tenure = self._tenure
-                    if tenure is None or tenure.is_lost:
+                    held = self._held
+                    if held is None or held.is_lost:
                         pause = min(pause, self._rest_until - now)
                         if pause <= 0:
                             self._is_changing = True
                             return None
-                    elif tenure.age_s <= LEASE_SHARED_S_MAX:
-                        tenure.users += 1
-                        return tenure
+                    elif held.age_s <= LEASE_SHARED_S_MAX:
+                        held.users += 1
+                        return held
                 if pause <= 0:
-                    raise _refusal(terms, holder="another thread of this process")
+                    raise _refusal(options, holder="another thread of this process")
                 self._turn.wait(pause)
 
-    def _take(self, terms: LeaseOptions, end: float) -> HeldLease:
+    def _take(self, options: LeaseOptions, end: float) -> HeldLease:
         taken: HeldLease | None = None
         try:
-            taken = self._acquire(terms, terms.clock.monotonic() + end - time.monotonic())
+            taken = self._acquire(options, options.clock.monotonic() + end - time.monotonic())
             return taken
         finally:
             with self._turn:
-                self._tenure, self._known = taken, None
+                self._held, self._known = taken, None
                 self._is_changing = False
                 self._turn.notify_all()
 
-    def _leave(self, tenure: HeldLease) -> None:
+    def _leave(self, held: HeldLease) -> None:
         with self._turn:
-            tenure.users -= 1
-            if tenure.users:
+            held.users -= 1
+            if held.users:
                 return
-            if self._tenure is not tenure:
-                tenure.stop()
+            if self._held is not held:
+                held.stop()
                 return
-            self._tenure, self._is_changing = None, True
+            self._held, self._is_changing = None, True
         left: ObservedLease | None = None
         try:
-            left = tenure.let_go()
+            left = held.release()
         finally:
             with self._turn:
                 self._known, self._is_changing = left, False
-                if tenure.age_s > LEASE_SHARED_S_MAX:
+                if held.age_s > LEASE_SHARED_S_MAX:
                     # Other processes poll at intervals and would never find the lease free
                     # otherwise.
                     self._rest_until = time.monotonic() + 2 * LEASE_PROBE_INTERVAL_S_MAX
@@ -402,8 +402,8 @@ class BranchLease:
 
     # Coordination between processes
 
-    def _acquire(self, terms: LeaseOptions, end: float) -> HeldLease:
-        place, clock = terms.place, terms.clock
+    def _acquire(self, options: LeaseOptions, end: float) -> HeldLease:
+        place, clock = options.place, options.clock
         # A lease that this process released is usually unchanged, so that taking it again needs one
         # request.
         is_recalled = self._known is not None and not self._known.lease.is_held
@@ -411,13 +411,13 @@ class BranchLease:
         pause = LEASE_PROBE_INTERVAL_S_MIN
         while True:
             is_seizure = seen is not None and seen.lease.is_held
-            if seen is None or not is_seizure or self._is_dead(seen, terms):
-                asked_at = clock.monotonic()
-                wanted = self._plan(seen, terms)
+            if seen is None or not is_seizure or self._is_dead(seen, options):
+                requested_at = clock.monotonic()
+                wanted = self._plan(seen, options)
                 found = place.write(wanted, after=seen)
                 if found is not None and found.lease.state == wanted.state:
-                    tenure = HeldLease(found, terms=terms, asked_at=asked_at)
-                    return _begin(tenure, terms, is_seizure=is_seizure)
+                    held = HeldLease(found, options=options, requested_at=requested_at)
+                    return _begin(held, options, is_seizure=is_seizure)
                 seen = found
                 if is_recalled:
                     # Another process has held the lease since; `seen` is now current.
@@ -425,51 +425,51 @@ class BranchLease:
                     continue
             left = end - clock.monotonic()
             if left <= 0:
-                raise _refusal(terms, holder=_describe(seen))
+                raise _refusal(options, holder=_describe(seen))
             clock.sleep(min(left, uniform(pause / 2, pause)))
             pause = min(2 * pause, LEASE_PROBE_INTERVAL_S_MAX)
             seen = place.find()
 
-    def _is_dead(self, seen: ObservedLease, terms: LeaseOptions) -> bool:
+    def _is_dead(self, seen: ObservedLease, options: LeaseOptions) -> bool:
         """Whether the holder has not renewed the lease for so long that it may be seized."""
         if seen.lease.owner == self._owner:
             # Only one thread of this process takes the lease, so this is left over from an earlier
             # attempt.
             return True
-        now = terms.clock.monotonic()
+        now = options.clock.monotonic()
         if self._watched is None or self._watched[0] != seen.token:
             self._watched = (seen.token, now)
         is_silent = now - self._watched[1] >= seen.lease.ttl_s
         skew = timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
-        return is_silent or terms.clock.now() > seen.lease.expires_at + skew
+        return is_silent or options.clock.now() > seen.lease.expires_at + skew
 
-    def _plan(self, seen: ObservedLease | None, terms: LeaseOptions) -> Lease:
-        now = terms.clock.now()
+    def _plan(self, seen: ObservedLease | None, options: LeaseOptions) -> Lease:
+        now = options.clock.now()
         return Lease(
-            branch=terms.place.branch,
+            branch=options.place.branch,
             owner=self._owner,
             epoch=seen.lease.epoch + 1 if seen else 1,
             heartbeat=0,
-            ttl_s=terms.ttl_s,
+            ttl_s=options.ttl_s,
             since=now,
-            expires_at=now + timedelta(seconds=terms.ttl_s),
+            expires_at=now + timedelta(seconds=options.ttl_s),
             is_held=True,
         )
 
 
-def _begin(tenure: HeldLease, terms: LeaseOptions, *, is_seizure: bool) -> HeldLease:
-    tenure.keep_alive()
+def _begin(held: HeldLease, options: LeaseOptions, *, is_seizure: bool) -> HeldLease:
+    held.keep_alive()
     is_fenced = not is_seizure
     try:
         if is_seizure:
-            terms.fence(terms.place.branch)
+            options.fence(options.place.branch)
             is_fenced = True
     finally:
         if not is_fenced:
             # A crash or a failure here leaves the lease held, so that the next holder calls the
             # fence too.
-            tenure.stop()
-    return tenure
+            held.stop()
+    return held
 
 
 def _describe(seen: ObservedLease | None) -> str:
@@ -479,6 +479,8 @@ def _describe(seen: ObservedLease | None) -> str:
     return f"process {owner.process_id} on {owner.host} (since {since})"
 
 
-def _refusal(terms: LeaseOptions, *, holder: str) -> BusyError:
-    branch = terms.place.branch or "main"
-    return BusyError(action=f"write on branch '{branch}'", holder=holder, waited_s=terms.timeout_s)
+def _refusal(options: LeaseOptions, *, holder: str) -> BusyError:
+    branch = options.place.branch or "main"
+    return BusyError(
+        action=f"write on branch '{branch}'", holder=holder, waited_s=options.timeout_s
+    )

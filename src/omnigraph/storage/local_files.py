@@ -276,9 +276,9 @@ def _wait_for_lock(descriptor: int, timeout_s: float) -> None:
         pause = min(2 * pause, LOCK_PROBE_INTERVAL_S)
 
 
-def _is_file_before(moment: float, path: Path) -> bool:
+def _is_file_before(time_s: float, path: Path) -> bool:
     status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and status.st_mtime < moment
+    return stat.S_ISREG(status.st_mode) and status.st_mtime < time_s
 
 
 def _tokens_of(entries: Iterable[os.DirEntry[str]]) -> dict[str, str]:

@@ -56,11 +56,11 @@ class HeldLocks:
         self,
         keys: frozenset[LockKey],
         *,
-        tenure_by_branch: Mapping[str | None, HeldLease],
+        lease_by_branch: Mapping[str | None, HeldLease],
         is_fresh: bool,
     ) -> None:
         self._keys = keys
-        self.tenure_by_branch = tenure_by_branch
+        self.lease_by_branch = lease_by_branch
         self.is_fresh = is_fresh
 
     @property
@@ -71,7 +71,7 @@ class HeldLocks:
     @property
     def is_revocable(self) -> bool:
         """Whether another process may seize them from a process that it believes to be dead."""
-        return bool(self.tenure_by_branch)
+        return bool(self.lease_by_branch)
 
     def covers(self, keys: Iterable[LockKey]) -> bool:
         """Whether all of these keys are held now."""
@@ -83,20 +83,20 @@ class HeldLocks:
 
     def has_lapsed(self) -> bool:
         """Whether another process may have seized them by now; sends no request."""
-        return any(tenure.has_lapsed() for tenure in self.tenure_by_branch.values())
+        return any(lease.has_lapsed() for lease in self.lease_by_branch.values())
 
-    def is_kept(self) -> bool:
+    def is_held(self) -> bool:
         """Whether no other process has seized them, read from the storage."""
-        return all(tenure.is_kept() for tenure in self.tenure_by_branch.values())
+        return all(lease.is_held() for lease in self.lease_by_branch.values())
 
     def trusts(self, version: int) -> bool:
         """Whether a version of the branch was known, made or read while the lease was held."""
-        return all(version <= tenure.trusted for tenure in self.tenure_by_branch.values())
+        return all(version <= lease.trusted for lease in self.lease_by_branch.values())
 
     def trust(self, version: int) -> None:
         """Record such a version."""
-        for tenure in self.tenure_by_branch.values():
-            tenure.trust(version)
+        for lease in self.lease_by_branch.values():
+            lease.trust(version)
 
 
 class WriteLocks(Protocol):
@@ -116,7 +116,7 @@ class WriteLocks(Protocol):
 
 def hold_nothing() -> HeldLocks:
     """The value for callers that need no locks."""
-    return HeldLocks(frozenset(), tenure_by_branch={}, is_fresh=False)
+    return HeldLocks(frozenset(), lease_by_branch={}, is_fresh=False)
 
 
 class ProcessLocks:
@@ -181,11 +181,11 @@ def open_write_locks(
         folder = Path(location.root) / LOCKS_FOLDER
         return _FileLocks(locking, root=location.root, folder=folder, timeout_s=timeout_s)
 
-    def terms_of(branch: str | None) -> LeaseOptions:
+    def options_of(branch: str | None) -> LeaseOptions:
         place = LeaseObject(objects, branch)
         return LeaseOptions(place, locking.clock, locking.lease_s, timeout_s, fence)
 
-    return _LeaseLocks(locking, root=location.root, terms_of=terms_of, timeout_s=timeout_s)
+    return _LeaseLocks(locking, root=location.root, options_of=options_of, timeout_s=timeout_s)
 
 
 class _FileLocks:
@@ -206,7 +206,7 @@ class _FileLocks:
                 # polls the disk.
                 stack.enter_context(self._threads.hold(key, end))
                 stack.enter_context(self._held_on_disk(key, end))
-            held = HeldLocks(frozenset(ordered), tenure_by_branch={}, is_fresh=False)
+            held = HeldLocks(frozenset(ordered), lease_by_branch={}, is_fresh=False)
             stack.callback(held.expire)
             yield held
 
@@ -249,17 +249,17 @@ class _LeaseLocks:
         locking: Locking,
         *,
         root: str,
-        terms_of: Callable[[str | None], LeaseOptions],
+        options_of: Callable[[str | None], LeaseOptions],
         timeout_s: float,
     ) -> None:
         self._process_locks = locking.process_locks
         self._threads = _ThreadLocks(locking.process_locks, root, timeout_s)
         self._root = root
-        self._terms_of = terms_of
+        self._options_of = options_of
         self._timeout_s = timeout_s
         # Referenced for their cached state: taking again a lease that was released last needs one
         # request.
-        self._kept: dict[str | None, BranchLease] = {}
+        self._leases: dict[str | None, BranchLease] = {}
 
     def hold(self, keys: Iterable[LockKey]) -> AbstractContextManager[HeldLocks]:
         return self.hold_within(hold_nothing(), keys)
@@ -269,37 +269,37 @@ class _LeaseLocks:
         ordered = _sort_keys(keys)
         branches = sorted({key.branch for key in ordered}, key=lambda branch: branch or "")
         end = time.monotonic() + self._timeout_s
-        tenures = {each: held.tenure_by_branch.get(each) for each in branches}
+        shared = {each: held.lease_by_branch.get(each) for each in branches}
         is_fresh = bool(branches)
         with ExitStack() as stack:
             taken: dict[str | None, HeldLease] = {}
             # Leases before locks: a thread that waits for a lease must not hold a lock that the
             # lease's holder needs.
-            for branch, tenure in tenures.items():
-                if tenure is None:
-                    lease = self._lease_of(branch).hold(self._terms_of(branch), end=end)
+            for branch, known in shared.items():
+                if known is None:
+                    lease = self._lease_of(branch).hold(self._options_of(branch), end=end)
                     taken[branch], is_new = stack.enter_context(lease)
                     is_fresh = is_fresh and is_new
                 else:
-                    taken[branch], is_fresh = tenure, False
+                    taken[branch], is_fresh = known, False
             for key in ordered:
                 stack.enter_context(self._threads.hold(key, end))
-            got = HeldLocks(frozenset(ordered), tenure_by_branch=taken, is_fresh=is_fresh)
+            got = HeldLocks(frozenset(ordered), lease_by_branch=taken, is_fresh=is_fresh)
             stack.callback(got.expire)
             yield got
 
     def find_holder(self, keys: Iterable[LockKey]) -> str | None:
         for branch in {key.branch for key in keys}:
-            terms = self._terms_of(branch)
-            seen = terms.place.find()
-            if seen is not None and seen.lease.is_good(terms.clock.now()):
+            options = self._options_of(branch)
+            seen = options.place.find()
+            if seen is not None and seen.lease.is_good(options.clock.now()):
                 owner = seen.lease.owner
                 return f"process {owner.process_id} on {owner.host}"
         return None
 
     def _lease_of(self, branch: str | None) -> BranchLease:
         lease = self._process_locks.lease_of(self._root, branch)
-        self._kept[branch] = lease
+        self._leases[branch] = lease
         return lease
 
 

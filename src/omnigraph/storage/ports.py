@@ -528,7 +528,7 @@ class TableMaintenance(Protocol):
     def delete_branch(self, ref: TableRef) -> None:
         """Durable effect: delete a table branch and its files, if it exists."""
 
-    def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
+    def find_version_before(self, ref: TableRef, timestamp: datetime) -> int | None:
         """The newest version of a table branch made before a timestamp; None if there is none."""
 
     def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:

@@ -67,10 +67,10 @@ FORK = f"""{OPEN}
 with locks(30).hold([PERSON]) as held:
     child = os.fork()
     if child == 0:
-        assert held.has_lapsed() and not held.is_kept(), "a fork has what its parent holds"
+        assert held.has_lapsed() and not held.is_held(), "a fork has what its parent holds"
         sys.exit()
     os.waitpid(child, 0)
-    assert held.is_kept(), "a fork let go what its parent holds"
+    assert held.is_held(), "a fork let go what its parent holds"
 """
 
 
@@ -162,7 +162,7 @@ def test_a_turn_that_is_let_go_is_handed_over_without_a_wait(location: Location)
     turns = {someone: someone.locks(timeout_s=0.0) for someone in (ours, theirs)}
     for someone in (ours, theirs, ours, ours, theirs):
         with turns[someone].hold([PERSON]) as held:
-            assert held.is_kept()
+            assert held.is_held()
 
     assert ours.clock.passed_s == theirs.clock.passed_s == 0
     assert ours.fenced == theirs.fenced == []
@@ -232,7 +232,7 @@ def test_a_holder_without_a_sign_of_life_is_followed_when_its_time_is_up(
 
         assert TTL_S <= theirs.clock.passed_s < 2 * TTL_S
         assert theirs.fenced == [None]
-        assert not held.is_kept()
+        assert not held.is_held()
         assert held.has_lapsed()
 
 
@@ -257,7 +257,7 @@ def test_who_waited_in_vain_goes_on_counting_the_next_time(location: Location) -
             pass
         theirs.clock.sleep(TTL_S)
         with locks.hold([PERSON]) as held:
-            assert held.is_kept()
+            assert held.is_held()
 
 
 @pytest.mark.parametrize(("hours_off", "is_taken"), [(-1, False), (0, False), (1, True)])
@@ -339,7 +339,7 @@ def test_a_holder_that_lives_is_not_followed(location: Location) -> None:
         ):
             pass
 
-        assert held.is_kept()
+        assert held.is_held()
         assert not held.has_lapsed()
     assert require_number(stored(location)["heartbeat"]) >= 3
 
@@ -373,7 +373,7 @@ def test_a_turn_is_taken_and_let_go_although_the_answer_gets_lost(
     locks = ours.locks_over(CrashingObjects(objects_of(location), fault))
 
     with locks.hold([PERSON]) as held:
-        assert held.is_kept()
+        assert held.is_held()
 
     assert fault.hit == "put_if_match"
     assert theirs.gets(PERSON)
@@ -387,7 +387,7 @@ def test_a_turn_is_taken_although_the_repetition_of_a_request_was_refused(
     ours.gets(PERSON)
 
     with ours.locks_over(Repeating(objects_of(location))).hold([PERSON]) as held:
-        assert held.is_kept()
+        assert held.is_held()
 
     assert stored(location)["is_held"] is False
     assert ours.fenced == []
@@ -398,7 +398,7 @@ def test_a_first_turn_is_taken_although_the_answer_gets_lost(location: Location)
     fault = Fault(at=1, when=When.LOST, scope=Scope.EFFECTS)
 
     with ours.locks_over(CrashingObjects(objects_of(location), fault)).hold([PERSON]) as held:
-        assert held.is_kept()
+        assert held.is_held()
 
     assert fault.hit == "put_if_absent"
     assert stored(location)["epoch"] == 1
@@ -422,7 +422,7 @@ def test_a_storage_that_fails_when_a_turn_is_let_go_fails_no_write(location: Loc
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"{", "it is no JSON"),
+        (b"{", "it is not valid JSON"),
         (b'{"format_version": 99}', "it has format 99"),
         (b'{"format_version": 1}', "a field is missing"),
     ],
@@ -475,7 +475,7 @@ def test_a_turn_ends_with_its_process(location: Location, end: str) -> None:
         ways[end]()
 
         with open_locks(location, theirs, timeout_s=LONG_S).hold([PERSON]) as held:
-            assert held.is_kept()
+            assert held.is_held()
 
 
 def test_a_fork_neither_shares_nor_ends_its_parents_turn(location: Location) -> None:

@@ -137,8 +137,8 @@ def _encode(recoveries: Iterable[Recovery]) -> pa.Table:
 
 def _decode(row: dict[str, object]) -> Recovery:
     outcomes: list[dict[str, object]] = orjson.loads(str(row["per_table_outcomes_json"]))
-    moment = row["created_at"]
-    if not isinstance(moment, datetime):
+    created_at = row["created_at"]
+    if not isinstance(created_at, datetime):
         raise CorruptError(subject="the list of recoveries", problem="a row has no time")
     actor = row["recovery_for_actor"]
     return Recovery(
@@ -155,5 +155,5 @@ def _decode(row: dict[str, object]) -> Recovery:
             )
             for each in outcomes
         ),
-        created_at=moment,
+        created_at=created_at,
     )

@@ -44,8 +44,8 @@ def find_recorded_commit(
     Raises `AlreadyExistsError` if the key was used for a different request.
     """
     found = find_keyed(request.key, actor=actor, state=state, since=since, tables=tables)
-    kept = None if found is None else found.notes.request
-    if found is not None and kept is not None and kept.digest != request.digest:
+    recorded = None if found is None else found.notes.request
+    if found is not None and recorded is not None and recorded.digest != request.digest:
         raise AlreadyExistsError(
             kind="idempotency key",
             name=request.key,
@@ -73,10 +73,10 @@ def find_keyed(
     )
     rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
     for commit in decode_commits(rows):
-        kept = commit.notes.request
+        recorded = commit.notes.request
         # A branch inherits the commits of its base, but not the requests that they answered.
         is_own = (commit.branch, commit.actor) == (state.branch, actor)
-        if is_own and kept is not None and kept.key == key:
+        if is_own and recorded is not None and recorded.key == key:
             return commit
     return None
 

@@ -245,7 +245,7 @@ class WritePath:
 
     def require_head(self, expected: str | None, state: ManifestState) -> None:
         """Raise unless a branch is at the commit that the caller named, if it named one."""
-        with self._telling_conflicts():
+        with self._count_conflicts():
             require_head(expected, state)
 
     def lock_keys(
@@ -276,7 +276,7 @@ class WritePath:
         `UncertainError` that it must be recovered first. For a keyed request, the caller has
         checked that the basis does not contain the key.
         """
-        with self._telling_conflicts():
+        with self._count_conflicts():
             return self._commit(write, basis, authorship, held)
 
     def _commit(
@@ -320,7 +320,7 @@ class WritePath:
         return any(state.version_of(key) != basis.state.version_of(key) for key in relied_on)
 
     @contextmanager
-    def _telling_conflicts(self) -> Iterator[None]:
+    def _count_conflicts(self) -> Iterator[None]:
         try:
             yield
         except MovedError:

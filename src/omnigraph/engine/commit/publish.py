@@ -96,7 +96,7 @@ def require_locks_held(held: HeldLocks) -> None:
 
     For leases, the storage is checked.
     """
-    if not held.is_kept():
+    if not held.is_held():
         raise ReadSetChangedError(
             member="the turn to write", expected="this process", actual="another one"
         )

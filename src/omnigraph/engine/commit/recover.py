@@ -113,7 +113,7 @@ def classify(pin: Pin, facts: Facts) -> PinClass:
     return PinClass.UNEXPECTED_AT_P1
 
 
-def decide(classes: Iterable[PinClass], *, is_writer_gone: bool) -> Decision:
+def decide(classes: Iterable[PinClass], *, is_writer_dead: bool) -> Decision:
     """The decision that follows from the classes of all tables.
 
     A writer that may only be paused could still move the tables that it has not moved yet. Its
@@ -122,7 +122,7 @@ def decide(classes: Iterable[PinClass], *, is_writer_gone: bool) -> Decision:
     found = set(classes)
     if PinClass.INVARIANT_VIOLATION in found:
         return Decision.ABORT
-    if not found or (found == {PinClass.NO_MOVEMENT} and is_writer_gone):
+    if not found or (found == {PinClass.NO_MOVEMENT} and is_writer_dead):
         return Decision.DISCARD
     if found == {PinClass.ROLLED_PAST_EXPECTED}:
         return Decision.ROLL_FORWARD
@@ -154,18 +154,18 @@ class Recoverer:
         An unreadable sidecar raises `CorruptError` and is left in place.
         """
         if RECOVERY_PREFIX in root.prefixes:
-            self._heal_all()
+            self._recover_all()
         if is_staged(root):
-            self._settle_schema()
+            self._recover_schema()
 
-    def _heal_all(self) -> None:
+    def _recover_all(self) -> None:
         self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_LIST)
         names = sorted(self.stores.objects.list(RECOVERY_PREFIX).token_by_name)
         for name in names:
             if name.endswith(".json"):
                 self._recover_file(f"{RECOVERY_PREFIX}/{name}")
 
-    def _settle_schema(self) -> None:
+    def _recover_schema(self) -> None:
         """Finish or discard a schema whose text is staged and whose sidecar was deleted."""
         with ExitStack() as stack:
             try:
@@ -247,7 +247,7 @@ class Recoverer:
                 self._roll_back(sidecar, facts, state, held)
 
     def _decide(self, sidecar: Sidecar, classes: Iterable[PinClass], held: HeldLocks) -> Decision:
-        decision = decide(classes, is_writer_gone=not held.is_revocable)
+        decision = decide(classes, is_writer_dead=not held.is_revocable)
         if not changes_schema(sidecar):
             return decision
         # A schema is accepted once its text is staged: by then, every planned table has moved.

@@ -132,7 +132,7 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
     try:
         document: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is no JSON") from error
+        raise _corrupt(path, "it is not valid JSON") from error
     match document:
         case {"schema_version": int(version)} if version != SIDECAR_VERSION:
             raise _corrupt(
@@ -176,7 +176,7 @@ def _decode_merged_parent(document: Mapping[str, object], path: str) -> str | No
         case str() | None as merged_parent_id:
             return merged_parent_id
         case _:
-            raise _corrupt(path, "the commit that it merges is no text")
+            raise _corrupt(path, "the commit that it merges is not a text")
 
 
 def _decode_schema(document: Mapping[str, object], path: str) -> SchemaDelta | None:

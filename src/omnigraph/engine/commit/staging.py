@@ -223,6 +223,6 @@ def fork(
         raise ReadSetChangedError(
             member=f"the line of {type_name_of(entry.table_key)}",
             expected="none",
-            actual="one that somebody else made",
+            actual="one that another process made",
         ) from error
     return replace(entry, branch=branch)

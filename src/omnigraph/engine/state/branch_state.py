@@ -175,7 +175,7 @@ class BranchStates:
             advice = f"branch '{branch}', which it was on, was deleted, or it was cleaned up"
             raise NotFoundError(kind="commit", name=commit_id, advice=advice) from error
         if state.head.id != commit_id:
-            raise NotFoundError(kind="commit", name=commit_id, advice="its branch was made anew")
+            raise NotFoundError(kind="commit", name=commit_id, advice="its branch was recreated")
         return state
 
     def commits(self, branch: BranchName) -> tuple[Commit, ...]:

@@ -362,16 +362,16 @@ def _decode_fields(commit_id: str, metadata: object) -> dict[str, object]:
     try:
         fields: object = orjson.loads(metadata)
     except orjson.JSONDecodeError as error:
-        raise _corrupt(commit_id, "its metadata is no JSON") from error
+        raise _corrupt(commit_id, "its metadata is not valid JSON") from error
     if not isinstance(fields, dict):
-        raise _corrupt(commit_id, "its metadata is no JSON object")
+        raise _corrupt(commit_id, "its metadata is not a JSON object")
     return fields
 
 
 def _find_text(commit_id: str, fields: dict[str, object], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        raise _corrupt(commit_id, f"its {name} is no text")
+        raise _corrupt(commit_id, f"its {name} is not a text")
     return value
 
 

@@ -194,13 +194,13 @@ def decode_claim(content: bytes, *, path: str) -> ReadClaim:
     try:
         document: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise _corrupt(path, "it is no JSON") from error
+        raise _corrupt(path, "it is not valid JSON") from error
     match document:
         case {"format_version": int(version)} if version != _FORMAT:
             raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
         case {"format_version": int(), "expires_at": str(expires_at), "versions": [*versions]}:
             decoded = frozenset(_decode_version(each, path) for each in versions)
-            return ReadClaim(decoded, _decode_moment(expires_at, path))
+            return ReadClaim(decoded, _decode_timestamp(expires_at, path))
         case _:
             raise _corrupt(path, "a field is missing or has another type")
 
@@ -217,7 +217,7 @@ def _decode_version(encoded: object, path: str) -> TableVersion:
             raise _corrupt(path, "a version's fields are missing or have another type")
 
 
-def _decode_moment(text: str, path: str) -> datetime:
+def _decode_timestamp(text: str, path: str) -> datetime:
     try:
         return read_timestamp(text)
     except ValueError as error:
@@ -228,5 +228,5 @@ def _corrupt(path: str, problem: str) -> CorruptError:
     return CorruptError(
         subject=f"the claim {path}",
         problem=f"{problem}; nothing was deleted; upgrade this OmniGraph if a newer one wrote it, "
-        "or delete the object when nobody reads the graph",
+        "or delete the object when no process reads the graph",
     )

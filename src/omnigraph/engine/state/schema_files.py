@@ -142,7 +142,7 @@ def find_staged(objects: ObjectStore) -> str | None:
 def find_accepted(schema_hash: str, *, objects: ObjectStore) -> AcceptedSchema | None:
     """A schema that history names and whose files may not have reached the root yet."""
     staged = _find_staged_text(objects)
-    if staged is not None and _means(staged, schema_hash):
+    if staged is not None and _has_hash(staged, schema_hash):
         # The archived text may be an earlier one with the same meaning.
         return AcceptedSchema(staged, _compile(staged), schema_hash, {})
     return find_archived(schema_hash, objects=objects)
@@ -169,7 +169,7 @@ def promote_schema(
     """
     staged, source = over[STAGED_FILE], over[SOURCE_FILE]
     texts = [_decode_text(each.content) for each in (staged, source) if each is not None]
-    text = next((each for each in texts if _means(each, schema_hash)), None)
+    text = next((each for each in texts if _has_hash(each, schema_hash)), None)
     if text is None:
         accepted = find_archived(schema_hash, objects=objects)
         assert accepted is not None, "a schema is kept before history names it"
@@ -190,7 +190,7 @@ def _replace(name: str, content: bytes, known: StoredObject | None, objects: Obj
     return objects.put_if_match(name, content, token=known.token) is not None
 
 
-def _means(text: str, schema_hash: str) -> bool:
+def _has_hash(text: str, schema_hash: str) -> bool:
     try:
         return hash_schema(_compile(text)) == schema_hash
     except CompileError:
@@ -268,7 +268,7 @@ def _decode_catalog(content: bytes) -> Catalog:
         return decode_schema(content.decode())
     except ValueError as error:
         raise CorruptError(
-            subject=CATALOG_FILE, problem=f"it is no stored schema: {error}"
+            subject=CATALOG_FILE, problem=f"it is not a valid stored schema: {error}"
         ) from error
 
 
@@ -276,7 +276,7 @@ def _decode_state(content: bytes) -> object:
     try:
         state: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise CorruptError(subject=STATE_FILE, problem="it is no JSON") from error
+        raise CorruptError(subject=STATE_FILE, problem="it is not valid JSON") from error
     if not isinstance(state, dict) or state.get("format_version") != _STATE_FORMAT:
         raise CorruptError(subject=STATE_FILE, problem="it has no format that this version reads")
     return state.get("schema_ir_hash")

@@ -42,7 +42,7 @@ def references_of(path: str) -> str:
 
 def reference_path(ref: TableRef) -> str:
     """The path of the reference file of a branch."""
-    assert ref.branch is not None, "a table's own line is no branch"
+    assert ref.branch is not None, "main is not a table branch"
     return f"{references_of(ref.path)}/{quote(ref.branch, safe='')}{_ENDING}"
 
 
@@ -117,7 +117,7 @@ def fork(
 
 def delete_branch(handles: DatasetCache, ref: TableRef, *, disk: Durability | None) -> None:
     """Delete a branch and its files, if it exists."""
-    assert ref.branch is not None, "a table's own line is no branch"
+    assert ref.branch is not None, "main is not a table branch"
     main = handles.find_newest(TableRef(ref.path, None))
     if main is None:
         return
@@ -134,7 +134,7 @@ def delete_branch(handles: DatasetCache, ref: TableRef, *, disk: Durability | No
 
 
 def _delete_listed(handles: DatasetCache, main: LanceDataset, ref: TableRef, action: str) -> None:
-    assert ref.branch is not None, "nobody deletes main"
+    assert ref.branch is not None, "main cannot be deleted"
     for attempts_left in reversed(range(BRANCH_LISTINGS_MAX)):
         try:
             copy(main).branches.delete(ref.branch)
@@ -155,7 +155,7 @@ def _secure_branch(ref: TableRef, branch: str, disk: Durability) -> None:
 
 
 def _make_branch(handles: DatasetCache, at: TableVersion, ref: TableRef) -> LanceDataset:
-    assert ref.branch is not None, "a table's own line is no branch"
+    assert ref.branch is not None, "main is not a table branch"
     main = handles.get_newest(TableRef(ref.path, None))
     start = (at.ref.branch, at.version)
     name, action = describe_version(at), f"make branch '{ref.branch}'"

@@ -35,7 +35,7 @@ def list_versions(handles: DatasetCache, ref: TableRef) -> tuple[int, ...]:
         return tuple(sorted(each["version"] for each in copy(newest).version_refs()))
 
 
-def find_version_before(handles: DatasetCache, ref: TableRef, moment: datetime) -> int | None:
+def find_version_before(handles: DatasetCache, ref: TableRef, timestamp: datetime) -> int | None:
     """The newest version of a table branch that was made before a timestamp."""
 
     def made_at(version: int) -> datetime:
@@ -45,13 +45,13 @@ def find_version_before(handles: DatasetCache, ref: TableRef, moment: datetime) 
             # It was deleted after it was listed, so it is old.
             return datetime.min.replace(tzinfo=UTC)
         made = table.get_version()["timestamp"]
-        assert isinstance(made, datetime), "Lance tells when a version was made"
+        assert isinstance(made, datetime), "Lance records when a version was made"
         # Lance returns local time, with the fold that distinguishes two equal times when clocks are
         # set back.
         return made.astimezone(UTC)
 
     versions = list_versions(handles, ref)
-    place = bisect_left(versions, moment, key=made_at)
+    place = bisect_left(versions, timestamp, key=made_at)
     return versions[place - 1] if place else None
 
 
@@ -90,7 +90,7 @@ def delete_versions(
                 versions=doomed or [_NO_VERSION],
             )
     finally:
-        handles.forget(lambda kept: kept == ref)
+        handles.forget(lambda cached: cached == ref)
     if done.failed_deletes:
         raise UnavailableError(
             action=action,

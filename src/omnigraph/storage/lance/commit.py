@@ -73,7 +73,7 @@ class LanceCommits:
     def create_table(self, path: str, rows: pa.Table, *, config: Mapping[str, str]) -> TableVersion:
         """Create a table, at version 1, or at version 2 if it has a configuration."""
         # Any earlier table of this name was deleted, or the creation fails.
-        self._handles.forget(lambda kept: kept.path == path)
+        self._handles.forget(lambda cached: cached.path == path)
         with lance_errors(table=path, action=f"make '{path}'"):
             table = self._give_birth(TableRef(path, None), to_stored(rows))
             if table.version != 1:

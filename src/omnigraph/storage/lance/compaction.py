@@ -106,10 +106,10 @@ def stage_layout(
     wanted: Sequence[IndexSpec],
     onto: TableVersion,
     uuid: str,
-    crew: WorkerPool | None,
+    pool: WorkerPool | None,
 ) -> StagedWrite:
     """Stage one step of a layout, onto the version that the previous step made."""
-    staged = _stage(table, step, wanted=wanted, onto=onto, crew=crew)
+    staged = _stage(table, step, wanted=wanted, onto=onto, pool=pool)
     named = Transaction(onto.version, staged.transaction.operation, uuid, {})
     return replace(staged, transaction=named)
 
@@ -144,7 +144,7 @@ def _stage(
     *,
     wanted: Sequence[IndexSpec],
     onto: TableVersion,
-    crew: WorkerPool | None,
+    pool: WorkerPool | None,
 ) -> StagedWrite:
     match step:
         case LayoutStep.RELEASE:
@@ -154,9 +154,9 @@ def _stage(
         case LayoutStep.CONVERT:
             return stage_conversion(table, onto=onto)
         case LayoutStep.COMPACT:
-            return _stage_compaction(table, onto=onto, crew=crew)
+            return _stage_compaction(table, onto=onto, pool=pool)
         case LayoutStep.INDEX:
-            return stage_indexes(table, wanted, onto=onto, crew=crew)
+            return stage_indexes(table, wanted, onto=onto, pool=pool)
 
 
 def _sizes(table: LanceDataset) -> list[FragmentSize]:
@@ -200,15 +200,15 @@ def _count_moved(
 
 
 def _stage_compaction(
-    table: LanceDataset, *, onto: TableVersion, crew: WorkerPool | None
+    table: LanceDataset, *, onto: TableVersion, pool: WorkerPool | None
 ) -> StagedWrite:
     sizes = {size.id: size for size in _sizes(table)}
     groups = choose_groups(tuple(sizes.values()))
     assert groups, "there is nothing to join"
     options = _compaction_options(table)
-    pieces = [_cut([sizes[id] for id in group], options, crew) for group in groups]
+    pieces = [_cut([sizes[id] for id in group], options, pool) for group in groups]
     every = [piece for each in pieces for piece in each]
-    written = iter(run_tasks(table, _rewrite, every, crew=crew, stage="join files"))
+    written = iter(run_tasks(table, _rewrite, every, pool=pool, stage="join files"))
     rewritten = [
         _make_group(table, group, islice(written, len(each)))
         for group, each in zip(groups, pieces, strict=True)
@@ -252,10 +252,10 @@ class _Rewrite:
 
 
 def _cut(
-    sizes: Sequence[FragmentSize], options: Mapping[str, object], crew: WorkerPool | None
+    sizes: Sequence[FragmentSize], options: Mapping[str, object], pool: WorkerPool | None
 ) -> tuple[_Rewrite, ...]:
     """One task for the whole group, or one per file if there is a worker pool."""
-    pieces = (sizes,) if crew is None else cut_group(sizes, rows_max=FRAGMENT_ROWS_MAX)
+    pieces = (sizes,) if pool is None else cut_group(sizes, rows_max=FRAGMENT_ROWS_MAX)
     if len(pieces) == 1:
         return (_Rewrite(tuple(size.id for size in sizes), options),)
     return tuple(_plan_evenly(each, options) for each in pieces)

@@ -48,7 +48,7 @@ ADDRESS = "_rowaddr"
 Addresses = npt.NDArray[np.uint64]
 
 # Reading one row costs as much as checking this many rows for deletion.
-_LOOKS_PER_ROW = 32
+_PROBES_PER_ROW = 32
 
 
 def plan_delta(old: VersionLocation, new: VersionLocation, *, rows_max: int) -> DeltaParts:
@@ -127,7 +127,7 @@ def _lost(one: LanceFragment, other: LanceFragment) -> _Share:
     """A fragment of both sides, with the estimated number of rows that only the first has."""
     count = max(other.num_deletions - one.num_deletions, 0)
     # Finding the deleted rows requires the address of every row.
-    return _Share(one.fragment_id, count, count + one.physical_rows // _LOOKS_PER_ROW)
+    return _Share(one.fragment_id, count, count + one.physical_rows // _PROBES_PER_ROW)
 
 
 def _group(
@@ -263,19 +263,19 @@ def find_delta(
 ) -> TableDelta:
     """The rows that only one of two versions has at their address."""
     before, after = _name_different(old, new)
-    gone, come = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    deleted, added_rows = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
     for name in before.keys() & after.keys():
         one, other = before[name], after[name]
         deleted_before, deleted_after = deletions.read(old, one), deletions.read(new, other)
         first = np.uint64(one.fragment_id << 32)
-        gone.append(first + np.setdiff1d(deleted_after, deleted_before, assume_unique=True))
-        come.append(first + np.setdiff1d(deleted_before, deleted_after, assume_unique=True))
+        deleted.append(first + np.setdiff1d(deleted_after, deleted_before, assume_unique=True))
+        added_rows.append(first + np.setdiff1d(deleted_before, deleted_after, assume_unique=True))
     dropped = [before[name] for name in before.keys() - after.keys()]
     added = [after[name] for name in after.keys() - before.keys()]
     reader = _Reader(columns, deletions.path, places)
     return TableDelta(
-        deleted=reader.read(old, dropped, np.concatenate(gone)),
-        added=reader.read(new, added, np.concatenate(come)),
+        deleted=reader.read(old, dropped, np.concatenate(deleted)),
+        added=reader.read(new, added, np.concatenate(added_rows)),
     )
 
 

@@ -57,7 +57,7 @@ class DatasetCache:
         self._lock = Lock()
         self._generation = 0
         self._stamp_by_version: dict[TableVersion, object] = {}
-        self._kept: OrderedDict[TableVersion, LanceDataset] = OrderedDict()
+        self._table_by_version: OrderedDict[TableVersion, LanceDataset] = OrderedDict()
         self._met: set[TableRef] = set()
         self._deleted: set[TableRef] = set()
 
@@ -77,10 +77,10 @@ class DatasetCache:
         not.
         """
         with self._lock:
-            kept = self._kept.get(at)
-            if kept is not None:
-                self._kept.move_to_end(at)
-                return kept
+            cached = self._table_by_version.get(at)
+            if cached is not None:
+                self._table_by_version.move_to_end(at)
+                return cached
         found = self._open(at.ref, version=at.version)
         if found is None:
             raise self._missing(at)
@@ -88,22 +88,22 @@ class DatasetCache:
 
     def find_newest(self, ref: TableRef) -> LanceDataset | None:
         """The newest version, read from the storage; None if there is no such table or branch."""
-        warm = self._find_warm(ref)
-        if warm is None:
+        cached = self._find_cached(ref)
+        if cached is None:
             found = self._open_newest(ref)
             return None if found is None else self.keep(ref, found)
         has_stamps = ref.branch is None and self.is_local
         if has_stamps:
-            if self._was_replaced(ref, warm.version):
+            if self._was_replaced(ref, cached.version):
                 self._forget_replaced(ref)
                 return self.find_newest(ref)
-            if self._has_not_moved(ref, warm.version):
-                return warm
-        newest = self._move_on(ref, warm)
+            if self._has_not_moved(ref, cached.version):
+                return cached
+        newest = self._move_on(ref, cached)
         if newest is None:
             self._forget_replaced(ref)
             return None
-        if not has_stamps and not self._continues(ref, warm, newest):
+        if not has_stamps and not self._continues(ref, cached, newest):
             self._forget_replaced(ref)
         return self.keep(ref, newest)
 
@@ -120,24 +120,24 @@ class DatasetCache:
         stamp = self._find_stamp(ref, table.version)
         with self._lock:
             self._meet(ref)
-            self._kept[at] = table
-            self._kept.move_to_end(at)
+            self._table_by_version[at] = table
+            self._table_by_version.move_to_end(at)
             self._stamp_by_version[at] = stamp
-            while len(self._kept) > OPEN_TABLES_MAX:
-                closed, _ = self._kept.popitem(last=False)
+            while len(self._table_by_version) > OPEN_TABLES_MAX:
+                closed, _ = self._table_by_version.popitem(last=False)
                 self._stamp_by_version.pop(closed, None)
         return table
 
-    def forget(self, is_gone: Callable[[TableRef], bool]) -> None:
+    def forget(self, is_deleted: Callable[[TableRef], bool]) -> None:
         """Close the tables that were deleted, or that may be recreated from now on."""
         with self._lock:
             self._generation += 1
-            self._close(is_gone)
+            self._close(is_deleted)
 
     def forget_deleted(self, ref: TableRef) -> None:
         """Close a deleted table branch; if it is opened again, it was recreated."""
         with self._lock:
-            self._close(lambda kept: kept == ref)
+            self._close(lambda cached: cached == ref)
             self._deleted.add(ref)
 
     def forget_before_making(self, ref: TableRef) -> None:
@@ -149,9 +149,9 @@ class DatasetCache:
             if ref in self._met:
                 self._succeed(ref)
 
-    def _close(self, is_gone: Callable[[TableRef], bool]) -> None:
-        for at in [at for at in self._kept if is_gone(at.ref)]:
-            del self._kept[at]
+    def _close(self, is_deleted: Callable[[TableRef], bool]) -> None:
+        for at in [at for at in self._table_by_version if is_deleted(at.ref)]:
+            del self._table_by_version[at]
             self._stamp_by_version.pop(at, None)
 
     def _meet(self, ref: TableRef) -> None:
@@ -167,7 +167,7 @@ class DatasetCache:
     def _succeed(self, ref: TableRef) -> None:
         """Invalidate the predecessor of a recreated table branch and the tables of its branch."""
         self._generation += 1
-        self._close(lambda kept: kept.branch == ref.branch)
+        self._close(lambda cached: cached.branch == ref.branch)
         self._deleted.discard(ref)
 
     def was_remade(self, at: TableVersion, opened: LanceDataset) -> bool:
@@ -178,13 +178,13 @@ class DatasetCache:
     def _forget_replaced(self, ref: TableRef) -> None:
         # If one table of a branch was replaced, so were the others; a replaced main means a
         # replaced graph.
-        self.forget(lambda kept: ref.branch in (None, kept.branch))
+        self.forget(lambda cached: ref.branch in (None, cached.branch))
 
-    def _find_warm(self, ref: TableRef) -> LanceDataset | None:
+    def _find_cached(self, ref: TableRef) -> LanceDataset | None:
         with self._lock:
-            versions = [at for at in self._kept if at.ref == ref]
+            versions = [at for at in self._table_by_version if at.ref == ref]
             newest = max(versions, key=lambda at: at.version, default=None)
-            return None if newest is None else self._kept[newest]
+            return None if newest is None else self._table_by_version[newest]
 
     def _open_newest(self, ref: TableRef) -> LanceDataset | None:
         try:
@@ -192,8 +192,8 @@ class DatasetCache:
         except CorruptError as error:
             return self._open_before_cut(ref, error)
 
-    def _move_on(self, ref: TableRef, warm: LanceDataset) -> LanceDataset | None:
-        newest = copy(warm)
+    def _move_on(self, ref: TableRef, cached: LanceDataset) -> LanceDataset | None:
+        newest = copy(cached)
         try:
             return newest if self._exists(ref, lambda: _check_out_newest(newest)) else None
         except CorruptError as error:
@@ -305,19 +305,19 @@ class DatasetCache:
         next_file = folder / version_file(version + 1)
         return hint == {"version": version} and not next_file.exists()
 
-    def _continues(self, ref: TableRef, warm: LanceDataset, newest: LanceDataset) -> bool:
+    def _continues(self, ref: TableRef, cached: LanceDataset, newest: LanceDataset) -> bool:
         # A recreated branch or graph of the same name may have the same version numbers.
-        if newest.version < warm.version:
+        if newest.version < cached.version:
             return False
-        if newest.version == warm.version:
+        if newest.version == cached.version:
             # Lance reads the version again if its entity tag changed, so this check sends no
             # request.
-            return _written_at(newest) == _written_at(warm)
-        if ref.branch is None and not _files_of(warm).isdisjoint(_files_of(newest)):
+            return _written_at(newest) == _written_at(cached)
+        if ref.branch is None and not _files_of(cached).isdisjoint(_files_of(newest)):
             # Two graphs share no file. Two branches share the files of their base.
             return True
-        known = self._open(ref, version=warm.version)
-        return known is not None and _written_at(known) == _written_at(warm)
+        known = self._open(ref, version=cached.version)
+        return known is not None and _written_at(known) == _written_at(cached)
 
 
 def folder_of(ref: TableRef) -> str:

@@ -174,7 +174,7 @@ class RowAddressCache:
             if known.questions == 1 or not unread:
                 return
             room = KNOWN_IDS_MAX - self._make_room(path, fragments)
-        chosen = _choose_fitting({name: fragments[name].physical_rows for name in unread}, room)
+        chosen = _choose_fragments({name: fragments[name].physical_rows for name in unread}, room)
         if not chosen:
             return
         ids = _read_ids(table, [fragments[name] for name in chosen])
@@ -206,7 +206,7 @@ def _is_of(fragment: LanceFragment, names: Collection[str]) -> bool:
     return any(name in text for name in names)
 
 
-def _choose_fitting(rows_by_fragment: Mapping[str, int], room: int) -> dict[str, int]:
+def _choose_fragments(rows_by_fragment: Mapping[str, int], room: int) -> dict[str, int]:
     """As many fragments as fit, smallest first, because small fragments are numerous."""
     chosen = {}
     for name, row_count in sorted(rows_by_fragment.items(), key=lambda each: each[1]):

@@ -51,22 +51,22 @@ def run_tasks(
     work: Callable[[LanceDataset, T], R],
     tasks: Sequence[T],
     *,
-    crew: WorkerPool | None,
+    pool: WorkerPool | None,
     stage: str,
 ) -> tuple[R, ...]:
     """Run `work` on a version for each task; returns the results in task order.
 
     Without a worker pool the tasks run in this process.
     """
-    if crew is None:
+    if pool is None:
         return tuple(work(table, task) for task in tasks)
-    elsewhere = partial(_open_and_work, crew.folder, table.version, work)
-    return crew.workers.run(elsewhere, tasks, stage=stage)
+    elsewhere = partial(_open_and_work, pool.folder, table.version, work)
+    return pool.workers.run(elsewhere, tasks, stage=stage)
 
 
-def share_of(row_count: int, *, crew: WorkerPool | None) -> int:
+def share_of(row_count: int, *, pool: WorkerPool | None) -> int:
     """The number of rows that one task should process: all of them without a worker pool."""
-    return row_count if crew is None else crew.workers.share(row_count)
+    return row_count if pool is None else pool.workers.share(row_count)
 
 
 # In the worker processes
@@ -174,7 +174,7 @@ def is_complete(spec: IndexSpec, known: Iterable[KnownIndex], fragments: Collect
 
 
 def stage_indexes(
-    table: LanceDataset, specs: Sequence[IndexSpec], *, onto: TableVersion, crew: WorkerPool | None
+    table: LanceDataset, specs: Sequence[IndexSpec], *, onto: TableVersion, pool: WorkerPool | None
 ) -> StagedWrite:
     """Stage the missing parts of indexes; at least one index must be incomplete."""
     known = known_indexes(table)
@@ -183,7 +183,7 @@ def stage_indexes(
     assert incomplete, "every index knows every row"
     builds = [_plan_build(table, spec, known, row_counts) for spec in incomplete]
     return make_index_write(
-        _build(table, builds, row_counts, crew),
+        _build(table, builds, row_counts, pool),
         removed=[replaced for build in builds for replaced in build.replaced],
         onto=onto,
     )
@@ -212,13 +212,13 @@ def _plan_build(
     """Plan one segment over all rows, or over those not covered by a nearly complete segment."""
     same_column = [index for index in known if index.columns == (spec.column,)]
     parts = [(index, each) for index in same_column for each in index.segments]
-    fitting = [(index, each) for index, each in parts if index.is_for(spec)]
-    largest = max(fitting, key=lambda part: _sum(row_counts, part[1].fragments), default=None)
+    matching = [(index, each) for index, each in parts if index.is_for(spec)]
+    largest = max(matching, key=lambda part: _sum(row_counts, part[1].fragments), default=None)
     if largest is not None and _is_worth_keeping(largest[1], row_counts):
-        index, kept = largest
-        rest = tuple(each for each in row_counts if each not in kept.fragments)
+        index, retained = largest
+        rest = tuple(each for each in row_counts if each not in retained.fragments)
         if spec.kind is not IndexKind.VECTOR or _has_vectors(table, spec.column, rest):
-            replaced = tuple(each.uuid for _, each in parts if each is not kept)
+            replaced = tuple(each.uuid for _, each in parts if each is not retained)
             return _Build(spec, index.name, rest, replaced)
     taken = {index.name for index in known if index not in same_column}
     replaced = tuple(each.uuid for _, each in parts)
@@ -255,12 +255,12 @@ def _build(
     table: LanceDataset,
     builds: Sequence[_Build],
     row_counts: Mapping[int, int],
-    crew: WorkerPool | None,
+    pool: WorkerPool | None,
 ) -> list[Index]:
     """Build one segment for each plan; pieces written by several workers are merged."""
-    pieces = [tuple(_cut(build, row_counts, crew)) for build in builds]
+    pieces = [tuple(_cut(build, row_counts, pool)) for build in builds]
     every = [piece for each in pieces for piece in each]
-    written = iter(run_tasks(table, _write_segment, every, crew=crew, stage="index"))
+    written = iter(run_tasks(table, _write_segment, every, pool=pool, stage="index"))
     segments = [tuple(islice(written, len(each))) for each in pieces]
     # A text segment that was not merged can be committed but not searched.
     merged = [
@@ -268,16 +268,16 @@ def _build(
         for build, each in zip(builds, segments, strict=True)
     ]
     waiting = [each for each, is_merged in zip(segments, merged, strict=True) if is_merged]
-    whole = iter(run_tasks(table, _merge_segments, waiting, crew=crew, stage="merge indexes"))
+    whole = iter(run_tasks(table, _merge_segments, waiting, pool=pool, stage="merge indexes"))
     return [
         next(whole) if is_merged else each[0]
         for each, is_merged in zip(segments, merged, strict=True)
     ]
 
 
-def _cut(build: _Build, row_counts: Mapping[int, int], crew: WorkerPool | None) -> Iterator[_Piece]:
+def _cut(build: _Build, row_counts: Mapping[int, int], pool: WorkerPool | None) -> Iterator[_Piece]:
     """The build split into pieces of adjacent fragments, one per task."""
-    rows_max = share_of(_sum(row_counts, build.fragments), crew=crew)
+    rows_max = share_of(_sum(row_counts, build.fragments), pool=pool)
     groups: list[list[int]] = [[]]
     rows = 0
     for number in build.fragments:

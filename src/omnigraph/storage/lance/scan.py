@@ -280,8 +280,8 @@ def _are_of(found: pa.ChunkedArray, ids: pa.Array) -> bool:
     """Whether all found ids are among the given ones, each at most once."""
     if not len(found):
         return True
-    is_asked = pc.all(pc.is_in(found, value_set=ids)).as_py()
-    return bool(is_asked) and pc.count_distinct(found).as_py() == len(found)
+    is_requested = pc.all(pc.is_in(found, value_set=ids)).as_py()
+    return bool(is_requested) and pc.count_distinct(found).as_py() == len(found)
 
 
 def no_placed_rows(table: LanceDataset, *, columns: Sequence[str]) -> pa.Table:

@@ -94,9 +94,9 @@ def stage_merge(
     assert ids.null_count == 0, "an id is missing"
     assert pc.count_distinct(ids).as_py() == len(ids), "an id is given twice"
     found = _locate(table, ids, onto, places)
-    gone = _locate(table, removing, onto, places)
+    deleted = _locate(table, removing, onto, places)
     written = rows
-    if not (found.num_rows or gone.num_rows):
+    if not (found.num_rows or deleted.num_rows):
         fragments = _write_rows(table, rows)
         operation: LanceOperation.BaseOperation = LanceOperation.Append(fragments)
         files = data_files(fragments)
@@ -105,7 +105,7 @@ def stage_merge(
         written = _found_first(rows, ids, found["id"].combine_chunks())
         fragments = _write_rows(table, written)
         _carry_row_ids(fragments, found["_rowid"])
-        addresses = pa.chunked_array([*found["_rowaddr"].chunks, *gone["_rowaddr"].chunks])
+        addresses = pa.chunked_array([*found["_rowaddr"].chunks, *deleted["_rowaddr"].chunks])
         updated, emptied = _write_deletions(table, addresses.to_numpy())
         operation = LanceOperation.Update(
             removed_fragment_ids=emptied,
@@ -121,7 +121,7 @@ def stage_merge(
         kind=StagedKind.MERGE,
         onto=onto,
         rows_added=rows.num_rows - found.num_rows,
-        rows_removed=gone.num_rows,
+        rows_removed=deleted.num_rows,
         files=files,
     )
     return _with_ids(staged, written)
@@ -387,8 +387,8 @@ def _pair_columns(
     assert len(old_by_renamed) == len(renames), "two columns are renamed to one"
     assert renames.keys() <= set(stored.names), "a column to rename is not there"
     assert old_by_renamed.keys() <= set(wanted.names), "a column is renamed to none of the schema"
-    kept = {name: name for name in stored.names if name not in renames}
-    old_by_new = {name: (kept | old_by_renamed).get(name) for name in wanted.names}
+    retained = {name: name for name in stored.names if name not in renames}
+    old_by_new = {name: (retained | old_by_renamed).get(name) for name in wanted.names}
     for new, old in old_by_new.items():
         field = wanted.field(new)
         if old is None:

@@ -79,9 +79,9 @@ class LanceTables:
         )
 
     def with_workers(self, workers: Workers) -> LanceTables:
-        manned = copy(self)
-        manned._workers = workers  # noqa: SLF001  # another of our own
-        return manned
+        parallel = copy(self)
+        parallel._workers = workers  # noqa: SLF001  # another of our own
+        return parallel
 
     # Reads
 
@@ -201,8 +201,8 @@ class LanceTables:
     def versions(self, ref: TableRef) -> tuple[int, ...]:
         return cleanup.list_versions(self._handles, ref)
 
-    def find_version_before(self, ref: TableRef, moment: datetime) -> int | None:
-        return cleanup.find_version_before(self._handles, ref, moment)
+    def find_version_before(self, ref: TableRef, timestamp: datetime) -> int | None:
+        return cleanup.find_version_before(self._handles, ref, timestamp)
 
     def preview_cleaning(self, ref: TableRef, versions: Sequence[int]) -> Cleaned:
         return cleanup.preview_delete_versions(self._handles, ref, versions)
@@ -277,14 +277,14 @@ class LanceTables:
 
     def stage_indexes(self, specs: Sequence[IndexSpec], *, onto: TableVersion) -> StagedWrite:
         with self._staging(onto) as table:
-            return index.stage_indexes(table, specs, onto=onto, crew=self._crew(onto))
+            return index.stage_indexes(table, specs, onto=onto, pool=self._pool(onto))
 
     def stage_layout(
         self, step: LayoutStep, *, wanted: Sequence[IndexSpec], onto: TableVersion, uuid: str
     ) -> StagedWrite:
         with self._staging(onto) as table:
             return compaction.stage_layout(
-                table, step, wanted=wanted, onto=onto, uuid=uuid, crew=self._crew(onto)
+                table, step, wanted=wanted, onto=onto, uuid=uuid, pool=self._pool(onto)
             )
 
     def stage_columns(
@@ -333,11 +333,11 @@ class LanceTables:
             with lance_errors(table=name, action=f"read '{name}'"):
                 yield table
         except CorruptError as error:
-            if self._is_gone(at, table):
+            if self._is_deleted(at, table):
                 raise missing_version(name) from error
             raise
 
-    def _is_gone(self, at: TableVersion, opened: LanceDataset) -> bool:
+    def _is_deleted(self, at: TableVersion, opened: LanceDataset) -> bool:
         if at.ref.branch is not None:
             # Deleting a branch first removes it from the list and then deletes its files; a listed
             # branch may have been recreated meanwhile.
@@ -366,7 +366,7 @@ class LanceTables:
                     member=f"a new file of '{path}'", expected=min(missing), actual="none"
                 )
 
-    def _crew(self, onto: TableVersion) -> WorkerPool | None:
+    def _pool(self, onto: TableVersion) -> WorkerPool | None:
         return None if self._workers is None else WorkerPool(self.folder(onto.ref), self._workers)
 
     @contextmanager
@@ -387,7 +387,7 @@ class LanceTables:
         outside = sorted(self._find_outside(at.ref.path, table))
         if outside:
             # Closed, so that it is opened again once its files are rewritten.
-            self._handles.forget(lambda kept: kept.branch == at.ref.branch)
+            self._handles.forget(lambda cached: cached.branch == at.ref.branch)
             raise CorruptError(
                 subject=f"branch '{at.ref.branch}'",
                 problem=f"its files are at {outside[0]}, because the graph was copied or moved "

@@ -88,7 +88,7 @@ def make_facts(*, newest: int, named: int, landed: int, planned: int) -> Facts:
     ],
 )
 def test_all_tables_are_finished_or_none_is(classes: list[str], expected: Decision) -> None:
-    assert decide(map(PinClass, classes), is_writer_gone=True) is expected
+    assert decide(map(PinClass, classes), is_writer_dead=True) is expected
 
 
 @pytest.mark.parametrize(
@@ -106,4 +106,4 @@ def test_all_tables_are_finished_or_none_is(classes: list[str], expected: Decisi
 def test_what_a_paused_writer_could_still_do_is_undone_in_advance(
     classes: list[str], expected: Decision
 ) -> None:
-    assert decide(map(PinClass, classes), is_writer_gone=False) is expected
+    assert decide(map(PinClass, classes), is_writer_dead=False) is expected

@@ -77,7 +77,7 @@ def check_put_edges(change: TableChange, *, absent: AbsentNodes) -> Iterator[Vio
         if len(missing):
             is_missing = pc.is_in(change.put.column(end.column), value_set=missing)
             edges = change.put.select(["id", end.column]).filter(is_missing)
-            yield _tell_dangling(change.type, end, edges, prefix=PUT_EDGE)
+            yield _report_dangling(change.type, end, edges, prefix=PUT_EDGE)
 
 
 def check_untouched_edges(
@@ -95,7 +95,7 @@ def check_untouched_edges(
         found = _find_stranded(table_key, end, node_change, committed=committed)
         edges = select_untouched(found, change)
         if len(edges):
-            yield _tell_dangling(edge, end, edges.sort_by("id"), prefix=UNTOUCHED_EDGE)
+            yield _report_dangling(edge, end, edges.sort_by("id"), prefix=UNTOUCHED_EDGE)
 
 
 def ends_of(edge: EdgeType) -> tuple[End, End]:
@@ -136,7 +136,7 @@ def _find_stranded(
     return edges.filter(pc.invert(is_there))
 
 
-def _tell_dangling(edge: EdgeType, end: End, edges: pa.Table, *, prefix: str) -> Violations:
+def _report_dangling(edge: EdgeType, end: End, edges: pa.Table, *, prefix: str) -> Violations:
     def describe(row: int) -> Violation:
         id, node = (str(edges.column(name)[row].as_py()) for name in ("id", end.column))
         return describe_dangling(edge, end, id=id, node=node, prefix=prefix)
@@ -184,7 +184,7 @@ def check_cardinality(
         return NOTHING
     wrong = pa.table({"source": sources, "count": counts}).filter(pa.array(is_wrong))
     wrong = wrong.filter(find_present(wrong.column("source"), node_change))
-    return _tell(edge, wrong.sort_by("source"))
+    return _report_counts(edge, wrong.sort_by("source"))
 
 
 def _list_mentioned(
@@ -222,17 +222,17 @@ def _count_untouched(
 ) -> _Counts:
     """The number of untouched edges of each source, as far as it can matter."""
     table_key = table_key_of(change.type)
-    asked = sources
+    probed = sources
     if bounds.maximum is None:
-        asked = sources.filter(pa.array(put_counts < bounds.minimum))
-    if change.is_overwrite or not len(asked) or not committed.count(table_key):
+        probed = sources.filter(pa.array(put_counts < bounds.minimum))
+    if change.is_overwrite or not len(probed) or not committed.count(table_key):
         return np.zeros(len(sources), np.int64)
-    edges = committed.find_rows(table_key, "src", asked, columns=["id", "src"])
+    edges = committed.find_rows(table_key, "src", probed, columns=["id", "src"])
     positions = pc.index_in(select_untouched(edges, change).column("src"), value_set=sources)
     return np.bincount(positions.to_numpy(), minlength=len(sources))
 
 
-def _tell(edge: EdgeType, wrong: pa.Table) -> Violations:
+def _report_counts(edge: EdgeType, wrong: pa.Table) -> Violations:
     def describe(row: int) -> Violation:
         source, count = (wrong.column(name)[row].as_py() for name in ("source", "count"))
         return describe_count(edge, str(source), int(count))

@@ -185,7 +185,7 @@ def _find_held(
     # The column with the most distinct values has the fewest rows per value.
     widest = max(range(len(encoded)), key=lambda position: len(encoded[position].distinct))
     values = encoded[widest].distinct
-    if _is_told_differently(values):
+    if _has_ambiguous_equality(values):
         found = committed.scan(table_key, columns=columns)
     else:
         found = committed.find_rows(table_key, group[widest], values, columns=columns)
@@ -193,7 +193,7 @@ def _find_held(
     return held.sort_by("id") if len(held) else held
 
 
-def _is_told_differently(values: pa.Array) -> bool:
+def _has_ambiguous_equality(values: pa.Array) -> bool:
     """Whether stores disagree on what equals one of the values: a NaN, or a zero with its sign."""
     if not pa.types.is_floating(values.type):
         return False

@@ -49,8 +49,8 @@ def make_violations(rows: RowNumbers, describe: Callable[[int], Violation]) -> V
 def concat_violations(parts: Iterable[Violations]) -> Violations:
     """The violations of several checks, in their order."""
     gathered = tuple(parts)
-    told = (violation for part in gathered for violation in part.found)
-    return Violations(tuple(islice(told, VIOLATIONS_MAX)), sum(part.count for part in gathered))
+    found = (violation for part in gathered for violation in part.found)
+    return Violations(tuple(islice(found, VIOLATIONS_MAX)), sum(part.count for part in gathered))
 
 
 def describe_columns(columns: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ def plain_value(cell: pa.Scalar) -> object:
     if not cell.is_valid:
         return None
     if pa.types.is_date32(cell.type) or pa.types.is_timestamp(cell.type):
-        return _plain_moment(cell)
+        return _plain_timestamp(cell)
     value: object = cell.as_py()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
@@ -92,7 +92,7 @@ def show_value(cell: pa.Scalar) -> str:
     return show_text(str(value)) if pa.types.is_string(cell.type) else str(value)
 
 
-def _plain_moment(cell: pa.Scalar) -> object:
+def _plain_timestamp(cell: pa.Scalar) -> object:
     try:
         if pa.types.is_date32(cell.type):
             return (date(1970, 1, 1) + timedelta(days=cell.value)).isoformat()
