@@ -14,8 +14,8 @@ LEASE_MUTANTS = (
         (
             Edit(
                 LEASES,
-                "return is_silent or terms.clock.now() >",
-                "return True or terms.clock.now() >",
+                "return is_silent or options.clock.now() >",
+                "return True or options.clock.now() >",
             ),
         ),
         (f"{LEASE_TESTS}::test_what_one_process_holds_another_does_not_get_on_the_same_branch",),
@@ -27,7 +27,7 @@ LEASE_MUTANTS = (
     ),
     Mutant(
         "seize a lease and build no fence",
-        (Edit(LEASES, "            terms.fence(terms.place.branch)\n", ""),),
+        (Edit(LEASES, "            options.fence(options.place.branch)\n", ""),),
         (
             f"{LEASE_TESTS}::"
             "test_a_lease_that_was_let_go_needs_no_fence_and_one_that_was_seized_does",

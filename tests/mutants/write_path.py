@@ -213,7 +213,7 @@ WRITE_PATH_MUTANTS = (
     ),
     Mutant(
         "answer by a key whatever was asked for",
-        (Edit(REQUESTS, "kept.digest != request.digest", "not kept"),),
+        (Edit(REQUESTS, "recorded.digest != request.digest", "not recorded"),),
         (REQUESTS_TESTS,),
     ),
     Mutant(
