@@ -167,8 +167,8 @@ def make_story(seed: int, *, mode: str, blemish: Blemish) -> LoadStory:
 def make_tables(records: Sequence[Record], *, is_fit: bool) -> dict[str, pa.Table]:
     """The records by type, as columns; unless `is_fit`, with some that no load takes."""
     rows_by_type: dict[str, list[dict[str, object]]] = {}
-    unfit = () if is_fit else _UNFIT
-    for record in (*records[:-4], *unfit, *records[-4:]):
+    invalid_value = () if is_fit else _UNFIT
+    for record in (*records[:-4], *invalid_value, *records[-4:]):
         properties = record["data"]
         assert isinstance(properties, Mapping)
         row = dict(properties)

@@ -35,7 +35,7 @@ class CountedIds:
 
 def receive_all(given: object, *, schema: str) -> dict[str, ReceivedRows]:
     """What is received from anything that a load may be given."""
-    return read_input(given, means=means_of(_compile(schema)), runtime=CountedIds())
+    return read_input(given, context=means_of(_compile(schema)), runtime=CountedIds())
 
 
 def means_of(catalog: Catalog) -> ReadContext:

@@ -91,7 +91,7 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
     basis = opened.branch_states.capture(call.target)
     runtime = opened.settings.runtime
     (given,) = inputs
-    received = read_input(given.source, means=opened.read_context(basis), runtime=runtime)
+    received = read_input(given.source, context=opened.read_context(basis), runtime=runtime)
     files = {
         key: write_files(_folder(key, basis, opened), rows.rows) for key, rows in received.items()
     }

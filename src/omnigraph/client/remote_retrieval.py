@@ -153,7 +153,7 @@ class RemoteRetrieval:
         limits: CallLimits | None = None,
     ) -> Retrieval:
         _require_no_count(count_tokens)
-        fields = receipts.tell_receipt(receipt)
+        fields = receipts.receipt_json(receipt)
         body = {"receipt": plain_row(fields, subject="receipt"), **encode_limits(limits)}
         return self._retrieve("replay", body=body, text=None)
 
@@ -172,7 +172,7 @@ def _encode_expansion(
     hops: int, edges: str | Sequence[str] | None, budget_tokens: int
 ) -> Mapping[str, object]:
     fields = {"hops": hops, "edges": edges, "budget_tokens": budget_tokens}
-    parsed = requests.parse_terms({**fields, "counted_by": results.BYTES_RULE})
+    parsed = requests.parse_options({**fields, "counted_by": results.BYTES_RULE})
     return {"hops": parsed.hops, "edges": parsed.edges, "budget_tokens": parsed.budget_tokens}
 
 

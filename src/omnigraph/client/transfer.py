@@ -129,7 +129,7 @@ def _read_lines(path: str, files: ExternalFiles) -> Iterator[bytes]:
 
 
 def _write_lines(given: object, context: ReadContext) -> Iterator[bytes]:
-    for piece in read_given(given, means=context, report=None):
+    for piece in read_given(given, context=context, report=None):
         for batch in piece.rows.to_batches():
             block = bytes(encode_block(piece.declared, batch))
             # A null id requests a generated one and is not sent. JSON text escapes these quotes, so

@@ -161,7 +161,7 @@ def _read_whole_number(value: object, numbers: NumberReading) -> int:
         digits = value.removeprefix("-")
         if digits.isascii() and digits.isdigit() and len(digits) <= _INTEGER_DIGITS_MAX:
             return int(value)
-        raise ValueError(f"{value[:_INTEGER_DIGITS_MAX]!r} is no whole number")
+        raise ValueError(f"{value[:_INTEGER_DIGITS_MAX]!r} is not a whole number")
     if isinstance(value, float) and is_javascript and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
@@ -191,11 +191,11 @@ def _parse_temporal(value: object, word: str, parse: Callable[[str], T]) -> T:
         raise ValueError(f"invalid {word} literal {text[:40]!r}{explain(error)}") from error
 
 
-def _to_utc(moment: datetime) -> datetime:
+def _to_utc(timestamp: datetime) -> datetime:
     # Timestamps of pandas are datetimes with an additional nanosecond field.
-    if moment.microsecond % 1000 or getattr(moment, "nanosecond", 0):
+    if timestamp.microsecond % 1000 or getattr(timestamp, "nanosecond", 0):
         raise ValueError(IS_TOO_FINE)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
 
 
 def _name_of(value: object) -> str:

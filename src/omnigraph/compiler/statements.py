@@ -317,11 +317,11 @@ def _parts(token: Token, following: str, read: _Reading) -> bool:
 
 
 def _strip(statement: str) -> str:
-    kept = statement.strip()
-    if is_command(kept):
-        return kept
-    kept = _without_end(kept)
-    return kept if significant_tokens(kept) else ""
+    retained = statement.strip()
+    if is_command(retained):
+        return retained
+    retained = _without_end(retained)
+    return retained if significant_tokens(retained) else ""
 
 
 def _without_end(text: str) -> str:

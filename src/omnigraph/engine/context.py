@@ -79,7 +79,7 @@ class GraphContext:
         self.compiled = QueryCache(settings.observer)
         self.reads = ReadPath(
             tables=stores.tables,
-            memory=ReadCache(settings.observer),
+            cache=ReadCache(settings.observer),
             embedder=settings.embedder,
             access=AccessRules(settings.traversal, settings.lookups),
             allowance=settings.allowance,
@@ -90,7 +90,7 @@ class GraphContext:
             tables=stores.tables,
         )
         self.readers = Readers(stores.objects, settings.locking.clock)
-        self.views = RowSecurity(stores.tables, self.reads.memory)
+        self.views = RowSecurity(stores.tables, self.reads.cache)
         self.writes = _make_write_path(settings, stores, self.branch_states)
         self._actor = actor
         self._is_read_only = is_read_only

@@ -559,7 +559,7 @@ class Graph(GraphHistory, GraphMaintenance):
         node. Everything else is as for `retrieve`.
         """
         require_text(source, subject="source")
-        terms = requests.parse_terms(
+        options = requests.parse_options(
             {
                 "edges": edges,
                 "hops": hops,
@@ -574,7 +574,7 @@ class Graph(GraphHistory, GraphMaintenance):
                 source,
                 params,
                 name=name,
-                terms=terms,
+                options=options,
                 compiled=self._open.compiled,
                 reads=self._start_reads(basis, limits),
                 count_tokens=count_tokens or results.count_bytes,

@@ -274,7 +274,7 @@ def _measure(given: object, opened: GraphContext) -> int:
     sources = given.values() if isinstance(given, Mapping) else [given]
     if not all(map(is_named, sources)):
         return 0
-    splits = plan_splits(given, means=opened.read_context(opened.pin(MAIN)), split_bytes=None)
+    splits = plan_splits(given, context=opened.read_context(opened.pin(MAIN)), split_bytes=None)
     return sum(
         each.size * (1 if split_suffix(each.path)[1] is None else _UNPACKED_PER_BYTE)
         for each in splits
@@ -368,7 +368,7 @@ def _receive(
 
     def reading() -> Iterator[RowBatch]:
         row_count = 0
-        for read in read_given(given, means=opened.read_context(visible), report=None):
+        for read in read_given(given, context=opened.read_context(visible), report=None):
             piece = complete(read, catalog=basis.catalog, actor=opened.actor_of(None))
             if noted is not None:
                 noted.note(piece)

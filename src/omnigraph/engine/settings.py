@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from omnigraph.engine.read.budget import Allowance
-from omnigraph.engine.read.expand import USUAL_LOOKUPS, LookupBounds, TraversalMode
+from omnigraph.engine.read.expand import DEFAULT_LOOKUPS, LookupBounds, TraversalMode
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import (
     LEASE_S,
@@ -83,7 +83,7 @@ def make_settings(
         embedder=None,
         embeds_on_write=False,
         traversal=TraversalMode.AUTO,
-        lookups=USUAL_LOOKUPS,
+        lookups=DEFAULT_LOOKUPS,
         allowance=Allowance(QUERY_BYTES_MAX, QUERY_SECONDS_MAX, time.monotonic),
         # The program's entry point knows how many threads it may use.
         load_concurrency=1,

@@ -158,7 +158,7 @@ class ResponseCache:
         """Cache a response, unless it is long or of another commit than the key."""
         texts = len(response.body) + len(key.source) + len(key.params)
         if response.commit_id == key.commit_id and texts <= CACHED_RESPONSE_BYTES_MAX:
-            self._cache.keep(key, (response, texts + _CACHE_ENTRY_BYTES))
+            self._cache.put(key, (response, texts + _CACHE_ENTRY_BYTES))
 
 
 RETRY_AFTER_S = 60

@@ -29,7 +29,7 @@ from omnigraph.engine.analysis.requests import (
     TrianglesRequest,
     shape_of,
 )
-from omnigraph.engine.analysis.write_back import WriteCall, require_fitting
+from omnigraph.engine.analysis.write_back import WriteCall, require_assignable
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.graph_load import Input, LoadCall, parse_call
 from omnigraph.engine.results import MutationResult, Result
@@ -75,7 +75,7 @@ def write_values(
                 table_key_of(declared),
                 _change(call, values, declared, session=session, opened=opened, basis=basis),
             )
-            for declared in require_fitting(call, basis.catalog)
+            for declared in require_assignable(call, basis.catalog)
         ]
         try:
             done = load(inputs, _load_call(call, session, expected_head=basis.head.id), opened)
@@ -147,7 +147,7 @@ class SparkRunner:
         self._opened, self._session = opened, session
         self._network: FrameNetwork | None = None
 
-    def answer(self, request: Request) -> SparkAnswer:
+    def run(self, request: Request) -> SparkAnswer:
         """Run an algorithm to its end."""
         spread = run_job_quietly(
             self._session,

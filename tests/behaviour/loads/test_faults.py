@@ -34,10 +34,10 @@ BAD_LINES = [
 def read(path: Path) -> tuple[list[RowBatch], list[RowError], Counted]:
     """What is read of a file, what is not, and what is counted."""
     faults: list[RowError] = []
-    tally = RowCounter(NOTHING_YET)
-    (split,) = plan_splits(path, means=MEANS, split_bytes=None)
-    pieces = list(read_split(split, means=MEANS, tally=tally, report=faults.append))
-    return pieces, faults, tally.counted
+    counter = RowCounter(NOTHING_YET)
+    (split,) = plan_splits(path, context=MEANS, split_bytes=None)
+    pieces = list(read_split(split, context=MEANS, counter=counter, report=faults.append))
+    return pieces, faults, counter.counted
 
 
 def names_of(pieces: list[RowBatch]) -> list[object]:

@@ -210,12 +210,15 @@ def test_every_row_of_a_large_csv_file_is_read(tmp_path: Path) -> None:
 
 
 CSV_REFUSALS = {
-    "no such column": ({"columns": {"nme": "name"}}, "no column 'nme' in the file; did you mean"),
+    "no such column": (
+        {"columns": {"nme": "name"}},
+        "unknown column 'nme' in the file; did you mean",
+    ),
     "no such property": ({"columns": {"name": "nam"}}, "has no property 'nam'; did you mean"),
     "two columns for one": ({"columns": {"age": "name"}}, "there are 2 columns 'name'"),
     "a key left out": ({"columns": {"name": None}}, "missing @key property"),
     "a long delimiter": ({"delimiter": "--"}, "a delimiter is one ASCII character"),
-    "a quote for a delimiter": ({"delimiter": '"'}, "no quote"),
+    "a quote for a delimiter": ({"delimiter": '"'}, "cannot be a quote"),
     "a list of columns": ({"columns": ["name"]}, "columns lead from names"),
     "null for null": ({"null": None}, "null is spelled by a text"),
 }

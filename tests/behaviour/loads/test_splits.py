@@ -26,16 +26,16 @@ MEANS = means_of(compile_text(SOCIAL))
 def plan(given: object, *, split_bytes: int | None) -> tuple[Split, ...]:
     """The splits, as they are when they have been sent somewhere."""
     splits: tuple[Split, ...] = pickle.loads(
-        pickle.dumps(plan_splits(given, means=MEANS, split_bytes=split_bytes))
+        pickle.dumps(plan_splits(given, context=MEANS, split_bytes=split_bytes))
     )
     return splits
 
 
 def read(split: Split, *, before: Counted) -> tuple[list[Row], Counted]:
     """The rows of a split, and what is counted when it has been read."""
-    tally = RowCounter(before)
-    pieces = list(read_split(split, means=MEANS, tally=tally, report=None))
-    return [row for piece in pieces for row in plain_rows(piece.rows)], tally.counted
+    counter = RowCounter(before)
+    pieces = list(read_split(split, context=MEANS, counter=counter, report=None))
+    return [row for piece in pieces for row in plain_rows(piece.rows)], counter.counted
 
 
 def read_all(splits: tuple[Split, ...]) -> list[Row]:

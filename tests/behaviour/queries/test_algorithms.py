@@ -247,7 +247,7 @@ def test_values_go_to_the_branch_that_was_looked_at_unless_another_is_named(tmp_
 
     assert values(graph, "Person", "hops", "draft")["Bob"] == 2
     assert values(graph, "Person", "hops")["Bob"] is None
-    with pytest.raises(InvalidValueError, match="say which branch"):
+    with pytest.raises(InvalidValueError, match="name the branch"):
         past.write_property("hops")
     past.write_property("hops", branch="main")
     assert values(graph, "Person", "hops")["Bob"] == 2

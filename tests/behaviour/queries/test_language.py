@@ -58,7 +58,9 @@ READING = [
             compiles("read q($q: Vector(2)?)"),
         ),
     ),
-    case("K05", CREW, (crew("$q contains $m", "$q"), refused("T4", "no edge type `contains`"))),
+    case(
+        "K05", CREW, (crew("$q contains $m", "$q"), refused("T4", "unknown edge type `contains`"))
+    ),
     case(
         "K07",
         CREW,

@@ -144,7 +144,7 @@ BINDINGS_AND_FILTERS = [
             compiles("scan $x: Pilot", "scan $y: Pilot", "filter $y.handle starts_with $x.handle"),
         ),
     ),
-    case("A35", CREW, (crew("$p.hours > 1 $p: Pilot"), refused("T6", "not bound"))),
+    case("A35", CREW, (crew("$p.hours > 1 $p: Pilot"), refused("T6", "neither bound"))),
     case("A37", CREW, (crew("$p: Pilot", "$p.id"), refused("T6", "no property `id`"))),
     case(
         "A38",
@@ -271,7 +271,7 @@ TRAVERSALS = [
     case(
         "B26",
         CREW,
-        (from_ada("$p likes $f"), refused("T4", "no edge type `likes`")),
+        (from_ada("$p likes $f"), refused("T4", "unknown edge type `likes`")),
         (crew("$s: Ship $s mentors $x", "$s"), refused("T5", "connects Pilot to Pilot")),
     ),
     case("B28", CREW, (from_ada("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot"))),

@@ -167,7 +167,7 @@ MISPLACED = {
     "node X { a: String @unique @unique }": "declares @unique multiple times",
     "node X { a: String  @unique(b) }": "references unknown property",
     'node X { a: String @instruction("b") }': "only supported on node and edge types",
-    "node X @card(5) {}": "@card stands once on an edge's first line",
+    "node X @card(5) {}": "@card may appear once, on the first line of an edge",
     "node X { a: I32  @range(a, 5) }": "expected range bounds",
     'node X { a: String @unique("a") }': "expected property name in constraint",
     "node X { a: enum(b, c, b) }": "duplicate values",

@@ -200,7 +200,7 @@ def test_values_of_every_kind_are_kept_as_json(tmp_path: Path) -> None:
         },
     }
     assert replays(graph, found)
-    with pytest.raises(InvalidValueError, match="receipts are kept as"):
+    with pytest.raises(InvalidValueError, match="the format of receipts"):
         graph.retrieve_by(source, {**values, "least": float("nan")})
 
 
@@ -276,8 +276,8 @@ def test_a_receipt_that_was_changed_is_refused(
     [
         ('insert Author { name: "x" }', "a read is needed"),
         ("match { $a: Author  $a $w:wrote $p } return { $w.on, $p.title }", "which is an edge"),
-        ("match { $p: Paper } return { $p.year, count($p) as n }", "a group is no node"),
-        ("match { $p: Paper } return { count($p) as n }", "a group is no node"),
+        ("match { $p: Paper } return { $p.year, count($p) as n }", "returns groups, not nodes"),
+        ("match { $p: Paper } return { count($p) as n }", "returns groups, not nodes"),
         ('match { $p: Paper } return { bm25($p.abstract, "x") as s }', "no property of a node"),
         ("match { $p: Papr } return { $p.title }", "Paper"),
     ],
@@ -325,5 +325,5 @@ def test_who_sees_a_part_retrieves_from_that_part(tmp_path: Path) -> None:
 
     assert ("Person", "ann") in named(found)
     assert not {"bob", "dan", "d1"} & set(found.text.replace('"', " ").split())
-    with pytest.raises(InvalidValueError, match="see more or less"):
+    with pytest.raises(InvalidValueError, match="see another part"):
         see_as_reader(graph, RED).replay(graph.retrieve_by(source).receipt)

@@ -96,14 +96,14 @@ class NullTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Junction:
+class BooleanCondition:
     """Conditions joined by `and` or by `or`."""
 
     operator: BooleanOperator
     conditions: tuple[Condition, ...]
 
 
-Condition = Comparison | NullTest | Junction | Call
+Condition = Comparison | NullTest | BooleanCondition | Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,7 @@ def direct_variables(clause: Clause) -> Iterator[str]:
             yield from (v.name for v in (source, edge, target) if v is not None)
         case Negation() | Optional():
             return
-        case Junction(conditions=conditions):
+        case BooleanCondition(conditions=conditions):
             for condition in conditions:
                 yield from direct_variables(condition)
         case Comparison(left=left, right=right):
@@ -306,7 +306,7 @@ def binding_variables(clause: Clause) -> Iterator[str]:
     match clause:
         case Binding() | Traversal():
             yield from direct_variables(clause)
-        case Negation() | Optional() | Comparison() | NullTest() | Junction() | Call():
+        case Negation() | Optional() | Comparison() | NullTest() | BooleanCondition() | Call():
             return
 
 

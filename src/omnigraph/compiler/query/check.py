@@ -40,7 +40,7 @@ from omnigraph.compiler.query.expressions import (
     NOW_PARAMETER,
     Scope,
     advise_declaration,
-    advise_spelling,
+    advise_literal,
     describe_operand,
     find_value_error,
     resolve_constant,
@@ -106,13 +106,13 @@ def _find_type(name: Name, scope: Scope) -> NodeType | EdgeType | None:
     # A node type and an edge type may share a name; the node type takes precedence.
     found = catalog.nodes.get(name.text) or catalog.edges.get(name.text)
     if found is None and name.text in catalog.interfaces:
-        problem = f"`{name.text}` is an interface and has no nodes of its own"
+        problem = f"`{name.text}` is an interface and has no nodes"
         implementers = catalog.implementers(name.text)
         advice = f"name a node type: {', '.join(implementers)}" if implementers else None
         scope.diagnostics.error("T10", problem, name.span, advice)
     elif found is None:
         names = (*catalog.nodes, *catalog.edges)
-        problem = f"there is no node or edge type `{name.text}`"
+        problem = f"unknown node or edge type `{name.text}`"
         scope.diagnostics.unknown("T10", problem, name.span, name.text, names)
     return found
 
@@ -174,12 +174,12 @@ def _may_assign(
 ) -> bool:
     subject = f"{target.name}.{name.text}"
     if isinstance(value, ir.Constant):
-        misfit = find_value_error(value.value, type)
-        if misfit is not None:
-            problem = f"the value does not fit {subject} ({type}): {misfit}"
-            advice = None if type.is_list else advise_spelling(value.value, type)
+        problem = find_value_error(value.value, type)
+        if problem is not None:
+            problem = f"the value does not fit {subject} ({type}): {problem}"
+            advice = None if type.is_list else advise_literal(value.value, type)
             scope.diagnostics.error("T3", problem, span, advice)
-        return misfit is None
+        return problem is None
     given = type_of(value)
     fits = given is not None and is_assignable(given, type)
     if not fits:

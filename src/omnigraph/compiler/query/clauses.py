@@ -38,7 +38,7 @@ from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
 from omnigraph.compiler.query.expressions import (
     Scope,
     advise_declaration,
-    advise_spelling,
+    advise_literal,
     describe_operand,
     find_mismatch,
     resolve_constant,
@@ -76,10 +76,10 @@ class ResolvedTraversal:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedFilter:
-    """A condition; `mentions` are the variables that it uses."""
+    """A condition; `references` are the variables that it uses."""
 
     condition: Condition
-    mentions: frozenset[str]
+    references: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClau
     """Resolve the clauses of one block, and add their variables to the scope."""
     for clause in clauses:
         scope.announced.update(dict.fromkeys(binding_variables(clause)))
-        scope.mentioned.update(dict.fromkeys(direct_variables(clause)))
+        scope.referenced.update(dict.fromkeys(direct_variables(clause)))
     resolved = (_check_clause(clause, scope) for clause in clauses)
     return tuple(clause for clause in resolved if clause is not None)
 
@@ -128,8 +128,8 @@ def _check_filter(written: ConditionSyntax, scope: Scope) -> ResolvedFilter | No
     condition = check_condition(written, scope, PATTERN_SIDES)
     if condition is None:
         return None
-    mentions = frozenset(direct_variables(written)) & scope.variables.keys()
-    return ResolvedFilter(condition, mentions)
+    references = frozenset(direct_variables(written)) & scope.variables.keys()
+    return ResolvedFilter(condition, references)
 
 
 def _check_block(
@@ -150,13 +150,13 @@ def _check_block(
     inner = scope.enter()
     if inner.depth > BLOCK_NESTING_MAX:
         problem = f"blocks are nested more than {BLOCK_NESTING_MAX} deep"
-        scope.diagnostics.error("P4", problem, block.span, "ask in several queries")
+        scope.diagnostics.error("P4", problem, block.span, "split it into several queries")
         return None
     clauses = check_clauses(block.clauses, inner)
-    scope.mentioned |= inner.mentioned
-    outer = tuple(name for name in inner.mentioned if name in scope.variables)
+    scope.referenced |= inner.referenced
+    outer = tuple(name for name in inner.referenced if name in scope.variables)
     if isinstance(block, Negation):
-        scope.hide(dict.fromkeys(inner.mentioned, block.span))
+        scope.hide(dict.fromkeys(inner.referenced, block.span))
         return ResolvedNegation(outer, clauses)
     for name, bound in inner.variables.maps[0].items():
         scope.bind_optional(name, bound.type)
@@ -184,16 +184,16 @@ def _find_node_type(name: Name, scope: Scope) -> NodeType | None:
     if (found := catalog.nodes.get(name.text)) is not None:
         return found
     if name.text in catalog.interfaces:
-        problem = f"`{name.text}` is an interface and has no nodes of its own"
+        problem = f"`{name.text}` is an interface and has no nodes"
         implementers = catalog.implementers(name.text)
-        advice = f"ask for {', '.join(implementers)}" if implementers else None
+        advice = f"name a node type: {', '.join(implementers)}" if implementers else None
         scope.diagnostics.error("T1", problem, name.span, advice)
     elif name.text in catalog.edges:
         problem = f"`{name.text}` is an edge type; a variable is bound to a node type"
         advice = f"write `$a {format_edge(name.text)} $b`"
         scope.diagnostics.error("T1", problem, name.span, advice)
     else:
-        problem = f"there is no node type `{name.text}`"
+        problem = f"unknown node type `{name.text}`"
         scope.diagnostics.unknown("T1", problem, name.span, name.text, catalog.nodes)
     return None
 
@@ -221,7 +221,7 @@ def _is_required(variable: Variable, scope: Scope) -> bool:
     """Whether a clause may require a variable; one that may be unbound is reported."""
     if variable.name in scope.optional_here:
         problem = f"`${variable.name}` comes from an optional block and may be unbound"
-        advice = "move this clause into that block, or into an optional block of its own"
+        advice = "move this clause into that block, or into another optional block"
         scope.diagnostics.error("T25", problem, variable.span, advice)
         return False
     return True
@@ -258,7 +258,7 @@ def _may_match(
     path = f"${field.variable}.{field.property}"
     subject = f"{node.name}.{field.property} ({field.type})"
     if type is not None and type.is_list:
-        advice = f"write a clause of its own: `{path} in …`"
+        advice = f"write a separate clause: `{path} in …`"
         if field.type.is_list:
             advice = f"match one element: `{field.property}: …`"
         problem = f"list equality is not supported: {subject}"
@@ -268,9 +268,9 @@ def _may_match(
         mismatch = find_mismatch(given.value, element)
         if mismatch is not None:
             problem = f"the value does not fit {subject}: {mismatch}"
-            scope.diagnostics.error("T3", problem, span, advise_spelling(given.value, element))
+            scope.diagnostics.error("T3", problem, span, advise_literal(given.value, element))
         elif given.value is None:
-            advice = f"write a clause of its own: `{path} is null`"
+            advice = f"write a separate clause: `{path} is null`"
             scope.diagnostics.warn("W1", "a comparison with null never matches", span, advice)
         return mismatch is None
     fits = type is not None and are_comparable(type, element)
@@ -291,7 +291,7 @@ def format_edge(name: str) -> str:
 def _check_traversal(walk: Traversal, scope: Scope) -> ResolvedTraversal | None:
     edge = scope.catalog.find_edge(walk.edge.text)
     if edge is None:
-        problem = f"there is no edge type `{walk.edge.text}`"
+        problem = f"unknown edge type `{walk.edge.text}`"
         names = [format_edge(name) for name in scope.catalog.edges]
         scope.diagnostics.unknown("T4", problem, walk.edge.span, walk.edge.text, names)
         scope.break_off(walk.source, walk.target, walk.edge_binding)
@@ -387,8 +387,8 @@ def _report_wrong_end(variable: Variable, node: NodeType, edge: EdgeType, scope:
         f"`${variable.name}` is a {node.name}, but `{edge.name}` connects "
         f"{edge.source} to {edge.target}"
     )
-    fitting = [f"`{format_edge(e.name)}`" for e in scope.catalog.incident_edges(node.name)]
-    advice = f"the edges of {node.name}: {', '.join(fitting[:5])}" if fitting else None
+    incident = [f"`{format_edge(e.name)}`" for e in scope.catalog.incident_edges(node.name)]
+    advice = f"the edges of {node.name}: {', '.join(incident[:5])}" if incident else None
     scope.diagnostics.error("T5", problem, variable.span, advice)
 
 
@@ -415,13 +415,13 @@ def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
     if variable is None:
         return True
     if variable.name in scope.variables:
-        problem = f"`${variable.name}` is already bound; an edge variable needs a name of its own"
+        problem = f"`${variable.name}` is already bound; an edge variable needs a unique name"
         scope.diagnostics.error("T23", problem, variable.span)
         return False
     if variable.name != ANONYMOUS:
         scope.bind(variable, edge)
     if walk.hops is not None and (walk.hops.minimum, walk.hops.maximum) != (1, 1):
-        problem = "an edge variable stands for one edge, so the traversal takes one hop"
+        problem = "an edge variable is bound to one edge, so the traversal must have one hop"
         advice = "remove the bounds, or the edge variable"
         scope.diagnostics.error("T23", problem, walk.hops.span, advice)
         return False

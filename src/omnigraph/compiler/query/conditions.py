@@ -32,10 +32,10 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.compiler.query import ast
 from omnigraph.compiler.query.ast import (
+    BooleanCondition,
     BooleanOperator,
     Call,
     Expression,
-    Junction,
     Literal,
     PropertyAccess,
     Variable,
@@ -268,7 +268,7 @@ PATTERN_SIDES = Sides(resolve_operand, resolve_operand)
 def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> Condition | None:
     """The typed condition, or `None` after reporting why it is invalid."""
     match written:
-        case Junction(operator=operator, conditions=conditions):
+        case BooleanCondition(operator=operator, conditions=conditions):
             checked = [check_condition(each, scope, sides) for each in conditions]
             found = tuple(each for each in checked if each is not None)
             if len(found) < len(checked):
@@ -287,12 +287,12 @@ def _check_call(call: Call, scope: Scope) -> Condition | None:
     if call.function.text in TEXT_FUNCTIONS:
         return check_text_match(call, scope, is_negated=False)
     if call.function.text in RANKINGS:
-        problem = f"{call.function.text}() ranks rows; it is no condition"
+        problem = f"{call.function.text}() ranks rows and is not a condition"
         scope.diagnostics.error("T7", problem, call.span, "write it in `order { … }`")
     else:
         resolved = resolve_operand(call, scope)
         if resolved is not None:
-            problem = f"{call.function.text}() alone is no condition"
+            problem = f"{call.function.text}() alone is not a condition"
             scope.diagnostics.error("T7", problem, call.span, "compare it with something")
     return None
 
@@ -301,7 +301,7 @@ def _check_null_operand(written: Expression, scope: Scope, sides: Sides) -> Oper
     operand = sides.left(written, scope)
     type = None if operand is None else type_of(operand)
     if operand is not None and type is not None and type.is_blob:
-        problem = f"{describe_operand(operand)} is a Blob, which has no place in a condition"
+        problem = f"{describe_operand(operand)} is a Blob, which cannot be used in a condition"
         scope.diagnostics.error("T7", problem, written.span)
         return None
     return operand
@@ -433,5 +433,5 @@ def _advise_null_test(operator: str) -> str:
 def _advise_on_list(left: Operand) -> str:
     # In the condition of a mutation, properties are named without a variable.
     if isinstance(left, PropertyValue) and not left.variable:
-        return "a mutation cannot look into a list"
-    return "a list is asked with `contains`"
+        return "a mutation cannot search a list"
+    return "use `contains` to search a list"

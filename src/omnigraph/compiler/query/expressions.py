@@ -86,7 +86,7 @@ class Scope:
     """The local variables of `not` blocks of this clause list, with the block positions."""
     announced: ChainMap[str, None] = field(default_factory=ChainMap)
     """The variables that some visible clause binds, possibly a later one."""
-    mentioned: dict[str, None] = field(default_factory=dict)
+    referenced: dict[str, None] = field(default_factory=dict)
     """The variables that this clause list mentions, then those that only inner blocks mention."""
     broken: set[str] = field(default_factory=set)
     """The variables of rejected clauses or parameters; their use causes no further errors."""
@@ -97,7 +97,7 @@ class Scope:
             self,
             variables=self.variables.new_child(),
             announced=self.announced.new_child(),
-            mentioned={},
+            referenced={},
             optional_here=set(),
             hidden={},
         )
@@ -152,7 +152,7 @@ class Scope:
         """Report a variable that no earlier clause binds."""
         if variable.name in self.broken:
             return
-        problem = f"`${variable.name}` is not bound by an earlier clause and is no parameter"
+        problem = f"`${variable.name}` is neither bound by an earlier clause nor a parameter"
         advice = self._advise_on_unbound(code, variable.name)
         self.diagnostics.error(code, problem, variable.span, advice)
 
@@ -203,12 +203,12 @@ def find_value_error(value: Value, type: PropertyType) -> str | None:
     if value is None:
         return None if type.is_nullable else "the property cannot be null"
     if isinstance(type.element, Vector):
-        return _vector_misfit(value, type.element)
+        return _vector_problem(value, type.element)
     if type.is_list:
         if not isinstance(value, tuple):
             return f"a list of {type.element} is needed"
-        return next((m for each in value if (m := _scalar_misfit(each, type.list_element))), None)
-    return _scalar_misfit(value, type)
+        return next((m for each in value if (m := _scalar_problem(each, type.list_element))), None)
+    return _scalar_problem(value, type)
 
 
 def find_mismatch(value: Value, type: PropertyType) -> str | None:
@@ -220,13 +220,13 @@ def find_mismatch(value: Value, type: PropertyType) -> str | None:
         return None if type.is_nullable else "the property is never null"
     if type.element in NUMBERS and _is_number(value):
         return None
-    return _scalar_misfit(value, type)
+    return _scalar_problem(value, type)
 
 
-def _scalar_misfit(value: Value, type: PropertyType) -> str | None:
+def _scalar_problem(value: Value, type: PropertyType) -> str | None:
     element = type.element
     if type.enum_values is not None and isinstance(value, str):
-        return _enum_misfit(value, type.enum_values)
+        return _enum_problem(value, type.enum_values)
     match element:
         case Scalar.STRING | Scalar.BLOB:
             fits = isinstance(value, str)
@@ -237,39 +237,39 @@ def _scalar_misfit(value: Value, type: PropertyType) -> str | None:
         case Scalar.DATE:
             fits = isinstance(value, date) and not isinstance(value, datetime)
         case _ if element in INTEGERS:
-            return _integer_misfit(value, element)
+            return _integer_problem(value, element)
         case _:
             fits = _is_number(value)
             if fits:
-                return _float_misfit(value, element)
-    return None if fits else f"{describe_value(value)} is no {type.describe()}"
+                return _float_problem(value, element)
+    return None if fits else f"{describe_value(value)} is not of type {type.describe()}"
 
 
-def _enum_misfit(value: str, allowed: tuple[str, ...]) -> str | None:
+def _enum_problem(value: str, allowed: tuple[str, ...]) -> str | None:
     if value in allowed:
         return None
     return f"invalid enum value '{value}' (expected: {', '.join(allowed)})"
 
 
-def _integer_misfit(value: Value, element: Scalar | Vector) -> str | None:
+def _integer_problem(value: Value, element: Scalar | Vector) -> str | None:
     assert isinstance(element, Scalar)
     if isinstance(value, float):
-        return f"{value} is no {element}: a fraction would be lost"
+        return f"{value} is not of type {element}: the fraction would be lost"
     if not isinstance(value, int) or isinstance(value, bool):
-        return f"{describe_value(value)} is no {element}"
+        return f"{describe_value(value)} is not of type {element}"
     low, high = INTEGER_RANGE[element]
     return None if low <= value <= high else f"{value} exceeds {element} ({low} to {high})"
 
 
-def _vector_misfit(value: Value, vector: Vector) -> str | None:
+def _vector_problem(value: Value, vector: Vector) -> str | None:
     if not isinstance(value, tuple) or not all(_is_number(each) for each in value):
         return f"{vector} takes a list of {vector.dimension} numbers"
     if len(value) != vector.dimension:
         return f"{vector} expects {vector.dimension} dimensions, the list has {len(value)}"
-    return next((m for each in value if (m := _float_misfit(each, Scalar.F32))), None)
+    return next((m for each in value if (m := _float_problem(each, Scalar.F32))), None)
 
 
-def _float_misfit(value: Value, element: Scalar | Vector) -> str | None:
+def _float_problem(value: Value, element: Scalar | Vector) -> str | None:
     assert isinstance(value, int | float)
     if element is Scalar.F32 and not fits_f32(value):
         return f"{value} is too large for {element}"
@@ -280,7 +280,7 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def advise_spelling(value: Value, type: PropertyType) -> str | None:
+def advise_literal(value: Value, type: PropertyType) -> str | None:
     """How to write a value so that it has a type, or `None` if that is not possible."""
     element = type.element
     match value:
@@ -291,7 +291,7 @@ def advise_spelling(value: Value, type: PropertyType) -> str | None:
         case bool() | int() | float() if element is Scalar.STRING:
             return f'a text is written in quotes: `"{describe_value(value)}"`'
         case str() if element is Scalar.DATE or element is Scalar.DATETIME:
-            return f'write `{element.lower()}("{_spell_temporal(value, element)}")`'
+            return f'write `{element.lower()}("{_format_temporal(value, element)}")`'
         case datetime() if element is Scalar.DATE:
             return f'write `date("{value:%Y-%m-%d}")`'
         case date() if element is Scalar.DATETIME:
@@ -305,7 +305,7 @@ _FINE_DIGITS = re.compile(r"(?<=\.\d{3})\d+", re.ASCII)
 _EXAMPLE_BY_TEMPORAL = {Scalar.DATE: "2024-06-01", Scalar.DATETIME: "2024-06-01T12:00:00Z"}
 
 
-def _spell_temporal(text: str, element: Scalar) -> str:
+def _format_temporal(text: str, element: Scalar) -> str:
     """A text reduced to what its type can store, or an example if it is not a date or time."""
     cut = re.split("[Tt ]", text)[0] if element is Scalar.DATE else _FINE_DIGITS.sub("", text)
     try:
@@ -402,7 +402,7 @@ def _parse_temporal(word: str, text: str, span: Span, diagnostics: Diagnostics) 
         return Constant(parse_date(text) if type is DATE else parse_datetime(text), type)
     except ValueError as error:
         problem = f"invalid {type} literal {describe_value(text)}{explain(error)}"
-        diagnostics.error("T3", problem, span, advise_spelling(text, type))
+        diagnostics.error("T3", problem, span, advise_literal(text, type))
         return None
 
 
@@ -521,7 +521,7 @@ def advise_declaration(given: Operand, needed: PropertyType) -> str | None:
             word = str(needed.element) if needed.enum_values else needed.describe()
             return f"declare `${name}: {word}`"
         case Constant(value=value):
-            return advise_spelling(value, needed)
+            return advise_literal(value, needed)
         case PropertyValue() | EntityId() | Now():
             return None
 
@@ -552,7 +552,7 @@ def _resolve_call(call: Call, scope: Scope) -> Operand | None:
             return None
         return Now()
     if name in FUNCTIONS:
-        problem = f"{name}() gives no value that could stand here"
+        problem = f"{name}() is not allowed here"
         scope.diagnostics.error("T7", problem, call.span, _PLACE_BY_FUNCTION.get(name))
     else:
         report_unknown_function(call, scope)
@@ -564,7 +564,7 @@ def report_unknown_function(call: Call, scope: Scope) -> None:
     name = call.function
     near = find_near_name(name.text, FUNCTIONS)
     advice = f"did you mean `{near}`?" if near else f"the functions are {', '.join(FUNCTIONS)}"
-    scope.diagnostics.error("P7", f"there is no function `{name.text}`", name.span, advice)
+    scope.diagnostics.error("P7", f"unknown function `{name.text}`", name.span, advice)
 
 
 _PLACE_BY_FUNCTION = {
@@ -573,14 +573,14 @@ _PLACE_BY_FUNCTION = {
     ),
     **dict.fromkeys(("bm25", "nearest", "rrf"), "rankings belong in `order { … }`"),
     **dict.fromkeys(
-        ("search", "fuzzy", "match_text"), "a search is a clause of its own in `match { … }`"
+        ("search", "fuzzy", "match_text"), "write a search as a separate clause of `match { … }`"
     ),
 }  # fmt: skip
 
 
 _ADVICE_ON_PROPERTY_BY_CODE = {
     "T14": "a mutation cannot copy a value; pass it as a parameter",
-    "T31": "compare two properties in a clause of its own: `$a.x = $b.y`",
+    "T31": "compare two properties in a separate clause: `$a.x = $b.y`",
 }
 
 
@@ -598,7 +598,7 @@ def advise_bare_word(word: Name, scope: Scope) -> str | None:
 
 def _report_bare_word(word: Name, scope: Scope) -> None:
     advice = advise_bare_word(word, scope) or f'a text is written in quotes: "{word.text}"'
-    scope.diagnostics.error("T31", f"`{word.text}` is no value", word.span, advice)
+    scope.diagnostics.error("T31", f"`{word.text}` is not a value", word.span, advice)
 
 
 def report_undeclared(variable: Variable, scope: Scope, code: str) -> None:

@@ -58,8 +58,8 @@ def connected_components(groups: Iterable[Sequence[str]]) -> dict[str, str]:
 
 def warn_cartesian_product(clauses: Sequence[Clause], scope: Scope) -> None:
     """Warn about every component of a pattern that is not connected with the first one."""
-    mentioned = ([name for name in variables_in([c]) if name in scope.variables] for c in clauses)
-    parts = connected_components(names for names in mentioned if names)
+    referenced = ([name for name in variables_in([c]) if name in scope.variables] for c in clauses)
+    parts = connected_components(names for names in referenced if names)
     seen: dict[str, str] = {}
     for variable in _bound_variables(clauses):
         if variable.name not in parts or parts[variable.name] in seen:
@@ -189,8 +189,8 @@ class _Lowering:
         late: list[ResolvedFilter | ResolvedNegation] = []
         for clause in self._clauses:
             match clause:
-                case ResolvedFilter(mentions=mentions):
-                    (early if self._are_bound(mentions) else late).append(clause)
+                case ResolvedFilter(references=references):
+                    (early if self._are_bound(references) else late).append(clause)
                 case ResolvedNegation(outer=outer):
                     (early if self._are_bound(outer) else late).append(clause)
                 case ResolvedBinding() | ResolvedTraversal() | ResolvedOptional():

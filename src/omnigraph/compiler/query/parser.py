@@ -21,6 +21,7 @@ from omnigraph.compiler.parser import (
 from omnigraph.compiler.query.ast import (
     Assignment,
     Binding,
+    BooleanCondition,
     BooleanOperator,
     Call,
     Clause,
@@ -30,7 +31,6 @@ from omnigraph.compiler.query.ast import (
     Expression,
     Hops,
     Insert,
-    Junction,
     ListLiteral,
     Literal,
     Mutation,
@@ -62,13 +62,13 @@ _WALK = "a node is bound by `$p: Type`, an edge is followed by `$p knows $f`"
 _CLAUSE = "conditions are clauses of `match { … }`, like `$p.age > 3`"
 _BOUNDS = "bounds are written `{min,max}`: `knows{1,3}`"
 _NEGATION = "a negation has braces: `not { … }`"
-_RETURN = "what is returned stands in braces: `return { $p.name }`"
-_ORDER = "the order stands in braces: `order { $p.name desc }`"
+_RETURN = "returned columns are written in braces: `return { $p.name }`"
+_ORDER = "sort keys are written in braces: `order { $p.name desc }`"
 _INSERT = "write `insert Type { property: value }`"
 _UPDATE = "write `update Type set { property: value } where property = value`"
 _DELETE = "write `delete Type where property = value`"
-_WHICH = "say which: `where property = value`"
-_COLON = "a colon stands between property and value: `name: value`"
+_WHICH = "add a condition: `where property = value`"
+_COLON = "property and value are separated by a colon: `name: value`"
 _COMMA = "remove the comma before it"
 
 _HEAD = r"\b query \s+ \w+ \s* \("
@@ -97,13 +97,13 @@ FOREIGN_SYNTAX = (
     # Reads combined with writes
     (
         r"( \b insert \s+ \w+ | \b set ) \s* \{ [^{}]* \} \s* ¦ ( match | return | returning ) \b",
-        "a query reads or writes, never both",
+        "a query either reads or writes",
     ),
     (_AFTER_MATCH + r"¦ ( delete | remove | detach ) \b", _DELETE),
     (_AFTER_MATCH + r"¦ ( set | update ) \b", _UPDATE),
     (_AFTER_MATCH + r"¦ ( insert | create | merge ) \b", _INSERT),
     (_AFTER_MATCH + r"¦ \}", "a read returns something: `return { $p.name }`"),
-    (_AFTER_MATCH + r"¦ match \b", "all clauses stand in one `match { … }`"),
+    (_AFTER_MATCH + r"¦ match \b", "all clauses belong in one `match { … }`"),
     (r"\b return \b [^{}]* \{ [^{}]* \} \s* ¦ return \b", "a read has one `return { … }`"),
     # Mutations
     (r"\b insert \s+ ¦ into \b", _INSERT),
@@ -130,12 +130,12 @@ FOREIGN_SYNTAX = (
     # After the pattern
     (
         r"\b return \s* (distinct \s*)? \{ [^{}]* \w \s* ¦ :",
-        "an alias stands behind: `$p.name as n`",
+        "an alias follows its expression: `$p.name as n`",
     ),
     (r"\b return \s* (distinct \s*)? \{ [^{}]* ¦ \*", "name what is returned: `$p.name, $p.age`"),
     (r"\b return \s* ¦ \{", "a } is missing before `return`"),
     (r"\b return \s* (distinct \s*)? ¦", _RETURN),
-    (r"\b limit \s+ \S+ \s+ ( offset \s+ \S+ \s+ )? ¦ order \b", "`order` stands before `limit`"),
+    (r"\b limit \s+ \S+ \s+ ( offset \s+ \S+ \s+ )? ¦ order \b", "`order` comes before `limit`"),
     (r"\b limit \s+ \w+ \s* ¦ ,", "write `limit 20 offset 10`"),
     (r"\b (limit|offset) \s+ \d+ ¦", "the number of rows is a whole number"),
     (r"\b (limit|offset) \s+ ¦", "the number of rows is a whole number or a parameter"),
@@ -145,7 +145,7 @@ FOREIGN_SYNTAX = (
     (r"¦ skip \b", "write `offset 10`"),
     (
         r"¦ ( group | having ) \b",
-        "rows are grouped by what stands beside an aggregate: `return { $p.city, count($p) as n }`",
+        "rows are grouped by the columns beside aggregates: `return { $p.city, count($p) as n }`",
     ),
     # Clauses
     (_AFTER_MATCH + r"¦ where \b", _CLAUSE),
@@ -154,11 +154,11 @@ FOREIGN_SYNTAX = (
     (r"\$\w+ \s* <? \s* ¦ -", _WALK),
     (r"\b match \s* ¦ \(", _WALK),
     (r"¦ --", "comments start with //"),
-    (r"\b match \s* ¦", "clauses stand in braces: `match { … }`"),
+    (r"\b match \s* ¦", "clauses are written in braces: `match { … }`"),
     (r"[{\s] [a-z_]\w* \s* ¦ : \s* (?-i:[A-Z])", _DOLLAR),
     (
         r"\$\w+ \. \w+ ¦ \.",
-        "follow the edge in a clause of its own: `$p worksAt $c`, then `$c.name`",
+        "follow the edge in a separate clause: `$p worksAt $c`, then `$c.name`",
     ),
     (r"\$\w+ ¦ \.", "name a property: `$p.name`"),
     (r"[a-z_]\w* ¦ \. \s* [a-z_]", _DOLLAR),
@@ -171,10 +171,10 @@ FOREIGN_SYNTAX = (
     (r"\w \s* \{ \s* -?\d+ \s* ¦ [.}]", _BOUNDS),
     (
         _EDGE + r"\s* \$\w+ \s* ¦ [:{]",
-        "a variable is bound in a clause of its own: `$f: Type { … }`",
+        "bind the variable in a separate clause: `$f: Type { … }`",
     ),
     (_EDGE + r"\s+ ¦ [a-z_]", "the other end is a variable: `$f`"),
-    (_EDGE + r"\s* ¦ \}", "the other end is missing; write `$_` if it does not matter"),
+    (_EDGE + r"\s* ¦ \}", "the other end is missing; write `$_` for any node"),
     (r": \s* \w+ \s* ¦ \|", "a variable is bound to one type"),
     (r"\b exists \s* ¦ \{", "a pattern that must exist is written as plain clauses"),
     (r"¦ not \s+ \w", "a negation has braces: `not { $p.age in [1, 2] }`"),
@@ -182,21 +182,21 @@ FOREIGN_SYNTAX = (
     (r"¦ between \b", "write `$p.age >= 18 and $p.age <= 65`"),
     (r"¦ ( i?like \b | ~ )", 'write `$p.name contains "x"` or `starts_with "x"`'),
     (r"\b in \s* ¦ \(", "a list is written in square brackets: `[1, 2]`"),
-    (r"\b is \s+ ¦", "`is` asks for null only: `is null`, `is not null`; equality is `=`"),
+    (r"\b is \s+ ¦", "`is` tests for null only: `is null`, `is not null`; equality is `=`"),
     (r"\[ [^\[\]]* ¦ \$", "a list holds literals; pass a list as a parameter: `$names: [String]`"),
-    (r"[\w)] \s* ¦ [-+*/%]", "there is no arithmetic; pass the result as a parameter"),
+    (r"[\w)] \s* ¦ [-+*/%]", "arithmetic is not supported; pass the result as a parameter"),
     (r", \s* ¦ [})\]]", _COMMA),
     (r"¦ \$ (?-i:[A-Z])", "variables start with a small letter: `$p`"),
     (r"¦ [?@:] \w", _DOLLAR),
     (
         r"[{\s] [a-z_]\w* \s+ ¦ \$\w+ \b (?! \s* [.:] )",
-        "an edge stands between two variables: `$p knows $f`",
+        "an edge is written between two variables: `$p knows $f`",
     ),
     # Around and between queries
     (r"¦ select \b", "a read is written `query name() { match { $p: Type } return { $p.name } }`"),
     (
         _TOP + r"¦ ( node | edge | interface ) \b",
-        "a schema stands in a file of its own, ending in .pg",
+        "a schema belongs in a separate file that ends in .pg",
     ),
     (_TOP + r"¦ \}", "this } closes nothing; remove it"),
     (_TOP + r"¦ \w", _BODY),
@@ -349,11 +349,11 @@ class _Builder:
         most = None if maximum is None else self._integer(maximum)
         return Hops(self._integer(minimum), most, span)
 
-    def disjunction(self, *conditions: Condition) -> Junction:
-        return Junction(BooleanOperator.OR, conditions)
+    def disjunction(self, *conditions: Condition) -> BooleanCondition:
+        return BooleanCondition(BooleanOperator.OR, conditions)
 
-    def conjunction(self, *conditions: Condition) -> Junction:
-        return Junction(BooleanOperator.AND, conditions)
+    def conjunction(self, *conditions: Condition) -> BooleanCondition:
+        return BooleanCondition(BooleanOperator.AND, conditions)
 
     def comparison(self, left: _Written, operator: Token, right: _Written) -> Comparison:
         return Comparison(self._expression(left), _name(operator), self._expression(right))
@@ -374,7 +374,9 @@ class _Builder:
         )
         span = Span(span_of(function).start, span_of(closing).end)
         if sum(stars) > 1:
-            self._diagnostics.error("P7", "one `*` stands for all rows", span, "write `count(*)`")
+            self._diagnostics.error(
+                "P7", "only one `*` is allowed; it counts all rows", span, "write `count(*)`"
+            )
         return Call(_name(function), values, any(stars), distinct is not None, span)
 
     def list(self, opening: Token, *rest: _Written | None) -> ListLiteral:

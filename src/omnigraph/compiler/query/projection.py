@@ -136,7 +136,7 @@ def _unnamed(name: str, expression: Operand | Aggregate | Ranking, type: Propert
 
 def _check_value(written: Expression, scope: Scope) -> Column | None:
     if isinstance(written, Name):
-        problem = f"`{written.text}` is no value that could be returned"
+        problem = f"`{written.text}` is not a value that can be returned"
         advice = advise_bare_word(written, scope) or f"an alias is written `… as {written.text}`"
         if written.text == "distinct":
             advice = "write `return distinct { … }`"
@@ -305,7 +305,7 @@ class _OrderCheck:
             self._report_mixed(written.span)
         elif ranking is not None:
             problem = "a ranking must be the first thing in `order`"
-            self._diagnostics.error("T35", problem, written.span, "remove what stands before it")
+            self._diagnostics.error("T35", problem, written.span, "remove the keys before it")
 
     def _is_ranking(self, written: Expression) -> bool:
         if isinstance(written, Call):
@@ -359,10 +359,10 @@ class _OrderCheck:
         if self._read.limit is not None:
             return
         if isinstance(ranking, Nearest):
-            problem = "nearest() needs a limit: how many are wanted?"
+            problem = "nearest() needs a limit"
             self._diagnostics.error("T17", problem, written.span, "add `limit 10`")
         elif isinstance(ranking, Rrf):
-            problem = "rrf() needs a limit: how many are wanted?"
+            problem = "rrf() needs a limit"
             self._diagnostics.error("T21", problem, written.span, "add `limit 10`")
 
     def _check_rest(self, rest: Sequence[Ordering], ranking: Ranking) -> None:
@@ -371,7 +371,7 @@ class _OrderCheck:
             if isinstance(each.expression, Name) and isinstance(ranking, Nearest):
                 self._report_mixed(span)
             elif self._is_known(each.expression):
-                problem = "what follows a ranking is ignored; ties are broken by id"
+                problem = "keys after a ranking are ignored; ties are broken by id"
                 self._diagnostics.warn("W2", problem, span, "remove it")
 
     def _is_known(self, written: Expression) -> bool:

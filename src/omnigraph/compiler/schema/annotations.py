@@ -142,7 +142,7 @@ def _refuse_cardinality(annotation: AnnotationSyntax, diagnostics: Diagnostics) 
     """Report `@card` in places where it would have no effect."""
     if annotation.name.text != "card":
         return False
-    problem = "@card stands once on an edge's first line, before any other annotation"
+    problem = "@card may appear once, on the first line of an edge, before other annotations"
     advice = "write `edge Name: From -> To @card(0..1)`"
     diagnostics.error("S13", problem, annotation.span, advice)
     return True

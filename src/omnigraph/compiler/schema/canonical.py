@@ -242,8 +242,8 @@ def _decode_properties(encoded: list[Json]) -> dict[str, Property]:
 def _decode_property(encoded: Json) -> Property:
     match encoded:
         case {"name": str(name), "prop_type": type, "annotations": [*annotations]}:
-            kept = _decode_annotations(annotations)
-            return Property(name, _decode_type(type), kept, renamed_from=None)
+            retained = _decode_annotations(annotations)
+            return Property(name, _decode_type(type), retained, renamed_from=None)
         case _:
             raise _invalid(encoded)
 
@@ -337,7 +337,7 @@ def _decode_integer(encoded: Json) -> int:
 
 
 def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is no part of the canonical form")
+    raise ValueError(f"{constant} is not part of the canonical form")
 
 
 def _invalid(encoded: Json) -> ValueError:

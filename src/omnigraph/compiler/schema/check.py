@@ -222,7 +222,7 @@ def _check_leading_annotation(
     """Check an annotation before the first property, where only a constraint is valid."""
     plain, constraints = split_constraints([member])
     for each in plain:
-        problem = f"@{each.name.text} stands before every property"
+        problem = f"@{each.name.text} must come before all properties"
         advice = "write it behind a property's type, or before the {"
         diagnostics.error("S5", problem, each.span, advice)
     return constraints

@@ -56,7 +56,7 @@ def _problem_of(part: re.Match[str]) -> str | None:
             return _escape_problem(part["escape"], known=_ESCAPES)
         case "group":
             if not _GROUPS.fullmatch(part["group"]):
-                return f"`({part['group']}` is not supported; there is no look-around"
+                return f"`({part['group']}` is not supported: patterns have no look-around"
         case "set":
             return _set_problem(part["set"])
         case "open_set":

@@ -162,7 +162,7 @@ FOREIGN_SYNTAX = (
     (r"\b (List|Array|Set) ¦ <", _LIST),
     (r"\w ¦ \[ \s* \]", _LIST),
     (r"\? \s* ¦ \?", "one ? is enough"),
-    (r"\b\w+ \s* ¦ \? \s* :", "the ? stands behind the type: `name: String?`"),
+    (r"\b\w+ \s* ¦ \? \s* :", "the ? follows the type: `name: String?`"),
     (r"¦ (NOT|NULL|REQUIRED) \b", _REQUIRED),
     (r"[\w\])] ¦ !", _REQUIRED),
     (r": \s* [\w\[\]()?]+ \s* ¦ =(?!=)", "there are no default values; remove it"),

@@ -72,13 +72,13 @@ class Analysis:
 
     def __init__(
         self,
-        answer: AlgorithmResult,
+        output: AlgorithmResult,
         *,
         shape: ResultShape,
         titles: tuple[str, ...],
         branch: str | None,
     ) -> None:
-        self._answer, self._shape, self._titles, self._branch = answer, shape, titles, branch
+        self._output, self._shape, self._titles, self._branch = output, shape, titles, branch
 
     @property
     def columns(self) -> list[str]:
@@ -88,12 +88,12 @@ class Analysis:
     @property
     def iterations(self) -> int:
         """The number of iterations; 1 for an algorithm that is not iterative."""
-        return self._answer.progression.iterations
+        return self._output.progression.iterations
 
     @property
     def has_converged(self) -> bool:
         """Whether the algorithm converged before it reached the maximum number of iterations."""
-        return self._answer.progression.has_converged
+        return self._output.progression.has_converged
 
     @property
     def rows(self) -> list[dict[str, object]]:
@@ -127,7 +127,7 @@ class Analysis:
 
     def to_spark(self, session: object = None) -> DataFrame:
         """The rows as a Spark DataFrame, in no order; rows that are on Spark stay there."""
-        return self._answer.frame(session)
+        return self._output.frame(session)
 
     def write_property(
         self,
@@ -153,8 +153,8 @@ class Analysis:
             raise _refuse("type", type, f"{type!r} is none of {', '.join(self._titles)}")
         target = self._branch if branch is None else branch
         if target is None:
-            raise _refuse("branch", None, "a commit was looked at; say which branch to write to")
-        return self._answer.write(
+            raise _refuse("branch", None, "the result is of a commit; name the branch to write to")
+        return self._output.write(
             WriteCall(
                 column=chosen,
                 value_type=self._shape.values[chosen],
@@ -167,7 +167,7 @@ class Analysis:
 
     @cached_property
     def _result(self) -> Result:
-        return self._answer.result()
+        return self._output.result()
 
 
 def result_columns(shape: ResultShape) -> tuple[ResultColumn, ...]:
@@ -185,7 +185,7 @@ def _refuse(subject: str, value: object, problem: str) -> InvalidValueError:
 class Runner(Protocol):
     """Runs algorithms over the types of one commit."""
 
-    def answer(self, request: Request) -> AlgorithmResult:
+    def run(self, request: Request) -> AlgorithmResult:
         """Run an algorithm to completion."""
 
 
@@ -284,7 +284,7 @@ class Algorithms:
     def _analyze(self, request: Request) -> Analysis:
         self._opened.require_open()
         return Analysis(
-            self._runner.answer(request),
+            self._runner.run(request),
             shape=shape_of(request),
             titles=self._selection.titles,
             branch=None if self._is_past else self._basis.branch,
@@ -315,7 +315,7 @@ class LocalRunner:
         self._network, self._members = network, members
         self._basis, self._opened = basis, opened
 
-    def answer(self, request: Request) -> LocalResult:
+    def run(self, request: Request) -> LocalResult:
         """Run an algorithm to completion."""
         solution = solve(request, self._network, self._members)
         return LocalResult(solution, shape_of(request), self._basis, self._opened)

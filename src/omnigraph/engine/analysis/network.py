@@ -75,8 +75,8 @@ def find_simple_neighbours(network: Network) -> Neighbours:
 
 
 def _without_loops(network: Network) -> Network:
-    is_kept = network.sources != network.targets
-    return Network(network.node_count, network.sources[is_kept], network.targets[is_kept])
+    is_distinct = network.sources != network.targets
+    return Network(network.node_count, network.sources[is_distinct], network.targets[is_distinct])
 
 
 def _either_way(network: Network) -> tuple[Ordinals, Ordinals]:

@@ -227,7 +227,7 @@ def parse_node(given: object, selection: Selection) -> tuple[str, str]:
             return selection.titles[0], id
         case str():
             problem = (
-                f"say of which type it is, (type, id): the edges connect {_join(selection.titles)}"
+                f"give the type as well, as (type, id): the edges connect {_join(selection.titles)}"
             )
         case _:
             problem = "a node is named by its id, or by (type, id)"

@@ -99,12 +99,12 @@ class _Reading:
         self._selection, self._basis, self._tables = selection, basis, basis.reader(path.tables)
         # An id column alone may exceed the memory that a query may use.
         allowance = replace(path.allowance, bytes_max=ANALYSIS_BYTES_MAX)
-        self._kept = path.memory.of(path.tables.generation())
+        self._cache = path.cache.of(path.tables.generation())
         self._sources = Sources(
             basis.snapshot,
             catalog=basis.catalog,
             tables=self._tables,
-            memory=self._kept,
+            cache=self._cache,
             budget=Budget(allowance),
         )
         self._require_memory()
@@ -136,18 +136,18 @@ class _Reading:
         if self._find_entry(declared) is None:
             # A type that was added after the snapshot has no rows in it.
             return pa.array([], pa.string()), np.zeros(0, np.int64)
-        space = self._sources.nodes(declared.name)
-        order = np.argsort(space.id_keys(space.every()), kind="stable")
+        index = self._sources.nodes(declared.name)
+        order = np.argsort(index.id_keys(index.every()), kind="stable")
         numbers = np.empty_like(order)
         numbers[order] = np.arange(len(order))
-        return space.column("id").take(pa.array(order)), numbers
+        return index.column("id").take(pa.array(order)), numbers
 
     def _pair(self, declared: EdgeType) -> tuple[Ordinals, Ordinals]:
         """The node numbers of both endpoints of every edge of a type."""
         entry = self._find_entry(declared)
         if entry is None or not entry.row_count:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        topology = self._kept.topologies.topology(entry.at, tables=self._tables)
+        topology = self._cache.topologies.topology(entry.at, tables=self._tables)
         sources = self._number(topology.ids, declared.source)[topology.sources]
         targets = self._number(topology.ids, declared.target)[topology.targets]
         is_whole = (sources != UNBOUND) & (targets != UNBOUND)
@@ -159,8 +159,8 @@ class _Reading:
         """The node numbers of ids of a type; `UNBOUND` where the node does not exist."""
         if not len(self._number_by_type[type_name]):
             return np.full(len(ids), UNBOUND)
-        codes = self._sources.nodes(type_name).find(ids)
-        return np.append(self._number_by_type[type_name], UNBOUND)[codes]
+        ordinals = self._sources.nodes(type_name).find(ids)
+        return np.append(self._number_by_type[type_name], UNBOUND)[ordinals]
 
     def _find_entry(self, declared: NodeType | EdgeType) -> Entry | None:
         return self._basis.snapshot.entries.get(table_key_of(declared))

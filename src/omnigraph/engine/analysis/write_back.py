@@ -40,12 +40,12 @@ class WriteCall:
     actor: str | None
 
 
-def require_fitting(call: WriteCall, catalog: Catalog) -> tuple[NodeType, ...]:
+def require_assignable(call: WriteCall, catalog: Catalog) -> tuple[NodeType, ...]:
     """The types to write to; `InvalidValueError` if the schema cannot hold the values.
 
     `NotFoundError` if the schema no longer has one of the types.
     """
-    return tuple(_require_one(name, call, catalog) for name in call.type_names)
+    return tuple(_require_property(name, call, catalog) for name in call.type_names)
 
 
 def prepare_values(
@@ -68,7 +68,7 @@ def prepare_values(
 def _changes(
     call: WriteCall, rows: pa.Table, catalog: Catalog, committed: SnapshotRows
 ) -> Iterator[tuple[str, TableChange]]:
-    for declared in sorted(require_fitting(call, catalog), key=table_key_of):
+    for declared in sorted(require_assignable(call, catalog), key=table_key_of):
         own = rows.filter(pc.equal(rows["type"], declared.name))
         put = _put(call, own, declared, committed)
         if put.num_rows:
@@ -85,7 +85,7 @@ def _put(call: WriteCall, rows: pa.Table, declared: NodeType, committed: Snapsho
     is_found = places != UNBOUND
     known = known.filter(pa.array(is_found))
     chosen = one_chunk(rows[call.column]).take(pa.array(places[is_found]))
-    values = pa.chunked_array([_fit(call, chosen, declared)])
+    values = pa.chunked_array([_coerce(call, chosen, declared)])
     is_new = pa.array(~equal_cells(known[call.property], values))
     ids, values = one_chunk(known["id"].filter(is_new)), one_chunk(values.filter(is_new))
     found = committed.find_rows(table_key, "id", ids, columns=schema.names)
@@ -94,7 +94,7 @@ def _put(call: WriteCall, rows: pa.Table, declared: NodeType, committed: Snapsho
     return found.set_column(position, schema.field(position), values)
 
 
-def _fit(call: WriteCall, values: pa.Array, declared: NodeType) -> pa.Array:
+def _coerce(call: WriteCall, values: pa.Array, declared: NodeType) -> pa.Array:
     wanted = declared.properties[call.property].type
     try:
         return coerce_column(values, wanted)
@@ -103,7 +103,7 @@ def _fit(call: WriteCall, values: pa.Array, declared: NodeType) -> pa.Array:
         raise refusal(error, subject=subject, expected=wanted.describe()) from error
 
 
-def _require_one(name: str, call: WriteCall, catalog: Catalog) -> NodeType:
+def _require_property(name: str, call: WriteCall, catalog: Catalog) -> NodeType:
     declared = catalog.nodes.get(name)
     if declared is None:
         # The type existed in the schema that was analyzed.

@@ -38,7 +38,13 @@ from omnigraph.engine.input.batches import (
     inline_column,
     refuse_row,
 )
-from omnigraph.engine.input.coerce import CoercionError, coerce_column, is_list, require_none, unfit
+from omnigraph.engine.input.coerce import (
+    CoercionError,
+    coerce_column,
+    invalid_value,
+    is_list,
+    require_none,
+)
 from omnigraph.engine.rows.json_rows import encode_rows
 from omnigraph.engine.rows.values import BLOB_PREFIX
 from omnigraph.model.catalog import EdgeType
@@ -204,7 +210,7 @@ def is_producer(given: object) -> bool:
 
 
 def read_producer(
-    given: object, declared: Declared, *, means: ReadContext, report: Report | None
+    given: object, declared: Declared, *, context: ReadContext, report: Report | None
 ) -> Iterator[RowBatch]:
     """The rows of a producer; raises `InvalidValueError` if it does not export Arrow rows."""
     try:
@@ -213,11 +219,11 @@ def read_producer(
         else:
             table = pa.Table.from_batches([pa.record_batch(given)])
     except (pa.ArrowException, OSError, TypeError, ValueError) as error:
-        problem = f"no Arrow rows can be had from a {type(given).__name__}: {error}"
+        problem = f"cannot read Arrow rows from a {type(given).__name__}: {error}"
         raise _refuse(declared, "", problem) from error
     source = ColumnSource(declared, "", keep_column)
     return read_batches(
-        _cut(table), source, means=means, tally=RowCounter(NOTHING_YET), report=report
+        _cut(table), source, context=context, counter=RowCounter(NOTHING_YET), report=report
     )
 
 
@@ -229,7 +235,7 @@ ConvertColumn = Callable[[pa.Array, PropertyType], pa.Array]
 class ColumnSource:
     """The source of columnar rows: their type, the file name for errors, and the column conversion.
 
-    The name is empty if there is no file. The conversion is applied before coercion.
+    The name is empty without a file. The conversion is applied before coercion.
     """
 
     declared: Declared
@@ -246,21 +252,21 @@ def read_batches(
     batches: Iterable[pa.RecordBatch],
     source: ColumnSource,
     *,
-    means: ReadContext,
-    tally: RowCounter,
+    context: ReadContext,
+    counter: RowCounter,
     report: Report | None,
 ) -> Iterator[RowBatch]:
-    """The rows of batches, counted in the `tally`.
+    """The rows of batches, counted in the `counter`.
 
     An invalid row raises a `RequestError`; with a `report` it is reported and left out instead.
     """
     for given in batches:
         named = _name_ends(given, source)
         _require_columns(named.schema.names, source)
-        for batch in _halve(named):
-            first = tally.counted.records + 1
-            yield _read_batch(batch, source, range(first, first + batch.num_rows), means, report)
-            tally.add(records=batch.num_rows, lines=0)
+        for batch in _bisect(named):
+            first = counter.counted.records + 1
+            yield _read_batch(batch, source, range(first, first + batch.num_rows), context, report)
+            counter.add(records=batch.num_rows, lines=0)
 
 
 def _name_ends(batch: pa.RecordBatch, source: ColumnSource) -> pa.RecordBatch:
@@ -307,7 +313,7 @@ def _cut(table: pa.Table) -> list[pa.RecordBatch]:
     return table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
 
 
-def _halve(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _bisect(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The rows in batches small enough for the offsets of Arrow, halved as often as necessary."""
     batches = [batch]
     while batches:
@@ -323,13 +329,13 @@ def _read_batch(
     batch: pa.RecordBatch,
     source: ColumnSource,
     numbers: Sequence[int],
-    means: ReadContext,
+    context: ReadContext,
     report: Report | None,
 ) -> RowBatch:
     """The rows of a batch; `numbers` are their row numbers in the input."""
     if report is not None:
-        batch, numbers = _leave_out_refused(batch, source, numbers, means, report)
-    rows = _read_strictly(batch, source, numbers, means)
+        batch, numbers = _leave_out_refused(batch, source, numbers, context, report)
+    rows = _read_strictly(batch, source, numbers, context)
     return RowBatch(source.declared, rows, RowOrigin(source.declared, source.file, numbers, rows))
 
 
@@ -337,11 +343,11 @@ def _leave_out_refused(
     batch: pa.RecordBatch,
     source: ColumnSource,
     numbers: Sequence[int],
-    means: ReadContext,
+    context: ReadContext,
     report: Report,
 ) -> tuple[pa.RecordBatch, Sequence[int]]:
     def attempt(start: int, end: int) -> None:
-        _read_strictly(batch.slice(start, end - start), source, numbers[start:end], means)
+        _read_strictly(batch.slice(start, end - start), source, numbers[start:end], context)
 
     refused = []
     for index, refusal in bisect_refused(batch.num_rows, attempt):
@@ -353,21 +359,21 @@ def _leave_out_refused(
         return batch, numbers
     starts = [0, *(index + 1 for index in refused)]
     ends = [*refused, batch.num_rows]
-    kept = [batch.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+    retained = [batch.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
     # Slices are concatenated instead of filtered, because that works for every Arrow type.
-    (joined,) = _cut(pa.Table.from_batches(kept))
+    (joined,) = _cut(pa.Table.from_batches(retained))
     left_out = set(refused)
     return joined, [each for row, each in enumerate(numbers) if row not in left_out]
 
 
 def _read_strictly(
-    batch: pa.RecordBatch, source: ColumnSource, numbers: Sequence[int], means: ReadContext
+    batch: pa.RecordBatch, source: ColumnSource, numbers: Sequence[int], context: ReadContext
 ) -> pa.Table:
     end, first = batch.num_rows, None
     while True:
         part = batch.slice(0, end)
         try:
-            rows = build_rows(source.declared, partial(_read_column, part, source, means))
+            rows = build_rows(source.declared, partial(_read_column, part, source, context))
         except CoercionError as fault:
             # Each column reports only its own first error, so the earlier rows are read again.
             end, first = fault.row, fault
@@ -382,20 +388,26 @@ def _read_strictly(
 
 
 def _read_column(
-    batch: pa.RecordBatch, source: ColumnSource, means: ReadContext, name: str, wanted: PropertyType
+    batch: pa.RecordBatch,
+    source: ColumnSource,
+    context: ReadContext,
+    name: str,
+    wanted: PropertyType,
 ) -> pa.Array:
     if name not in batch.schema.names:
         return coerce_column(pa.nulls(batch.num_rows), wanted)
     column = batch.column(name)
     if not _is_valid(column):
         row = bisect_left(range(len(column)), 1, key=lambda r: not _is_valid(column[: r + 1]))
-        raise unfit(row, None, "the column holds what is no value of its Arrow type")
-    fitted = coerce_column(
-        inline_column(source.convert(column, wanted), wanted, means.external), wanted
+        raise invalid_value(
+            row, None, "the column holds a value that is not valid for its Arrow type"
+        )
+    coerced = coerce_column(
+        inline_column(source.convert(column, wanted), wanted, context.external), wanted
     )
     if name in _ends_of(source.declared):
-        require_none(fitted.is_null(), fitted, lambda _: "an edge needs both its ends")
-    return fitted
+        require_none(coerced.is_null(), coerced, lambda _: "an edge needs both its ends")
+    return coerced
 
 
 def _is_valid(column: pa.Array) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.input.coerce import CoercionError, refusal, require_none, unfit
+from omnigraph.engine.input.coerce import CoercionError, invalid_value, refusal, require_none
 from omnigraph.engine.rows.values import BLOB_PREFIX
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
@@ -258,7 +258,7 @@ def _identify(declared: NodeType, columns: dict[str, pa.Array]) -> pa.Array:
     if row >= 0:
         found, expected = given[row].as_py(), derived[row].as_py()
         problem = f"{show_text(found)} does not match {show_text(expected)}, which the key makes"
-        other = unfit(row, found, problem)
+        other = invalid_value(row, found, problem)
         other.column = "id"
         raise other
     return derived
@@ -286,7 +286,7 @@ def inline_references(
             try:
                 given[row] = inline_reference(value, external)
             except ValueError as error:
-                raise unfit(row, value, str(error)) from error
+                raise invalid_value(row, value, str(error)) from error
     return given
 
 

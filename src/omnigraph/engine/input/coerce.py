@@ -49,7 +49,7 @@ class CoercionError(Exception):
         self.column = ""
 
 
-def unfit(row: int, value: object, problem: str) -> CoercionError:
+def invalid_value(row: int, value: object, problem: str) -> CoercionError:
     """The error for a row with an invalid value."""
     return CoercionError(row=row, value=value, problem=problem, size=None)
 
@@ -59,7 +59,7 @@ def require_none(faults: pa.Array, values: pa.Array, describe: Callable[[object]
     row = pc.index(faults, True).as_py()
     if row >= 0:
         value = values[row].as_py()
-        raise unfit(row, value, describe(value))
+        raise invalid_value(row, value, describe(value))
 
 
 def require_size(values: pa.Array) -> None:
@@ -85,8 +85,8 @@ MS_PER_DAY = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
-MOMENT_MIN = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
-MOMENT_MAX = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
+TIMESTAMP_MIN = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
+TIMESTAMP_MAX = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
 """The first and last millisecond of the years 1 to 9999."""
 
 _ISO_DATE_CHARACTERS = 10
@@ -102,14 +102,14 @@ def parse_timestamps(texts: pa.Array, scalar: Scalar) -> pa.Array:
     Raises `CoercionError` for the first invalid text.
     """
     try:
-        moments = _parse_dates(texts)
-        if moments is None and scalar is Scalar.DATETIME:
-            moments = _parse_timestamps(texts)
+        timestamps = _parse_dates(texts)
+        if timestamps is None and scalar is Scalar.DATETIME:
+            timestamps = _parse_timestamps(texts)
     except pa.ArrowInvalid:
-        moments = None
-    if moments is None or not _is_within_years(moments):
+        timestamps = None
+    if timestamps is None or not _is_within_years(timestamps):
         return _parse_distinct(texts, scalar)
-    return moments
+    return timestamps
 
 
 def floor_divide(numbers: pa.Array, divisor: int) -> pa.Array:
@@ -141,36 +141,38 @@ def _parse_timestamps(texts: pa.Array) -> pa.Array | None:
         return None
     seconds = pc.cast(pc.cast(parts.field("seconds"), pa.timestamp("s")), pa.int64())
     fractions = pc.utf8_rpad(parts.field("fraction"), 3, "0")
-    moments = pc.add(pc.multiply(seconds, 1000), pc.cast(fractions, pa.int64()))
+    timestamps = pc.add(pc.multiply(seconds, 1000), pc.cast(fractions, pa.int64()))
     zones = parts.field("zone").dictionary_encode()
     try:
         offsets = [_offset_of(zone) for zone in zones.dictionary.to_pylist()]
     except ValueError:
         return None
-    return pc.subtract(moments, pc.take(pa.array(offsets, pa.int64()), zones.indices))
+    return pc.subtract(timestamps, pc.take(pa.array(offsets, pa.int64()), zones.indices))
 
 
 def _offset_of(zone: str | None) -> int:
     return (_EPOCH - parse_datetime(f"1970-01-01T00:00:00{zone or ''}")) // _MS
 
 
-def _is_within_years(moments: pa.Array) -> bool:
-    bounds = pc.min_max(moments).as_py()
-    return bounds["min"] is None or (bounds["min"] >= MOMENT_MIN and bounds["max"] <= MOMENT_MAX)
+def _is_within_years(timestamps: pa.Array) -> bool:
+    bounds = pc.min_max(timestamps).as_py()
+    return bounds["min"] is None or (
+        bounds["min"] >= TIMESTAMP_MIN and bounds["max"] <= TIMESTAMP_MAX
+    )
 
 
 def _parse_distinct(texts: pa.Array, scalar: Scalar) -> pa.Array:
     spellings = texts.dictionary_encode()
-    moments: list[int] = []
+    timestamps: list[int] = []
     for code, text in enumerate(spellings.dictionary.to_pylist()):
         try:
-            moments.append(_parse_one(text, scalar))
+            timestamps.append(_parse_one(text, scalar))
         except ValueError as error:
             # Dictionary codes are assigned in order of first use, so this is the first invalid row.
             row = pc.index(spellings.indices, pa.scalar(code, spellings.indices.type)).as_py()
             problem = f"invalid {scalar} literal {text[:40]!r}{explain(error)}"
-            raise unfit(row, text, problem) from error
-    return pc.take(pa.array(moments, pa.int64()), spellings.indices)
+            raise invalid_value(row, text, problem) from error
+    return pc.take(pa.array(timestamps, pa.int64()), spellings.indices)
 
 
 def _parse_one(text: str, scalar: Scalar) -> int:
@@ -193,10 +195,10 @@ def coerce_column(column: pa.Array, wanted: PropertyType) -> pa.Array:
     if plain.null_count == len(plain):
         return pa.nulls(len(plain), arrow_type(wanted))
     if isinstance(wanted.element, Vector):
-        return _fit_vector(plain, wanted.element)
+        return _coerce_vector(plain, wanted.element)
     if wanted.is_list:
-        return _fit_list(plain, wanted)
-    return _fit_scalar(plain, wanted.element)
+        return _coerce_list(plain, wanted)
+    return _coerce_scalar(plain, wanted.element)
 
 
 def exceeds(number: object, scalar: Scalar) -> str:
@@ -238,24 +240,24 @@ def _decode(column: pa.Array) -> pa.Array:
             return column
 
 
-def _fit_scalar(column: pa.Array, scalar: Scalar) -> pa.Array:
+def _coerce_scalar(column: pa.Array, scalar: Scalar) -> pa.Array:
     match scalar:
         case Scalar.STRING:
-            return _fit_text(column)
+            return _coerce_text(column)
         case Scalar.BLOB:
-            return _fit_blob(column)
+            return _coerce_blob(column)
         case Scalar.BOOL:
             is_boolean = pa.types.is_boolean(column.type)
             _require_type(column, is_accepted=is_boolean, need="true or false is needed")
             return column
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
-            return _fit_integer(column, scalar)
+            return _coerce_integer(column, scalar)
         case Scalar.F32 | Scalar.F64:
-            return _fit_float(column, scalar)
+            return _coerce_float(column, scalar)
         case Scalar.DATE:
-            return _fit_date(column)
+            return _coerce_date(column)
         case Scalar.DATETIME:
-            return _fit_datetime(column)
+            return _coerce_datetime(column)
 
 
 def _require_type(column: pa.Array, *, is_accepted: bool, need: str) -> None:
@@ -271,7 +273,7 @@ def _require_within(
         return
     for row, number in enumerate(numbers.to_pylist()):
         if number is not None and not low <= number <= high:
-            raise unfit(row, number, describe(number))
+            raise invalid_value(row, number, describe(number))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -279,14 +281,14 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in is_one)
 
 
-def _fit_text(column: pa.Array) -> pa.Array:
+def _coerce_text(column: pa.Array) -> pa.Array:
     _require_type(column, is_accepted=_is_text(column.type), need="a string is needed")
     texts = pc.cast(column, pa.string())
     require_size(texts)
     return texts
 
 
-def _fit_blob(column: pa.Array) -> pa.Array:
+def _coerce_blob(column: pa.Array) -> pa.Array:
     if _is_text(column.type):
         blobs = _decode_blobs(column)
     else:
@@ -309,15 +311,15 @@ def _decode_blobs(column: pa.Array) -> pa.Array:
     for row, text in enumerate(column.to_pylist()):
         if text is not None and not text.startswith(_BASE64):
             problem = 'a blob is given as "base64:…"'
-            raise unfit(row, text, problem)
+            raise invalid_value(row, text, problem)
         try:
             blobs.append(None if text is None else b64decode(text[len(_BASE64) :], validate=True))
         except ValueError as error:
-            raise unfit(row, text, "what follows base64: is no base64") from error
+            raise invalid_value(row, text, "the text after base64: is not valid base64") from error
     return pa.array(blobs, pa.large_binary())
 
 
-def _fit_integer(column: pa.Array, scalar: Scalar) -> pa.Array:
+def _coerce_integer(column: pa.Array, scalar: Scalar) -> pa.Array:
     kind = column.type
     is_whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
     _require_type(column, is_accepted=is_whole, need="a whole number is needed")
@@ -325,7 +327,7 @@ def _fit_integer(column: pa.Array, scalar: Scalar) -> pa.Array:
     return pc.cast(column, arrow_type(PropertyType(scalar)))
 
 
-def _fit_float(column: pa.Array, scalar: Scalar) -> pa.Array:
+def _coerce_float(column: pa.Array, scalar: Scalar) -> pa.Array:
     kind = column.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     _require_type(column, is_accepted=is_number, need="a number is needed")
@@ -340,30 +342,30 @@ def _fit_float(column: pa.Array, scalar: Scalar) -> pa.Array:
     return floats
 
 
-def _fit_date(column: pa.Array) -> pa.Array:
+def _coerce_date(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_date32(kind):
         days = pc.cast(column, pa.int32())
     else:
-        moments = _moments_of(column, Scalar.DATE)
-        days = floor_divide(moments, MS_PER_DAY)
-        is_within = pc.not_equal(pc.multiply(days, MS_PER_DAY), moments)
-        require_none(is_within, moments, lambda _: HAS_TIME_OF_DAY)
-    low, high = MOMENT_MIN // MS_PER_DAY, MOMENT_MAX // MS_PER_DAY
+        timestamps = _timestamps_of(column, Scalar.DATE)
+        days = floor_divide(timestamps, MS_PER_DAY)
+        is_within = pc.not_equal(pc.multiply(days, MS_PER_DAY), timestamps)
+        require_none(is_within, timestamps, lambda _: HAS_TIME_OF_DAY)
+    low, high = TIMESTAMP_MIN // MS_PER_DAY, TIMESTAMP_MAX // MS_PER_DAY
     _require_within(days, low, high, lambda number: f"day {number} {_OUTSIDE}")
     return pc.cast(pc.cast(days, pa.int32()), pa.date32())
 
 
-def _fit_datetime(column: pa.Array) -> pa.Array:
+def _coerce_datetime(column: pa.Array) -> pa.Array:
     is_number = pa.types.is_integer(column.type)
-    moments = column if is_number else _moments_of(column, Scalar.DATETIME)
+    timestamps = column if is_number else _timestamps_of(column, Scalar.DATETIME)
     _require_within(
-        moments, MOMENT_MIN, MOMENT_MAX, lambda number: f"millisecond {number} {_OUTSIDE}"
+        timestamps, TIMESTAMP_MIN, TIMESTAMP_MAX, lambda number: f"millisecond {number} {_OUTSIDE}"
     )
-    return pc.cast(pc.cast(moments, pa.int64()), TIMESTAMP)
+    return pc.cast(pc.cast(timestamps, pa.int64()), TIMESTAMP)
 
 
-def _moments_of(column: pa.Array, scalar: Scalar) -> pa.Array:
+def _timestamps_of(column: pa.Array, scalar: Scalar) -> pa.Array:
     """Milliseconds since 1970."""
     kind = column.type
     if _is_text(kind):
@@ -376,26 +378,26 @@ def _moments_of(column: pa.Array, scalar: Scalar) -> pa.Array:
     _require_type(column, is_accepted=is_timestamp, need=f"a {scalar} is needed")
     numbers = pc.cast(column, pa.int64())
     if kind.unit == "s":
-        low, high = MOMENT_MIN // 1000, MOMENT_MAX // 1000
+        low, high = TIMESTAMP_MIN // 1000, TIMESTAMP_MAX // 1000
         _require_within(numbers, low, high, lambda number: f"second {number} {_OUTSIDE}")
         return pc.multiply(numbers, 1000)
     units = _UNITS_PER_MS[kind.unit]
-    moments = floor_divide(numbers, units)
-    is_finer = pc.not_equal(pc.multiply(moments, units), numbers)
+    timestamps = floor_divide(numbers, units)
+    is_finer = pc.not_equal(pc.multiply(timestamps, units), numbers)
     problem = HAS_TIME_OF_DAY if scalar is Scalar.DATE else IS_TOO_FINE
     require_none(is_finer, numbers, lambda _: problem)
-    return moments
+    return timestamps
 
 
-def _fit_list(column: pa.Array, wanted: PropertyType) -> pa.Array:
+def _coerce_list(column: pa.Array, wanted: PropertyType) -> pa.Array:
     ends, elements = _unfold(column)
-    fitted = _fit_elements(elements, wanted.list_element, ends)
+    coerced = _fit_elements(elements, wanted.list_element, ends)
     offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
     mask = column.is_null() if column.null_count else None
-    return pa.ListArray.from_arrays(offsets, fitted, type=arrow_type(wanted), mask=mask)
+    return pa.ListArray.from_arrays(offsets, coerced, type=arrow_type(wanted), mask=mask)
 
 
-def _fit_vector(column: pa.Array, vector: Vector) -> pa.Array:
+def _coerce_vector(column: pa.Array, vector: Vector) -> pa.Array:
     ends, elements = _unfold(column)
     lengths, dimension = pc.list_value_length(column), vector.dimension
     is_other = pc.not_equal(lengths, dimension)
@@ -420,7 +422,7 @@ def _unfold(column: pa.Array) -> tuple[Ends, pa.Array]:
     elements = _decode(pc.list_flatten(column))
     if elements.null_count:
         row = row_of(ends, pc.index(elements.is_null(), True).as_py())
-        raise unfit(row, column[row].as_py(), "an element of an array cannot be null")
+        raise invalid_value(row, column[row].as_py(), "an element of an array cannot be null")
     return ends, elements
 
 
@@ -480,7 +482,7 @@ def read_column(values: Sequence[object], wanted: PropertyType) -> pa.Array:
     accepted = _KINDS_BY_SCALAR[wanted.element]
     if not kinds <= accepted:
         row = _first_row_of_other(values, accepted)
-        raise unfit(row, values[row], _describe_other(values[row], wanted.element))
+        raise invalid_value(row, values[row], _describe_other(values[row], wanted.element))
     if kinds == {int, str}:
         # A column with both forms of a timestamp is read once per form, and the results are merged.
         parts = ([v if type(v) is kind else None for v in values] for kind in (int, str))
@@ -506,20 +508,20 @@ def _to_arrow(values: Sequence[object], kinds: set[type], scalar: Scalar) -> pa.
         low, high = INTEGER_RANGE[widest]
         row = next(r for r, v in enumerate(values) if isinstance(v, int) and not low <= v <= high)
         problem = exceeds(values[row], scalar if scalar in INTEGERS else widest)
-        raise unfit(row, values[row], problem) from error
+        raise invalid_value(row, values[row], problem) from error
 
 
 def _fold(values: Sequence[object], kinds: set[type], wanted: PropertyType) -> pa.Array:
     """The arrays of a list or vector property, with elements in their stored type."""
     if not kinds <= {list}:
         row = _first_row_of_other(values, frozenset({list}))
-        raise unfit(row, values[row], f"an array is needed, not {name_kind(values[row])}")
+        raise invalid_value(row, values[row], f"an array is needed, not {name_kind(values[row])}")
     arrays = [each if isinstance(each, list) else [] for each in values]
     ends = np.cumsum(list(map(len, arrays)), dtype=np.int64)
     elements = list(chain.from_iterable(arrays))
     is_vector = isinstance(wanted.element, Vector)
     try:
-        fitted = read_column(
+        coerced = read_column(
             elements, PropertyType(Scalar.F32) if is_vector else wanted.list_element
         )
     except CoercionError as fault:
@@ -527,7 +529,7 @@ def _fold(values: Sequence[object], kinds: set[type], wanted: PropertyType) -> p
         raise
     offsets = pa.array(np.concatenate(([0], ends)), pa.int64())
     mask = pa.array([each is None for each in values], pa.bool_())
-    return pa.LargeListArray.from_arrays(offsets, fitted, mask=mask)
+    return pa.LargeListArray.from_arrays(offsets, coerced, mask=mask)
 
 
 def _first_row_of_other(values: Sequence[object], accepted: frozenset[type]) -> int:

@@ -25,7 +25,7 @@ from omnigraph.engine.input.batches import (
     RowCounter,
     RowError,
 )
-from omnigraph.engine.input.coerce import unfit
+from omnigraph.engine.input.coerce import invalid_value
 from omnigraph.engine.input.files import SeekableStream, open_unpacked
 from omnigraph.model.errors import InvalidValueError, show_text
 from omnigraph.model.limits import CSV_BLOCK_BYTES
@@ -85,7 +85,7 @@ def _find_problem(columns: object, delimiter: object, null: object) -> str | Non
     if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
         return f"a delimiter is one ASCII character, not {delimiter!r}"
     if delimiter in '"\r\n':
-        return "a delimiter is no quote and no line end"
+        return "a delimiter cannot be a quote or a line end"
     if not isinstance(null, str):
         return f"null is spelled by a text, not a {type(null).__name__}"
     return None
@@ -96,13 +96,13 @@ def read_csv(
     files: ExternalFiles,
     declared: Declared,
     options: CsvOptions,
-    tally: RowCounter,
+    counter: RowCounter,
     report: Report | None,
 ) -> Iterator[pa.RecordBatch]:
     """The fields of a file as bytes, with columns named as properties, in at least one batch.
 
     A row with too many or too few fields raises `InvalidValueError`; with a `report` it is reported
-    instead, and counted in the `tally`.
+    instead, and counted in the `counter`.
     """
     uneven = _UnevenRows(path, report)
     try:
@@ -111,12 +111,12 @@ def read_csv(
             is_empty = True
             for batch in reader:
                 is_empty = False
-                for part in uneven.part(batch, tally):
+                for part in uneven.part(batch, counter):
                     yield _rename(part, options, path)
             if is_empty:
                 nothing = pa.RecordBatch.from_pylist([], schema=reader.schema)
                 yield _rename(nothing, options, path)
-        tally.add(records=len(uneven.numbers), lines=0)
+        counter.add(records=len(uneven.numbers), lines=0)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise _refuse(path, uneven.problem or _describe(error)) from error
     except (pa.ArrowException, OSError) as error:
@@ -166,17 +166,17 @@ class _UnevenRows:
         self.numbers.append(row.number - 1)
         return "skip"
 
-    def part(self, batch: pa.RecordBatch, tally: RowCounter) -> Iterator[pa.RecordBatch]:
-        """The rows between those that were left out, which are counted in the `tally`."""
+    def part(self, batch: pa.RecordBatch, counter: RowCounter) -> Iterator[pa.RecordBatch]:
+        """The rows between those that were left out, which are counted in the `counter`."""
         while self.numbers:
             # The consumer of the parts counts the rows in them.
-            count = self.numbers[0] - tally.counted.records - 1
+            count = self.numbers[0] - counter.counted.records - 1
             if count >= batch.num_rows:
                 break
             if count:
                 yield batch.slice(0, count)
             batch = batch.slice(count)
-            tally.add(records=1, lines=0)
+            counter.add(records=1, lines=0)
             self.numbers.popleft()
         yield batch
 
@@ -219,13 +219,15 @@ def _rename(batch: pa.RecordBatch, options: CsvOptions, path: str) -> pa.RecordB
         if name not in found:
             near = find_near_name(name, found)
             advice = "" if near is None else f"; did you mean '{near}'?"
-            raise _refuse(path, f"there is no column {show_text(name)} in the file{advice}")
-    kept = [
+            raise _refuse(path, f"unknown column {show_text(name)} in the file{advice}")
+    retained = [
         (target, column)
         for name, column in zip(found, batch.columns, strict=True)
         if (target := target_by_name.get(name, name)) is not None
     ]
-    return pa.RecordBatch.from_arrays([each for _, each in kept], [name for name, _ in kept])
+    return pa.RecordBatch.from_arrays(
+        [each for _, each in retained], [name for name, _ in retained]
+    )
 
 
 def _convert_all(
@@ -245,7 +247,7 @@ def _convert_all(
         row = bisect_left(rows, 1, key=lambda each: is_refused(column[: each + 1]))
         value = column[row].as_py()
         shown = show_text(value) if isinstance(value, str) else ""
-        raise unfit(row, value, problem.format(shown)) from error
+        raise invalid_value(row, value, problem.format(shown)) from error
 
 
 def _parse_words(texts: pa.Array) -> pa.Array:

@@ -197,19 +197,19 @@ def read_blocks(stream: Stream, *, name: str) -> Iterator[bytes]:
 
     Raises `LimitExceededError` if a line exceeds `RECORD_BYTES_MAX`.
     """
-    kept: list[bytes] = []
-    kept_bytes = 0
+    held: list[bytes] = []
+    held_bytes = 0
     while part := _read_part(stream, LOAD_BLOCK_BYTES, name):
         cut = part.rfind(b"\n") + 1
         if cut:
-            yield b"".join([*kept, part[:cut]])
-            kept, kept_bytes = [], 0
-        kept.append(part[cut:])
-        kept_bytes += len(part) - cut
-        if kept_bytes > RECORD_BYTES_MAX:
+            yield b"".join([*held, part[:cut]])
+            held, held_bytes = [], 0
+        held.append(part[cut:])
+        held_bytes += len(part) - cut
+        if held_bytes > RECORD_BYTES_MAX:
             resource = f"the size of a line of {name} in bytes"
-            raise LimitExceededError(resource=resource, limit=RECORD_BYTES_MAX, found=kept_bytes)
-    yield b"".join(kept)
+            raise LimitExceededError(resource=resource, limit=RECORD_BYTES_MAX, found=held_bytes)
+    yield b"".join(held)
 
 
 class LineRange:
@@ -219,7 +219,7 @@ class LineRange:
         self._file, self._name = file, name
         self._left = end - start
         self._is_in_line = False
-        self._kept = b""
+        self._held = b""
         if start:
             # Starts at the previous byte, to detect that a line begins exactly at `start`.
             file.seek(start - 1)
@@ -228,8 +228,8 @@ class LineRange:
 
     def read(self, size: int, /) -> bytes:
         """Read the next part of the range; it is empty at the end."""
-        if self._kept:
-            part, self._kept = self._kept, b""
+        if self._held:
+            part, self._held = self._held, b""
             return part
         if self._left > 0:
             part = self._take(min(size, self._left))
@@ -243,11 +243,11 @@ class LineRange:
         return part
 
     def _skip_line(self) -> None:
-        while self._left > 0 and not self._kept:
+        while self._left > 0 and not self._held:
             part = self._take(min(LINE_END_BYTES, self._left))
             cut = part.find(b"\n") + 1
             if cut:
-                self._kept = part[cut:]
+                self._held = part[cut:]
                 self._is_in_line = not part.endswith(b"\n")
                 return
 

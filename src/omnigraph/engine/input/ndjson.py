@@ -67,7 +67,7 @@ class RecordHeaders:
     member_count: int
 
 
-def open_envelopes(records: Sequence[Record], catalog: Catalog) -> list[RecordHeaders] | None:
+def group_records(records: Sequence[Record], catalog: Catalog) -> list[RecordHeaders] | None:
     """The records by type; None if some may be malformed, so that each must be checked."""
     if not set(map(type, records)) <= {dict}:
         return None
@@ -221,8 +221,8 @@ def has_more_members(text: bytes, member_count: int) -> bool:
 def find_repeated_member(line: bytes, record: Mapping[str, object]) -> str | None:
     """The name of a member that an object in a line of JSON repeats, or None."""
     properties = record.get("data")
-    kept_count = len(record) + (len(properties) if isinstance(properties, dict) else 0)
-    if sum(map(line.count, (b'":', b" :", b"\t:", b"\r:"))) == kept_count:
+    member_count = len(record) + (len(properties) if isinstance(properties, dict) else 0)
+    if sum(map(line.count, (b'":', b" :", b"\t:", b"\r:"))) == member_count:
         return None
     try:
         json.loads(line.decode(), object_pairs_hook=_keep_distinct)
@@ -235,21 +235,21 @@ def find_repeated_member(line: bytes, record: Mapping[str, object]) -> str | Non
 
 
 def _keep_distinct(members: list[tuple[str, object]]) -> dict[str, object]:
-    kept = dict(members)
-    if len(kept) != len(members):
+    retained = dict(members)
+    if len(retained) != len(members):
         names = [name for name, _ in members]
-        raise _RepeatedMemberError(next(name for name in kept if names.count(name) > 1))
-    return kept
+        raise _RepeatedMemberError(next(name for name in retained if names.count(name) > 1))
+    return retained
 
 
-def read_uniform(text: bytes, means: ReadContext) -> tuple[Declared, pa.Table] | None:
+def read_uniform(text: bytes, context: ReadContext) -> tuple[Declared, pa.Table] | None:
     """The rows of a block of lines, one per line; None if the strict reader must read them."""
     # A block above its normal size holds a very large record, and reading few records at once
     # saves nothing.
     line_count = _count_plain(text) if len(text) <= 2 * LOAD_BLOCK_BYTES else 0
     if not line_count:
         return None
-    first = _read_first(text, means.catalog)
+    first = _read_first(text, context.catalog)
     if first is None:
         return None
     declared, record = first
@@ -262,10 +262,10 @@ def read_uniform(text: bytes, means: ReadContext) -> tuple[Declared, pa.Table] |
                 explicit_schema=schema, unexpected_field_behavior="error"
             ),
         )
-        columns = _open_columns(table, declared, schema, means.catalog)
+        columns = _open_columns(table, declared, schema, context.catalog)
         if table.num_rows != line_count or columns is None or _says_null(text, table, columns):
             return None
-        return declared, build_rows(declared, partial(_read_column, columns, means))
+        return declared, build_rows(declared, partial(_read_column, columns, context))
     except (CoercionError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
@@ -380,19 +380,19 @@ def _says_null(text: bytes, table: pa.Table, columns: Mapping[str, pa.Array]) ->
 
 
 def _read_column(
-    columns: Mapping[str, pa.Array], means: ReadContext, name: str, wanted: PropertyType
+    columns: Mapping[str, pa.Array], context: ReadContext, name: str, wanted: PropertyType
 ) -> pa.Array:
     column = columns[name]
     if wanted.is_vector or wanted.element in FLOATS:
         _require_plain_floats(column.flatten() if pa.types.is_list(column.type) else column)
-    return coerce_column(inline_column(column, wanted, means.external), wanted)
+    return coerce_column(inline_column(column, wanted, context.external), wanted)
 
 
 def _require_plain_floats(numbers: pa.Array) -> None:
     # Arrow accepts NaN, and reads -0 as a negative zero, which in JSON is an integer.
     array = numbers.drop_null().to_numpy()
     if not np.isfinite(array).all() or np.signbit(array[array == 0]).any():
-        raise pa.ArrowInvalid("numbers that have to be looked at one by one")
+        raise pa.ArrowInvalid("numbers that the strict reader must check")
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -410,8 +410,8 @@ def read_records(
     *,
     file: str,
     is_start: bool,
-    means: ReadContext,
-    tally: RowCounter,
+    context: ReadContext,
+    counter: RowCounter,
     report: Report | None,
     has_lines: bool = True,
 ) -> Iterator[RowBatch]:
@@ -424,20 +424,20 @@ def read_records(
     pause = waiting = 0
     for number, content in enumerate(blocks):
         text = content.removeprefix(_BYTE_ORDER_MARK) if is_start and number == 0 else content
-        block = _Block(text, tally.counted, file, has_lines=has_lines)
+        block = _Block(text, counter.counted, file, has_lines=has_lines)
         is_worth_it = not waiting and len(text) >= LOAD_BLOCK_BYTES_MIN
-        uniform = read_uniform(text, means) if is_worth_it else None
+        uniform = read_uniform(text, context) if is_worth_it else None
         if uniform is not None:
             pause = 0
             row_count = uniform[1].num_rows
             yield RowBatch(*uniform, _LineOrigin(block, partial(range, row_count)))
-            tally.add(records=row_count, lines=row_count - (not text.endswith(b"\n")))
+            counter.add(records=row_count, lines=row_count - (not text.endswith(b"\n")))
             continue
         # A failed attempt costs as much as a successful one saves, so failures back off.
         pause = min(_PAUSE_MAX, 2 * pause + 1) if is_worth_it else pause
         waiting = pause if is_worth_it else max(0, waiting - 1)
-        yield from _read_block(block, means, report)
-        tally.add(records=len(block.records), lines=len(block.lines) - 1)
+        yield from _read_block(block, context, report)
+        counter.add(records=len(block.records), lines=len(block.lines) - 1)
 
 
 class _Block:
@@ -511,22 +511,22 @@ class _LineOrigin:
         return self._block.records[self._indexes[row]].strip()
 
 
-def _read_block(block: _Block, means: ReadContext, report: Report | None) -> list[RowBatch]:
+def _read_block(block: _Block, context: ReadContext, report: Report | None) -> list[RowBatch]:
     every = range(len(block.records))
     if report is None:
-        return _read_strictly(block, every, means)
+        return _read_strictly(block, every, context)
     try:
-        return _read_lines(block, every, means)
+        return _read_lines(block, every, context)
     except (_RecordError, RequestError):
-        refused = _report_refused(block, means, report)
-        return _read_strictly(block, [each for each in every if each not in refused], means)
+        refused = _report_refused(block, context, report)
+        return _read_strictly(block, [each for each in every if each not in refused], context)
 
 
-def _read_strictly(block: _Block, indexes: Sequence[int], means: ReadContext) -> list[RowBatch]:
+def _read_strictly(block: _Block, indexes: Sequence[int], context: ReadContext) -> list[RowBatch]:
     refusal = None
     while True:
         try:
-            pieces = _read_lines(block, indexes, means)
+            pieces = _read_lines(block, indexes, context)
         except _RecordError as error:
             # Each check reports only its own first error, so earlier records are read again.
             indexes, refusal = indexes[: bisect_left(indexes, error.index)], error.refusal
@@ -536,10 +536,10 @@ def _read_strictly(block: _Block, indexes: Sequence[int], means: ReadContext) ->
             return pieces
 
 
-def _report_refused(block: _Block, means: ReadContext, report: Report) -> set[int]:
+def _report_refused(block: _Block, context: ReadContext, report: Report) -> set[int]:
     def attempt(start: int, end: int) -> None:
         try:
-            _read_lines(block, range(start, end), means)
+            _read_lines(block, range(start, end), context)
         except _RecordError as error:
             raise error.refusal from error
 
@@ -550,26 +550,26 @@ def _report_refused(block: _Block, means: ReadContext, report: Report) -> set[in
     return refused
 
 
-def _read_lines(block: _Block, indexes: Sequence[int], means: ReadContext) -> list[RowBatch]:
+def _read_lines(block: _Block, indexes: Sequence[int], context: ReadContext) -> list[RowBatch]:
     lines = block.pick(indexes)
     collected: dict[str, _Collected] = {}
     for start in range(0, len(lines), _RECORDS_AT_A_TIME):
         some = lines[start : start + _RECORDS_AT_A_TIME]
         those = indexes[start : start + _RECORDS_AT_A_TIME]
         records = _parse(block, some, those)
-        opened = _open_records(block, records, those, means.catalog)
+        opened = _open_records(block, records, those, context.catalog)
         if has_more_members(b"\n".join(some), sum(each.member_count for each in opened)):
             _require_distinct_members(block, some, records, those)
-        for envelopes in opened:
-            key = table_key_of(envelopes.declared)
+        for headers in opened:
+            key = table_key_of(headers.declared)
             if key not in collected:
-                collected[key] = _Collected(envelopes.declared)
-            collected[key].add(envelopes)
+                collected[key] = _Collected(headers.declared)
+            collected[key].add(headers)
     pieces = []
     for each in collected.values():
-        find_indexes = partial(_find_indexes, lines, indexes, each.declared, means.catalog)
+        find_indexes = partial(_find_indexes, lines, indexes, each.declared, context.catalog)
         try:
-            rows = each.build_rows(means.external)
+            rows = each.build_rows(context.external)
         except CoercionError as fault:
             index = find_indexes()[fault.row]
             refusal = refuse_row(each.declared, fault, place=str(block.place(index)))
@@ -597,7 +597,7 @@ def _parse(block: _Block, lines: Sequence[bytes], indexes: Sequence[int]) -> lis
 def _open_records(
     block: _Block, records: Sequence[Record], indexes: Sequence[int], catalog: Catalog
 ) -> list[RecordHeaders]:
-    opened = open_envelopes(records, catalog)
+    opened = group_records(records, catalog)
     if opened is None:
         for index, record in zip(indexes, records, strict=True):
             problem = find_problem(record, catalog)
@@ -640,12 +640,12 @@ class _Collected:
         self._of_ends = [self._values[end.name] for end in ends]
         self._of_properties = {n: self._values[n] for n in ("id", *declared.properties)}
 
-    def add(self, envelopes: RecordHeaders) -> None:
+    def add(self, headers: RecordHeaders) -> None:
         """Append the values of more records."""
-        for values, ends in zip(self._of_ends, envelopes.ends, strict=True):
+        for values, ends in zip(self._of_ends, headers.ends, strict=True):
             values.extend(ends)
         for name, values in self._of_properties.items():
-            values.extend([each.get(name) for each in envelopes.properties])
+            values.extend([each.get(name) for each in headers.properties])
 
     def build_rows(self, external: ExternalBlobs) -> pa.Table:
         """The rows of the records; raises `CoercionError` for one that cannot be stored."""

@@ -52,32 +52,32 @@ from omnigraph.storage.tables import read_lance
 
 
 def read_split(
-    split: Split, *, means: ReadContext, tally: RowCounter, report: Report | None
+    split: Split, *, context: ReadContext, counter: RowCounter, report: Report | None
 ) -> Iterator[RowBatch]:
-    """The rows of a split, counted in the `tally` on top of the rows before it in its file.
+    """The rows of a split, counted in the `counter` on top of the rows before it in its file.
 
     A row that cannot be converted raises `InvalidValueError` with its location; with a `report` it
     is reported and left out instead. A file that cannot be read always raises.
     """
     if split.format is InputFormat.NDJSON:
-        yield from _read_lines(split, means, tally, report)
+        yield from _read_lines(split, context, counter, report)
         return
     assert split.declared is not None, "only records of NDJSON name their types"
-    declared = get_type(split.declared, means.catalog)
+    declared = get_type(split.declared, context.catalog)
     convert = parse_texts if split.format is InputFormat.CSV else keep_column
     yield from read_batches(
-        _read_batches(split, declared, means, tally, report),
+        _read_batches(split, declared, context, counter, report),
         ColumnSource(declared, split.path, convert),
-        means=means,
-        tally=tally,
+        context=context,
+        counter=counter,
         report=report,
     )
 
 
 def _read_lines(
-    split: Split, means: ReadContext, tally: RowCounter, report: Report | None
+    split: Split, context: ReadContext, counter: RowCounter, report: Report | None
 ) -> Iterator[RowBatch]:
-    with open_unpacked(split.path, means.files) as file:
+    with open_unpacked(split.path, context.files) as file:
         stream: Stream = file
         if split.end is not None:
             stream = LineRange(file, start=split.start, end=split.end, name=split.path)
@@ -85,23 +85,27 @@ def _read_lines(
             read_blocks(stream, name=split.path),
             file=split.path,
             is_start=not split.start,
-            means=means,
-            tally=tally,
+            context=context,
+            counter=counter,
             report=report,
         )
 
 
 def _read_batches(
-    split: Split, declared: Declared, means: ReadContext, tally: RowCounter, report: Report | None
+    split: Split,
+    declared: Declared,
+    context: ReadContext,
+    counter: RowCounter,
+    report: Report | None,
 ) -> Iterator[pa.RecordBatch]:
-    files, start, end = means.files, split.start, split.end
+    files, start, end = context.files, split.start, split.end
     match split.format:
         case InputFormat.PARQUET:
             return read_parquet(split.path, files, start=start, end=end)
         case InputFormat.ARROW:
             return read_arrow(split.path, files, start=start, end=end)
         case InputFormat.CSV:
-            return read_csv(split.path, files, declared, split.csv or PLAIN_CSV, tally, report)
+            return read_csv(split.path, files, declared, split.csv or PLAIN_CSV, counter, report)
         case InputFormat.LANCE:
             options = files.storage_options
             return read_lance(
@@ -127,7 +131,7 @@ def read_dicts(
     given: Sequence[Mapping[str, object]],
     declared: Declared | None,
     *,
-    means: ReadContext,
+    context: ReadContext,
     report: Report | None,
 ) -> Iterator[RowBatch]:
     """The rows of dicts, which hold properties if a type is given, and whole records otherwise."""
@@ -136,8 +140,8 @@ def read_dicts(
         _in_blocks(_write(row, number) for number, row in enumerate(rows, 1)),
         file="",
         is_start=True,
-        means=means,
-        tally=RowCounter(NOTHING_YET),
+        context=context,
+        counter=RowCounter(NOTHING_YET),
         report=report,
         has_lines=False,
     )
@@ -197,27 +201,27 @@ def _write_other(value: object) -> object:
             raise TypeError(f"a value of type {type(value).__name__}")
 
 
-def read_input(given: object, *, means: ReadContext, runtime: Runtime) -> dict[str, ReceivedRows]:
+def read_input(given: object, *, context: ReadContext, runtime: Runtime) -> dict[str, ReceivedRows]:
     """The rows of the input by table key, in the order of keys.
 
     A row that cannot be converted raises `InvalidValueError` with its location. Integrity rules are
     not checked.
     """
-    return gather(read_given(given, means=means, report=None), runtime=runtime)
+    return gather(read_given(given, context=context, report=None), runtime=runtime)
 
 
-def read_given(given: object, *, means: ReadContext, report: Report | None) -> Iterator[RowBatch]:
+def read_given(given: object, *, context: ReadContext, report: Report | None) -> Iterator[RowBatch]:
     """The batches of the input as they are read.
 
     With a `report`, a row that cannot be converted is reported and left out.
     """
     if isinstance(given, Mapping):
         for name, source in given.items():
-            yield from _read_typed(source, get_type(name, means.catalog), means, report)
+            yield from _read_typed(source, get_type(name, context.catalog), context, report)
     elif holds_dicts(given):
-        yield from read_dicts(given, None, means=means, report=report)
+        yield from read_dicts(given, None, context=context, report=report)
     elif is_named(given) or isinstance(given, list | tuple):
-        yield from _read_named(given, means, report)
+        yield from _read_named(given, context, report)
     elif is_stream(given):
         name = getattr(given, "name", None)
         called = name if isinstance(name, str) else ""
@@ -225,8 +229,8 @@ def read_given(given: object, *, means: ReadContext, report: Report | None) -> I
             read_blocks(given, name=called or "the given file"),
             file=called,
             is_start=True,
-            means=means,
-            tally=RowCounter(NOTHING_YET),
+            context=context,
+            counter=RowCounter(NOTHING_YET),
             report=report,
         )
     else:
@@ -248,24 +252,26 @@ def is_spark_frame(source: object) -> bool:
     )
 
 
-def _read_named(given: object, means: ReadContext, report: Report | None) -> Iterator[RowBatch]:
-    for split in plan_splits(given, means=means, split_bytes=None):
-        yield from read_split(split, means=means, tally=RowCounter(NOTHING_YET), report=report)
+def _read_named(given: object, context: ReadContext, report: Report | None) -> Iterator[RowBatch]:
+    for split in plan_splits(given, context=context, split_bytes=None):
+        yield from read_split(
+            split, context=context, counter=RowCounter(NOTHING_YET), report=report
+        )
 
 
 def _read_typed(
-    source: object, declared: Declared, means: ReadContext, report: Report | None
+    source: object, declared: Declared, context: ReadContext, report: Report | None
 ) -> Iterator[RowBatch]:
     if is_spark_frame(source):
         raise refuse_given(source, 'loading it needs engine="spark"')
     if is_producer(source):
-        yield from read_producer(source, declared, means=means, report=report)
+        yield from read_producer(source, declared, context=context, report=report)
     elif holds_dicts(source):
-        yield from read_dicts(source, declared, means=means, report=report)
+        yield from read_dicts(source, declared, context=context, report=report)
     elif is_named(source):
-        yield from _read_named({table_key_of(declared): source}, means, report)
+        yield from _read_named({table_key_of(declared): source}, context, report)
     elif isinstance(source, list | tuple):
         for part in source:
-            yield from _read_typed(part, declared, means, report)
+            yield from _read_typed(part, declared, context, report)
     else:
         raise refuse_given(source, f"give {declared.name} as Arrow rows, a list of dicts, or paths")

@@ -73,7 +73,9 @@ class Split:
     version: int | None
 
 
-def plan_splits(given: object, *, means: ReadContext, split_bytes: int | None) -> tuple[Split, ...]:
+def plan_splits(
+    given: object, *, context: ReadContext, split_bytes: int | None
+) -> tuple[Split, ...]:
     """The splits of input given by path, each of about `split_bytes`, or whole files if None.
 
     The input is a path or a `CsvFile`, a list of these, or a mapping from types to any of these.
@@ -81,13 +83,13 @@ def plan_splits(given: object, *, means: ReadContext, split_bytes: int | None) -
     """
     typed: list[tuple[Declared | None, object]] = [(None, given)]
     if isinstance(given, Mapping):
-        typed = [(get_type(name, means.catalog), source) for name, source in given.items()]
+        typed = [(get_type(name, context.catalog), source) for name, source in given.items()]
     return tuple(
         split
         for declared, source in typed
         # The whole list is checked first, so an invalid element is reported before a missing path.
         for named in list(_list_named(source, declared))
-        for split in _plan(named, declared, means, split_bytes)
+        for split in _plan(named, declared, context, split_bytes)
     )
 
 
@@ -112,12 +114,12 @@ def _list_named(given: object, declared: Declared | None) -> Iterator[Named]:
 
 
 def _plan(
-    named: Named, declared: Declared | None, means: ReadContext, split_bytes: int | None
+    named: Named, declared: Declared | None, context: ReadContext, split_bytes: int | None
 ) -> Iterator[Split]:
     options = parse_options(named) if isinstance(named, CsvFile) else None
     path = parse_path(named.path if isinstance(named, CsvFile) else named)
-    for entry in find_files(path, means.files):
-        yield from _cut(_describe(entry, declared, options, means), means, split_bytes)
+    for entry in find_files(path, context.files):
+        yield from _cut(_describe(entry, declared, options, context), context, split_bytes)
 
 
 def refuse_given(given: object, advice: str) -> InvalidValueError:
@@ -127,7 +129,7 @@ def refuse_given(given: object, advice: str) -> InvalidValueError:
 
 
 def _describe(
-    entry: Entry, declared: Declared | None, options: CsvOptions | None, means: ReadContext
+    entry: Entry, declared: Declared | None, options: CsvOptions | None, context: ReadContext
 ) -> Split:
     """A whole file as one split; raises `InvalidValueError` if its format is not accepted."""
     bare, packing = split_suffix(entry.path)
@@ -140,7 +142,7 @@ def _describe(
     elif format is InputFormat.LANCE:
         raise refuse_path(entry.path, "a Lance table is a directory")
     if options is not None and format is InputFormat.LANCE:
-        raise refuse_path(entry.path, "a Lance table is no CSV file; give its path by itself")
+        raise refuse_path(entry.path, "a Lance table is not a CSV file; give its path alone")
     if packing is not None and format not in _PACKED_FORMATS:
         problem = f"{suffix} files are compressed inside; decompress the file around this one"
         raise refuse_path(entry.path, problem)
@@ -149,7 +151,7 @@ def _describe(
             problem = "records of NDJSON name their types; give the path by itself"
             raise refuse_path(entry.path, problem)
         return Split(entry.path, format, None, 0, None, entry.size, None, None)
-    key = table_key_of(declared or _name_type(entry.path, bare, means.catalog))
+    key = table_key_of(declared or _name_type(entry.path, bare, context.catalog))
     csv = (options or PLAIN_CSV) if format is InputFormat.CSV else None
     return Split(entry.path, format, key, 0, None, entry.size, csv, None)
 
@@ -163,22 +165,22 @@ def _name_type(path: str, bare: str, catalog: Catalog) -> Declared:
     return found
 
 
-def _cut(split: Split, means: ReadContext, split_bytes: int | None) -> Iterator[Split]:
+def _cut(split: Split, context: ReadContext, split_bytes: int | None) -> Iterator[Split]:
     if split.format is InputFormat.LANCE:
-        version, sizes = measure_lance(split.path, means.files.storage_options)
+        version, sizes = measure_lance(split.path, context.files.storage_options)
         whole = replace(split, size=sum(sizes), version=version)
         yield from _cut_parts(whole, sizes, split_bytes)
     elif split_bytes is None or split.size <= split_bytes:
         yield split
-    elif split.format is InputFormat.NDJSON and not is_packed(split.path, means.files):
+    elif split.format is InputFormat.NDJSON and not is_packed(split.path, context.files):
         count = -(-split.size // split_bytes)
         ends = [split.size * number // count for number in range(count + 1)]
         for start, end in pairwise(ends):
             yield replace(split, start=start, end=end, size=end - start)
     elif split.format is InputFormat.PARQUET:
-        yield from _cut_parts(split, measure_parquet(split.path, means.files), split_bytes)
+        yield from _cut_parts(split, measure_parquet(split.path, context.files), split_bytes)
     elif split.format is InputFormat.ARROW:
-        count = measure_arrow(split.path, means.files)
+        count = measure_arrow(split.path, context.files)
         yield from _cut_parts(split, [split.size // max(1, count)] * count, split_bytes)
     else:
         yield split

@@ -148,8 +148,8 @@ def _read_row(
         record = {"edge": declared.name, **ends, "data": content}
     try:
         line = orjson.dumps(record)
-        means = ReadContext(catalog, NO_EXTERNAL_BLOBS, ExternalFiles({}, folder=""))
-        (received,) = read_input(io.BytesIO(line), means=means, runtime=runtime).values()
+        context = ReadContext(catalog, NO_EXTERNAL_BLOBS, ExternalFiles({}, folder=""))
+        (received,) = read_input(io.BytesIO(line), context=context, runtime=runtime).values()
     except (InvalidValueError, orjson.JSONEncodeError) as error:
         raise _refuse(row, f"the row for {_show(declared, id)}: {error}") from error
     if received.rows["id"][0].as_py() != id:

@@ -184,7 +184,7 @@ class _Run:
         pending = self._rows_of(declared)
         bound = self._bind(operation.condition, TypeKind.NODE)
         stored = self._find(declared, bound, columns=table_schema(declared).names)
-        pending_rows = pending.image()
+        pending_rows = pending.rows()
         stored = stored.filter(pc.invert(pc.is_in(stored["id"], value_set=_ids_of(pending_rows))))
         changed = pending_rows.filter(evaluate_mask(bound, pending_rows))
         self.is_strict = True
@@ -210,7 +210,7 @@ class _Run:
         return {
             table_key: TableChange(
                 type=pending.declared,
-                put=pending.image(),
+                put=pending.rows(),
                 removed=pending.removed,
                 is_overwrite=False,
             )
@@ -254,7 +254,7 @@ class _Run:
         if not (isinstance(pending.declared, NodeType) and pending.declared.key):
             return StagingMode.APPEND
         # An append needs no join with existing rows, so the lookup is worthwhile.
-        known = self._committed.find_ids(table_key, _ids_of(pending.image()))
+        known = self._committed.find_ids(table_key, _ids_of(pending.rows()))
         return StagingMode.MERGE if len(known) else StagingMode.APPEND
 
     def _assign(

@@ -114,7 +114,7 @@ class ReadPath:
     """The dependencies of a read besides its snapshot; one per open graph."""
 
     tables: TableReader
-    memory: ReadCache
+    cache: ReadCache
     embedder: Embedder | None
     access: AccessRules
     allowance: Allowance
@@ -136,7 +136,7 @@ def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
     matches = run.pipeline.run(plan.steps)
     ranker = Ranker(run.matcher, path.embedder, plan.type_by_variable)
     output = Output(plan, run.matcher, ranker, run.pipeline.budget)
-    table = output.table(run.pipeline.join_all(matches), matches.spaces)
+    table = output.table(run.pipeline.join_all(matches), matches.indexes)
     return Result(
         table,
         columns=[
@@ -165,13 +165,13 @@ class _Run:
 
 
 def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
-    memory = path.memory.of(path.tables.generation())
+    cache = path.cache.of(path.tables.generation())
     budget = Budget(path.allowance)
     sources = Sources(
         basis.snapshot,
         catalog=basis.catalog,
         tables=basis.reader(path.tables),
-        memory=memory,
+        cache=cache,
         budget=budget,
     )
     matcher = Filter(sources, Inputs(call.values, call.now))

@@ -19,14 +19,14 @@ from omnigraph.compiler.ir import Direction
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.entities import (
     UNBOUND,
+    EntityIndex,
     LruCache,
     Marks,
     Ordinals,
-    Space,
     TableEntities,
     UseCounter,
     one_chunk,
-    to_codes,
+    to_ordinals,
 )
 from omnigraph.model.limits import CACHED_TOPOLOGY_BYTES_MAX, USE_COUNTERS_MAX
 from omnigraph.model.ports import Observer
@@ -61,7 +61,7 @@ def make_topology(sources: pa.ChunkedArray, targets: pa.ChunkedArray) -> Topolog
     count = len(sources)
     ends = pa.chunked_array([*sources.chunks, *targets.chunks], pa.string())
     encoded = one_chunk(ends.dictionary_encode())
-    places = to_codes(encoded.indices)
+    places = to_ordinals(encoded.indices)
     return Topology(encoded.dictionary, places[:count], places[count:])
 
 
@@ -115,17 +115,22 @@ class Adjacency:
         arrived: npt.NDArray[np.float64] = self._matrix.T @ weights
         return arrived
 
-    def gather(self, codes: Ordinals) -> tuple[Ordinals, Ordinals]:
-        """Per neighbour of `codes`, the position of its owner in `codes` and its own in `ends`."""
-        counts = self.degrees[codes]
-        owners = np.repeat(np.arange(len(codes), dtype=np.int64), counts)
+    def gather(self, ordinals: Ordinals) -> tuple[Ordinals, Ordinals]:
+        """For each neighbour, the position of its owner in `ordinals` and its own in `ends`."""
+        counts = self.degrees[ordinals]
+        owners = np.repeat(np.arange(len(ordinals), dtype=np.int64), counts)
         before = np.cumsum(counts) - counts
         within = np.arange(len(owners), dtype=np.int64) - before[owners]
-        return owners, self.starts[codes][owners] + within
+        return owners, self.starts[ordinals][owners] + within
 
 
 def make_adjacency(
-    topology: Topology, *, direction: Direction, source: Space, target: Space, keeps_edges: bool
+    topology: Topology,
+    *,
+    direction: Direction,
+    source: EntityIndex,
+    target: EntityIndex,
+    keeps_edges: bool,
 ) -> Adjacency:
     """The neighbours that entities of the source index have in the target index.
 
@@ -203,7 +208,7 @@ class AdjacencyCache:
         )
         self._probed: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
 
-    def is_warm(self, at: TableVersion) -> bool:
+    def is_cached(self, at: TableVersion) -> bool:
         """Whether the edges of a version are cached."""
         return at in self._topologies
 
@@ -229,7 +234,7 @@ class AdjacencyCache:
         at: TableVersion,
         *,
         direction: Direction,
-        source: Space,
+        source: EntityIndex,
         target: TableEntities,
         keeps_edges: bool,
         tables: RowReader,

@@ -40,31 +40,31 @@ class ReadCache:
         self._lock = Lock()
         self._generation = 0
         self._observer = observer
-        self._kept = Kept(observer)
+        self._cache = TableCache(observer)
 
-    def of(self, generation: int) -> Kept:
+    def of(self, generation: int) -> TableCache:
         """The cache of a generation; a different generation than before starts empty."""
         with self._lock:
             if generation != self._generation:
-                self._generation, self._kept = generation, Kept(self._observer)
-            return self._kept
+                self._generation, self._cache = generation, TableCache(self._observer)
+            return self._cache
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRows:
+class RowMask:
     """The rows of a version that row-level security permits, in scan order, and their number."""
 
     marks: Marks
     count: int
 
 
-class Kept:
+class TableCache:
     """Cached columns, topologies, text indexes, vectors and visible rows of table versions."""
 
     def __init__(self, observer: Observer) -> None:
         self.columns = ColumnCache(observer)
         self.topologies = AdjacencyCache(observer)
-        self.seen: LruCache[TableVersion, SeenRows] = LruCache(
+        self.seen: LruCache[TableVersion, RowMask] = LruCache(
             bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=lambda each: each.marks.nbytes
         )
         self.texts: LruCache[_Searched, TextIndex] = LruCache(
@@ -88,15 +88,15 @@ class Sources:
         *,
         catalog: Catalog,
         tables: RowReader,
-        memory: Kept,
+        cache: TableCache,
         budget: Budget,
     ) -> None:
         self.catalog = catalog
         self.tables = tables
-        self.memory = memory
+        self.cache = cache
         self._snapshot = snapshot
         self._budget = budget
-        self._spaces: dict[str, TableEntities] = {}
+        self._indexes: dict[str, TableEntities] = {}
 
     def node_entry(self, type_name: str) -> Entry:
         """The manifest entry of a node type in the snapshot."""
@@ -108,33 +108,33 @@ class Sources:
 
     def nodes(self, type_name: str) -> TableEntities:
         """All nodes of a type."""
-        return self._space(self.node_entry(type_name))
+        return self._index(self.node_entry(type_name))
 
     def edges(self, type_name: str) -> TableEntities:
         """All edges of a type."""
-        return self._space(self.edge_entry(type_name))
+        return self._index(self.edge_entry(type_name))
 
-    def text_index(self, space: TableEntities, property: str) -> TextIndex:
+    def text_index(self, index: TableEntities, property: str) -> TextIndex:
         """The text index of a property, built now if it is not cached."""
-        return self.memory.texts.get(
-            (space.at, property), lambda: text_index.build_text_index(space.column(property))
+        return self.cache.texts.get(
+            (index.at, property), lambda: text_index.build_text_index(index.column(property))
         )
 
-    def vector_column(self, space: TableEntities, property: str) -> VectorColumn:
+    def vector_column(self, index: TableEntities, property: str) -> VectorColumn:
         """The vectors of a property, read now if they are not cached."""
-        return self.memory.vectors.get(
-            (space.at, property), lambda: vector_column(space.column(property))
+        return self.cache.vectors.get(
+            (index.at, property), lambda: vector_column(index.column(property))
         )
 
-    def _space(self, entry: Entry) -> TableEntities:
-        known = self._spaces.get(entry.table_key)
+    def _index(self, entry: Entry) -> TableEntities:
+        known = self._indexes.get(entry.table_key)
         if known is None:
             known = TableEntities(
                 entry.at,
                 size=entry.row_count,
                 tables=self.tables,
-                warm=self.memory.columns,
+                cache=self.cache.columns,
                 budget=self._budget,
             )
-            self._spaces[entry.table_key] = known
+            self._indexes[entry.table_key] = known
         return known

@@ -42,16 +42,16 @@ class LruCache(Generic[K, V]):
         self._size_of = size_of
         self._observer = observer
         self._lock = Lock()
-        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._value_by_key: OrderedDict[K, V] = OrderedDict()
         self._bytes = 0
 
     def find(self, key: K) -> V | None:
         """The cached value of a key, or None."""
         with self._lock:
-            if key not in self._kept:
+            if key not in self._value_by_key:
                 return None
-            self._kept.move_to_end(key)
-            found = self._kept[key]
+            self._value_by_key.move_to_end(key)
+            found = self._value_by_key[key]
         if self._observer is not None:
             self._observer.count(Event.CACHE_HIT)
         return found
@@ -63,25 +63,25 @@ class LruCache(Generic[K, V]):
             return found
         if self._observer is not None:
             self._observer.count(Event.CACHE_MISS)
-        made = make()
-        self.keep(key, made)
-        return made
+        value = make()
+        self.put(key, value)
+        return value
 
     def __contains__(self, key: K) -> bool:
         with self._lock:
-            return key in self._kept
+            return key in self._value_by_key
 
-    def keep(self, key: K, made: V) -> None:
+    def put(self, key: K, value: V) -> None:
         """Cache a value, unless the key has one already or the value exceeds the whole cache."""
-        size = self._size_of(made)
+        size = self._size_of(value)
         with self._lock:
             # A value larger than the cache would only evict all others.
-            if key in self._kept or size > self._bytes_max:
+            if key in self._value_by_key or size > self._bytes_max:
                 return
-            self._kept[key] = made
+            self._value_by_key[key] = value
             self._bytes += size
-            while self._bytes > self._bytes_max and self._kept:
-                _, dropped = self._kept.popitem(last=False)
+            while self._bytes > self._bytes_max and self._value_by_key:
+                _, dropped = self._value_by_key.popitem(last=False)
                 self._bytes -= self._size_of(dropped)
 
 
@@ -117,16 +117,16 @@ UNBOUND = -1
 _BEFORE_ALL = np.iinfo(np.int64).min
 """The sort key of an unbound variable, which sorts before every id."""
 
-_FEW = 4_096
+_SMALL_TABLE_ROWS = 4_096
 """Rows of a type up to which columns are read whole: reading parts costs as much."""
 
-_COMPARED_WHOLE = 2_048
+_ARROW_RANK_ROWS_MAX = 2_048
 """Texts up to which Arrow, which compares whole texts, sorts faster than `order_keys`."""
 
-_LOOKED_THROUGH = 24
+_LINEAR_LOOKUPS_MAX = 24
 """Lookups of single ids by linear scan before a dictionary of the ids pays off."""
 
-_LISTED_IDS_MAX = 500_000
+_DICTIONARY_IDS_MAX = 500_000
 """The most ids in a dictionary: each takes about 150 bytes."""
 
 _SPARSE = 32
@@ -143,11 +143,11 @@ class ColumnCache:
         self._id_keys: LruCache[TableVersion, Ordinals] = LruCache(
             bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes
         )
-        self._code_by_id: LruCache[TableVersion, Mapping[str, int]] = LruCache(
+        self._ordinal_by_id: LruCache[TableVersion, Mapping[str, int]] = LruCache(
             bytes_max=CACHED_COLUMN_BYTES_MAX // 4, size_of=_size_of_codes_by_id
         )
-        self._looked_for: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
-        self._asked: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=USE_COUNTERS_MAX)
+        self._lookups: UseCounter[TableVersion] = UseCounter(keys_max=USE_COUNTERS_MAX)
+        self._requests: UseCounter[tuple[TableVersion, str]] = UseCounter(keys_max=USE_COUNTERS_MAX)
 
     def find(self, at: TableVersion, name: str) -> pa.Array | None:
         """A column, or None if it is not cached."""
@@ -166,22 +166,22 @@ class ColumnCache:
     def find_id(self, at: TableVersion, id: str, *, tables: RowReader) -> int:
         """The ordinal of an id in a version, or `UNBOUND` if the version lacks the id."""
         ids = self.get(at, "id", tables=tables)
-        if self._looked_for.note(at) <= _LOOKED_THROUGH or len(ids) > _LISTED_IDS_MAX:
+        if self._lookups.note(at) <= _LINEAR_LOOKUPS_MAX or len(ids) > _DICTIONARY_IDS_MAX:
             return int(pc.index(ids, id).as_py())
-        codes = self._code_by_id.get(
+        ordinals = self._ordinal_by_id.get(
             at, lambda: dict(zip(ids.to_pylist(), range(len(ids)), strict=True))
         )
-        return codes.get(id, UNBOUND)
+        return ordinals.get(id, UNBOUND)
 
     def is_worth_reading(self, at: TableVersion, names: Iterable[str], *, size: int) -> bool:
         """Whether columns are cached, or were requested before and are small enough to cache.
 
         Counts a request for each column that is not cached, unless the table is small.
         """
-        cold = [name for name in names if (at, name) not in self._columns]
-        if not cold or size <= _FEW:
+        missing = [name for name in names if (at, name) not in self._columns]
+        if not missing or size <= _SMALL_TABLE_ROWS:
             return True
-        counts = [self._asked.note((at, name)) for name in cold]
+        counts = [self._requests.note((at, name)) for name in missing]
         return min(counts) > 1 and size <= CACHED_TYPE_ROWS_MAX
 
 
@@ -194,13 +194,13 @@ class TableEntities:
         *,
         size: int,
         tables: RowReader,
-        warm: ColumnCache,
+        cache: ColumnCache,
         budget: Budget,
     ) -> None:
         self.at = at
         self.size = size
         self._tables = tables
-        self._warm = warm
+        self._cache = cache
         self._budget = budget
         self._names = frozenset(tables.schema(at).names)
 
@@ -213,40 +213,42 @@ class TableEntities:
         """Whether the table has all columns; a version older than a property lacks its column."""
         return self._names.issuperset(names)
 
-    def is_warm(self, names: Iterable[str]) -> bool:
+    def is_cached(self, names: Iterable[str]) -> bool:
         """Whether columns are cached, or the table is small enough to be read whole anyway."""
-        return self.size <= _FEW or all(self._warm.find(self.at, name) for name in names)
+        return self.size <= _SMALL_TABLE_ROWS or all(
+            self._cache.find(self.at, name) for name in names
+        )
 
     def is_worth_reading(self, names: Iterable[str]) -> bool:
         """Whether to read these columns whole instead of pushing a filter on them down to Lance."""
-        return self._warm.is_worth_reading(self.at, names, size=self.size)
+        return self._cache.is_worth_reading(self.at, names, size=self.size)
 
     def column(self, name: str) -> pa.Array:
         """A whole column, by ordinal.
 
         Raises `LimitExceededError` if its stored size exceeds the budget.
         """
-        found = self._warm.find(self.at, name)
+        found = self._cache.find(self.at, name)
         if found is not None:
             return found
-        if self.size > _FEW:
+        if self.size > _SMALL_TABLE_ROWS:
             self._budget.require_bytes(self._stored_bytes(name))
-        return self._warm.get(self.at, name, tables=self._tables)
+        return self._cache.get(self.at, name, tables=self._tables)
 
-    def values(self, name: str, type: pa.DataType, codes: Ordinals) -> pa.Array:
+    def values(self, name: str, type: pa.DataType, ordinals: Ordinals) -> pa.Array:
         """A column at some ordinals; null where unbound or where the table lacks the column."""
         if name not in self._names:
-            return pa.nulls(len(codes), type)
-        found = self._warm.find(self.at, name)
-        if found is None and self.size > _FEW:
-            wanted = distinct_codes(codes, size=self.size)
+            return pa.nulls(len(ordinals), type)
+        found = self._cache.find(self.at, name)
+        if found is None and self.size > _SMALL_TABLE_ROWS:
+            wanted = distinct_ordinals(ordinals, size=self.size)
             if len(wanted) * _SPARSE < self.size:
-                return take(self._read_some(name, wanted), _places(codes, wanted))
-        return take(self.column(name) if found is None else found, codes)
+                return take(self._read_some(name, wanted), _positions(ordinals, wanted))
+        return take(self.column(name) if found is None else found, ordinals)
 
     def _read_some(self, name: str, wanted: Ordinals) -> pa.Array:
-        is_asked_again = self._warm.is_worth_reading(self.at, [name], size=self.size)
-        if is_asked_again and self._stored_bytes(name) <= CACHED_COLUMN_BYTES_MAX // 8:
+        is_repeated = self._cache.is_worth_reading(self.at, [name], size=self.size)
+        if is_repeated and self._stored_bytes(name) <= CACHED_COLUMN_BYTES_MAX // 8:
             return take(self.column(name), wanted)
         rows = self._tables.take(self.at, positions=wanted, columns=[name])
         return one_chunk(rows[name])
@@ -254,15 +256,15 @@ class TableEntities:
     def _stored_bytes(self, name: str) -> int:
         return self._tables.stored_bytes(self.at, name)
 
-    def ids(self, codes: Ordinals) -> pa.Array:
+    def ids(self, ordinals: Ordinals) -> pa.Array:
         """The ids at some ordinals."""
-        return self.values("id", pa.string(), codes)
+        return self.values("id", pa.string(), ordinals)
 
-    def id_keys(self, codes: Ordinals) -> Ordinals:
+    def id_keys(self, ordinals: Ordinals) -> Ordinals:
         """Integers that sort as the ids at some ordinals do."""
-        if len(codes) * _SPARSE < self.size:
-            return _rank(self.ids(codes))
-        return np.append(self._warm.id_keys(self.at, tables=self._tables), _BEFORE_ALL)[codes]
+        if len(ordinals) * _SPARSE < self.size:
+            return _rank(self.ids(ordinals))
+        return np.append(self._cache.id_keys(self.at, tables=self._tables), _BEFORE_ALL)[ordinals]
 
     def find(self, ids: pa.Array) -> Ordinals:
         """The ordinals of ids; `UNBOUND` where there is no such entity."""
@@ -270,8 +272,8 @@ class TableEntities:
 
     def find_one(self, id: str) -> Ordinals:
         """The ordinal of one id; empty if there is no such entity."""
-        code = self._warm.find_id(self.at, id, tables=self._tables)
-        return np.array([] if code == UNBOUND else [code], np.int64)
+        ordinal = self._cache.find_id(self.at, id, tables=self._tables)
+        return np.array([] if ordinal == UNBOUND else [ordinal], np.int64)
 
     def every(self) -> Ordinals:
         """All ordinals."""
@@ -292,20 +294,20 @@ class FetchedEntities:
         self.whole = whole
         self.rows = rows
 
-    def values(self, name: str, type: pa.DataType, codes: Ordinals) -> pa.Array:
+    def values(self, name: str, type: pa.DataType, ordinals: Ordinals) -> pa.Array:
         """A column at some ordinals; null where unbound or where the table lacks the column."""
         if name not in self.rows.column_names:
-            return pa.nulls(len(codes), type)
-        return take(one_chunk(self.rows[name]), codes)
+            return pa.nulls(len(ordinals), type)
+        return take(one_chunk(self.rows[name]), ordinals)
 
-    def ids(self, codes: Ordinals) -> pa.Array:
+    def ids(self, ordinals: Ordinals) -> pa.Array:
         """The ids at some ordinals."""
-        return self.values("id", pa.string(), codes)
+        return self.values("id", pa.string(), ordinals)
 
-    def id_keys(self, codes: Ordinals) -> Ordinals:
+    def id_keys(self, ordinals: Ordinals) -> Ordinals:
         """Integers that sort as the ids at some ordinals do."""
         every = order_keys(one_chunk(self.rows["id"]), is_descending=False)
-        return np.append(every, _BEFORE_ALL)[codes]
+        return np.append(every, _BEFORE_ALL)[ordinals]
 
     def find(self, ids: pa.Array) -> Ordinals:
         """The ordinals of ids; `UNBOUND` where there is no such entity."""
@@ -316,7 +318,9 @@ class FetchedEntities:
         return np.arange(self.size, dtype=np.int64)
 
 
-Space = TableEntities | FetchedEntities
+EntityIndex = TableEntities | FetchedEntities
+Indexes = Mapping[str, EntityIndex]
+"""The entity index of each variable."""
 
 
 def join_fetched(parts: Sequence[FetchedEntities]) -> FetchedEntities:
@@ -326,39 +330,39 @@ def join_fetched(parts: Sequence[FetchedEntities]) -> FetchedEntities:
     return FetchedEntities(pa.concat_tables(each.rows for each in parts), whole=parts[0].whole)
 
 
-def move(codes: Ordinals, *, source: Space, target: Space) -> Ordinals:
+def move(ordinals: Ordinals, *, source: EntityIndex, target: EntityIndex) -> Ordinals:
     """Ordinals of one entity index translated to another; `UNBOUND` where that lacks the entity."""
-    if source is target or not len(codes):
-        return codes
+    if source is target or not len(ordinals):
+        return ordinals
     # `UNBOUND` is -1 and so indexes the last element, which makes unbound stay unbound.
-    return np.append(target.find(source.ids(source.every())), UNBOUND)[codes]
+    return np.append(target.find(source.ids(source.every())), UNBOUND)[ordinals]
 
 
-def distinct_codes(codes: Ordinals, *, size: int) -> Ordinals:
+def distinct_ordinals(ordinals: Ordinals, *, size: int) -> Ordinals:
     """The distinct ordinals in ascending order, without `UNBOUND`."""
     # `np.unique` takes a hundred times as long, because numpy 2.4 hashes integers.
     is_there = np.zeros(size + 1, np.bool_)
     # `UNBOUND` is -1 and so marks the last element, which is cut off below.
-    is_there[codes] = True
+    is_there[ordinals] = True
     return np.flatnonzero(is_there[:-1])
 
 
 def find_all(wanted: pa.Array, among: pa.Array) -> Ordinals:
     """The positions of values in an array of distinct values; `UNBOUND` where it lacks them."""
-    return to_codes(pc.index_in(wanted, value_set=among))
+    return to_ordinals(pc.index_in(wanted, value_set=among))
 
 
-def to_codes(places: pa.Array) -> Ordinals:
+def to_ordinals(places: pa.Array) -> Ordinals:
     """Positions as ordinals, with null as `UNBOUND`."""
-    codes: Ordinals = pc.fill_null(places, UNBOUND).to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64, copy=False)
+    ordinals: Ordinals = pc.fill_null(places, UNBOUND).to_numpy(zero_copy_only=False)
+    return ordinals.astype(np.int64, copy=False)
 
 
-def take(values: pa.Array, codes: Ordinals) -> pa.Array:
+def take(values: pa.Array, ordinals: Ordinals) -> pa.Array:
     """Values by ordinal; null where unbound."""
-    if not len(codes) or codes.min() != UNBOUND:
-        return values.take(pa.array(codes))
-    return values.take(pa.array(codes, mask=codes == UNBOUND))
+    if not len(ordinals) or ordinals.min() != UNBOUND:
+        return values.take(pa.array(ordinals))
+    return values.take(pa.array(ordinals, mask=ordinals == UNBOUND))
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -368,7 +372,7 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 
 def _rank(ids: pa.Array) -> Ordinals:
     """Integers that sort as ids do, nulls first."""
-    if len(ids) > _COMPARED_WHOLE:
+    if len(ids) > _ARROW_RANK_ROWS_MAX:
         return order_keys(ids, is_descending=False)
     ranks = pc.rank(ids, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense")
     numbers: Ordinals = ranks.to_numpy().astype(np.int64)
@@ -379,17 +383,17 @@ def _read_column(at: TableVersion, name: str, tables: RowReader) -> pa.Array:
     return one_chunk(tables.scan(at, columns=[name], predicate=None)[name])
 
 
-def _places(codes: Ordinals, wanted: Ordinals) -> Ordinals:
-    places = np.searchsorted(wanted, codes)
-    return np.where(codes == UNBOUND, UNBOUND, places)
+def _positions(ordinals: Ordinals, wanted: Ordinals) -> Ordinals:
+    places = np.searchsorted(wanted, ordinals)
+    return np.where(ordinals == UNBOUND, UNBOUND, places)
 
 
-def _size_of_codes_by_id(codes: Mapping[str, int]) -> int:
-    return 150 * len(codes)
+def _size_of_codes_by_id(ordinals: Mapping[str, int]) -> int:
+    return 150 * len(ordinals)
 
 
-def _size_of_codes(codes: Ordinals) -> int:
-    return codes.nbytes
+def _size_of_codes(ordinals: Ordinals) -> int:
+    return ordinals.nbytes
 
 
 def _bytes_of(column: pa.Array) -> int:

@@ -26,10 +26,10 @@ from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.cache import Sources
 from omnigraph.engine.read.entities import (
     UNBOUND,
+    EntityIndex,
     FetchedEntities,
     Marks,
     Ordinals,
-    Space,
     find_all,
     join_fetched,
     move,
@@ -82,7 +82,7 @@ class AccessRules:
     bounds: LookupBounds
 
 
-USUAL_LOOKUPS = LookupBounds(EXPAND_INDEXED_FRONTIER_MAX, EXPAND_INDEXED_HOPS_MAX)
+DEFAULT_LOOKUPS = LookupBounds(EXPAND_INDEXED_FRONTIER_MAX, EXPAND_INDEXED_HOPS_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ def parse_lookups(environment: Mapping[str, str]) -> LookupBounds:
     `InvalidValueError`.
     """
     return LookupBounds(
-        _parse_bound(environment, FRONTIER_VARIABLE, USUAL_LOOKUPS.frontier_max),
-        _parse_bound(environment, HOPS_VARIABLE, USUAL_LOOKUPS.hops_max),
+        _parse_bound(environment, FRONTIER_VARIABLE, DEFAULT_LOOKUPS.frontier_max),
+        _parse_bound(environment, HOPS_VARIABLE, DEFAULT_LOOKUPS.hops_max),
     )
 
 
@@ -112,20 +112,20 @@ def choose_access(
     hops: int,
     edge_count: int,
     source_count: int,
-    is_warm: bool,
+    is_cached: bool,
     probes: int,
 ) -> Access:
     """The access path of one traversal from `frontier` of `source_count` entities."""
     if rules.forced is not TraversalMode.AUTO:
-        return Access(rules.forced, "as the environment says")
-    if is_warm:
+        return Access(rules.forced, "forced by the environment")
+    if is_cached:
         return Access(TraversalMode.CSR, "the edges are in memory")
     if frontier > rules.bounds.frontier_max:
         return Access(TraversalMode.CSR, f"it starts from {frontier:,} {plural(frontier, 'node')}")
     if hops > rules.bounds.hops_max:
         return Access(TraversalMode.CSR, f"it goes {hops} {plural(hops, 'hop')}")
     if probes > EXPAND_PROBES_MAX:
-        return Access(TraversalMode.CSR, "these edges are asked for again and again")
+        return Access(TraversalMode.CSR, "the edges of this type are used repeatedly")
     looked_up = estimate_edges(
         frontier=frontier, hops=hops, edge_count=edge_count, source_count=source_count
     )
@@ -155,7 +155,7 @@ def _parse_bound(environment: Mapping[str, str], name: str, usual: int) -> int:
             subject=name,
             expected="a whole number",
             value=text,
-            problem=f"{text!r} is no whole number of at most {_BOUND_DIGITS_MAX} digits",
+            problem=f"{text!r} is not a whole number of at most {_BOUND_DIGITS_MAX} digits",
         )
     return int(text)
 
@@ -170,8 +170,8 @@ class _Neighbours:
 
     adjacency: Adjacency
     rows: Ordinals
-    target: Space
-    edges: Space
+    target: EntityIndex
+    edges: EntityIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,30 +184,32 @@ class Expander:
     access: AccessRules
     properties: Mapping[str, set[str]]
 
-    def expand(self, step: ExpandStep, relation: Relation, spaces: dict[str, Space]) -> Relation:
-        """The rows after an expansion; adds the entity indexes of new variables to `spaces`."""
+    def expand(
+        self, step: ExpandStep, relation: Relation, indexes: dict[str, EntityIndex]
+    ) -> Relation:
+        """The rows after an expansion; adds the entity indexes of new variables to `indexes`."""
         expand = cap_hops(step.expand, self.sources.catalog)
-        is_bound = relation.codes[expand.source] != UNBOUND
+        is_bound = relation.ordinals[expand.source] != UNBOUND
         if not is_bound.all():
             relation = relation.take(is_bound)
         if expand.hops_min > expand.hops_max or not relation.count:
-            return self._find_nothing(expand, relation, spaces)
-        near = self._find_neighbours(expand, relation, spaces[expand.source])
-        spaces[expand.target] = near.target
+            return self._find_nothing(expand, relation, indexes)
+        near = self._find_neighbours(expand, relation, indexes[expand.source])
+        indexes[expand.target] = near.target
         if expand.edge_binding is not None:
-            spaces[expand.edge_binding] = near.edges
+            indexes[expand.edge_binding] = near.edges
         if expand.hops_max > 1:
             near = self._reach(expand, near)
-        return self._follow(step, near, relation, spaces)
+        return self._follow(step, near, relation, indexes)
 
     def _find_nothing(
-        self, expand: Expand, relation: Relation, spaces: dict[str, Space]
+        self, expand: Expand, relation: Relation, indexes: dict[str, EntityIndex]
     ) -> Relation:
         nothing = relation.take(np.zeros(0, np.int64))
-        spaces[expand.target] = self.sources.nodes(expand.target_type)
+        indexes[expand.target] = self.sources.nodes(expand.target_type)
         nothing = nothing.bind(expand.target, np.zeros(0, np.int64))
         if expand.edge_binding is not None:
-            spaces[expand.edge_binding] = self.sources.edges(expand.edge_type)
+            indexes[expand.edge_binding] = self.sources.edges(expand.edge_type)
             nothing = nothing.bind(expand.edge_binding, np.zeros(0, np.int64))
         return nothing
 
@@ -216,14 +218,14 @@ class Expander:
         declared = self.sources.catalog.edges[expand.edge_type]
         near_type = declared.target if expand.direction is Direction.IN else declared.source
         entry = self.sources.edge_entry(expand.edge_type)
-        topologies = self.sources.memory.topologies
+        topologies = self.sources.cache.topologies
         return choose_access(
             rules=self.access,
             frontier=frontier,
             hops=expand.hops_max,
             edge_count=entry.row_count,
             source_count=self.sources.node_entry(near_type).row_count,
-            is_warm=topologies.is_warm(entry.at),
+            is_cached=topologies.is_cached(entry.at),
             probes=topologies.probes(entry.at),
         )
 
@@ -234,7 +236,7 @@ class Expander:
         step: ExpandStep,
         near: _Neighbours,
         relation: Relation,
-        spaces: dict[str, Space],
+        indexes: dict[str, EntityIndex],
     ) -> Relation:
         self.budget.require_time()
         target, live = step.expand.target, step.live
@@ -242,7 +244,7 @@ class Expander:
         needs_target = target != ANONYMOUS and target in live
         needs_edges = bool(step.edge_filters) or step.expand.edge_binding in live
         if needs_edges or (needs_target and (relation.variables & live or _is_small(near))):
-            return self._list(step, near, marks, relation, spaces)
+            return self._list(step, near, marks, relation, indexes)
         if needs_target:
             return _push(target, near, marks, relation)
         degrees = near.adjacency.degrees
@@ -256,25 +258,25 @@ class Expander:
         near: _Neighbours,
         marks: Marks | None,
         relation: Relation,
-        spaces: dict[str, Space],
+        indexes: dict[str, EntityIndex],
     ) -> Relation:
         """One row for each neighbour of each row."""
         adjacency, edge = near.adjacency, step.expand.edge_binding
         count = int(adjacency.degrees[near.rows].sum())
-        self.budget.require_rows(count, width=len(relation.codes) + 3)
+        self.budget.require_rows(count, width=len(relation.ordinals) + 3)
         owners, places = adjacency.gather(near.rows)
         ends = adjacency.ends[places]
         if marks is not None:
-            is_kept = marks[ends]
-            owners, places, ends = owners[is_kept], places[is_kept], ends[is_kept]
+            is_marked = marks[ends]
+            owners, places, ends = owners[is_marked], places[is_marked], ends[is_marked]
         listed = relation.take(owners)
         if step.expand.target != ANONYMOUS:
             listed = listed.bind(step.expand.target, ends)
         if edge is not None and edge != ANONYMOUS:
-            assert adjacency.edges is not None, "edges are kept for whoever binds them"
+            assert adjacency.edges is not None, "a step that binds edges has their positions"
             listed = listed.bind(edge, adjacency.edges[places])
         for condition in step.edge_filters:
-            listed = listed.take(self.matcher.marks(condition, listed, spaces))
+            listed = listed.take(self.matcher.marks(condition, listed, indexes))
         return listed
 
     def _reach(self, expand: Expand, near: _Neighbours) -> _Neighbours:
@@ -289,7 +291,7 @@ class Expander:
         )
         return replace(near, adjacency=adjacency, rows=rows.astype(np.int64))
 
-    def _target_marks(self, expand: Expand, target: Space) -> Marks | None:
+    def _target_marks(self, expand: Expand, target: EntityIndex) -> Marks | None:
         if not expand.filters:
             return None
         every = target.every()
@@ -301,19 +303,21 @@ class Expander:
 
     # Edge access
 
-    def _find_neighbours(self, expand: Expand, relation: Relation, source: Space) -> _Neighbours:
-        codes = relation.codes[expand.source]
-        access = self.choose(expand, frontier=_count_distinct(codes))
+    def _find_neighbours(
+        self, expand: Expand, relation: Relation, source: EntityIndex
+    ) -> _Neighbours:
+        ordinals = relation.ordinals[expand.source]
+        access = self.choose(expand, frontier=_count_distinct(ordinals))
         if access.mode is TraversalMode.INDEXED:
-            return self._probe(expand, codes, source)
+            return self._probe(expand, ordinals, source)
         # The adjacency holds the ends of every edge and the neighbours of every node.
         edge_count = self.sources.edge_entry(expand.edge_type).row_count
         self.budget.require_rows(edge_count, width=4)
         target = self.sources.nodes(expand.target_type)
         if expand.hops_max > 1:
             # The next hop starts from the nodes reached, so both ends must use one entity index.
-            codes, source = move(codes, source=source, target=target), target
-        adjacency = self.sources.memory.topologies.adjacency(
+            ordinals, source = move(ordinals, source=source, target=target), target
+        adjacency = self.sources.cache.topologies.adjacency(
             self.sources.edge_entry(expand.edge_type).at,
             direction=expand.direction,
             source=source,
@@ -321,12 +325,12 @@ class Expander:
             keeps_edges=expand.edge_binding is not None,
             tables=self.sources.tables,
         )
-        return _Neighbours(adjacency, codes, target, self.sources.edges(expand.edge_type))
+        return _Neighbours(adjacency, ordinals, target, self.sources.edges(expand.edge_type))
 
-    def _probe(self, expand: Expand, codes: Ordinals, source: Space) -> _Neighbours:
+    def _probe(self, expand: Expand, ordinals: Ordinals, source: EntityIndex) -> _Neighbours:
         """Look up edges hop by hop, then the nodes that they lead to."""
-        self.sources.memory.topologies.note_probe(self.sources.edge_entry(expand.edge_type).at)
-        frontier = seen = source.ids(np.unique(codes))
+        self.sources.cache.topologies.note_probe(self.sources.edge_entry(expand.edge_type).at)
+        frontier = seen = source.ids(np.unique(ordinals))
         found: list[pa.Table] = []
         for _ in range(expand.hops_max):
             edges = self._probe_edges(expand, frontier)
@@ -341,7 +345,7 @@ class Expander:
         edges = _first_of_each(pa.concat_tables(found))
         target = self._probe_nodes(expand, seen)
         if expand.hops_max > 1:
-            codes, source = move(codes, source=source, target=target), target
+            ordinals, source = move(ordinals, source=source, target=target), target
         adjacency = make_adjacency(
             make_topology(edges["src"], edges["dst"]),
             direction=expand.direction,
@@ -350,7 +354,7 @@ class Expander:
             keeps_edges=expand.edge_binding is not None,
         )
         found_edges = FetchedEntities(edges, whole=self.sources.edges(expand.edge_type))
-        return _Neighbours(adjacency, codes, target, found_edges)
+        return _Neighbours(adjacency, ordinals, target, found_edges)
 
     def _probe_edges(self, expand: Expand, frontier: pa.Array) -> pa.Table:
         wanted = self.properties.get(expand.edge_binding or ANONYMOUS, set()) | {"src", "dst"}
@@ -402,9 +406,9 @@ def _push(target: str, near: _Neighbours, marks: Marks | None, relation: Relatio
     return Relation(len(left), {target: left}, arrived[left].astype(np.int64))
 
 
-def _count_distinct(codes: Ordinals) -> int:
+def _count_distinct(ordinals: Ordinals) -> int:
     # Far above the bound for lookups, the exact number does not matter.
-    return len(codes) if len(codes) > 4 * PROBED_VALUES_MAX else len(np.unique(codes))
+    return len(ordinals) if len(ordinals) > 4 * PROBED_VALUES_MAX else len(np.unique(ordinals))
 
 
 def _slices(ids: pa.Array) -> list[pa.Array]:

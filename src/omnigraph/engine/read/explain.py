@@ -96,16 +96,16 @@ class Explainer:
         if not scan.filters:
             yield f"{_STEP}every node; properties are read when needed"
         elif not pushed:
-            yield f"{_STEP}conditions that need the words of a text, asked of all nodes in memory"
-        elif self._is_warm(scan, pushed):
+            yield f"{_STEP}text conditions, evaluated for all nodes in memory"
+        elif self._is_cached(scan, pushed):
             yield f"{_STEP}in memory: the columns were read before or are few"
         else:
             yield f"{_STEP}by Lance: the filter is pushed down, indexes are used"
 
-    def _is_warm(self, scan: NodeScan, pushed: Sequence[Condition]) -> bool:
+    def _is_cached(self, scan: NodeScan, pushed: Sequence[Condition]) -> bool:
         table = self.sources.nodes(scan.type_name)
-        return table.is_warm(
-            mention.property for condition in pushed for mention in _properties(condition)
+        return table.is_cached(
+            reference.property for condition in pushed for reference in _properties(condition)
         )
 
     def _expand_lines(self, step: ExpandStep, rows: list[float]) -> Iterator[str]:

@@ -6,7 +6,6 @@ for each of its entities when there are more rows than entities; other condition
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ from omnigraph.compiler.ir import (
     TextMatch,
 )
 from omnigraph.engine.read.cache import Sources
-from omnigraph.engine.read.entities import UNBOUND, Marks, Ordinals, Space, move
+from omnigraph.engine.read.entities import UNBOUND, EntityIndex, Indexes, Marks, Ordinals, move
 from omnigraph.engine.read.plan import variables_of
 from omnigraph.engine.read.relation import Relation
 from omnigraph.engine.rows.comparisons import Inputs, row_operands, type_of
@@ -98,67 +97,68 @@ class Filter:
         """A condition on the columns of one variable, with parameters replaced by values."""
         return bind(condition, kind=TypeKind.NODE, inputs=self.inputs)
 
-    def marks(self, condition: Condition, relation: Relation, spaces: Mapping[str, Space]) -> Marks:
+    def marks(self, condition: Condition, relation: Relation, indexes: Indexes) -> Marks:
         """A mark for each row that meets a condition."""
         variables = variables_of(condition)
         if len(variables) == 1:
             (variable,) = variables
-            space = spaces[variable]
-            if space.size + 1 < relation.count:
-                every = np.append(space.every(), UNBOUND)
+            index = indexes[variable]
+            if index.size + 1 < relation.count:
+                every = np.append(index.every(), UNBOUND)
                 entities = Relation(len(every), {variable: every}, None)
-                return self._marks(condition, entities, spaces)[relation.codes[variable]]
-        return self._marks(condition, relation, spaces)
+                return self._marks(condition, entities, indexes)[relation.ordinals[variable]]
+        return self._marks(condition, relation, indexes)
 
-    def values(self, operand: Operand, relation: Relation, spaces: Mapping[str, Space]) -> pa.Array:
+    def values(self, operand: Operand, relation: Relation, indexes: Indexes) -> pa.Array:
         """The value of an operand for each row."""
         match operand:
             case PropertyValue(variable, property, type):
-                codes = relation.codes[variable]
-                return spaces[variable].values(property, arrow_type(type), codes)
+                ordinals = relation.ordinals[variable]
+                return indexes[variable].values(property, arrow_type(type), ordinals)
             case EntityId(variable):
-                return spaces[variable].ids(relation.codes[variable])
+                return indexes[variable].ids(relation.ordinals[variable])
             case ParameterValue() | Constant() | Now():
                 value, type = self.inputs.value_of(operand), type_of(operand)
                 return repeat_value(value, type, count=relation.count, subject=SUBJECT)
 
-    def text_marks(self, condition: TextMatch, codes: Ordinals, space: Space) -> Marks:
+    def text_marks(self, condition: TextMatch, ordinals: Ordinals, index: EntityIndex) -> Marks:
         """A mark for each entity that meets a text condition."""
         sought = text_query(condition, self.inputs)
-        table, places = space.whole, move(codes, source=space, target=space.whole)
+        table, places = index.whole, move(ordinals, source=index, target=index.whole)
         name = condition.field.property
         if sought is None or not table.has_columns([name]):
-            return np.zeros(len(codes), np.bool_)
+            return np.zeros(len(ordinals), np.bool_)
         found = self.sources.text_index(table, name).holding(sought)
         if condition.is_negated:
             found = ~found & table.column(name).is_valid().to_numpy(zero_copy_only=False)
         return np.append(found, False)[places]
 
-    def _marks(
-        self, condition: Condition, relation: Relation, spaces: Mapping[str, Space]
-    ) -> Marks:
+    def _marks(self, condition: Condition, relation: Relation, indexes: Indexes) -> Marks:
         match condition:
             case AllOf(conditions):
-                marked = (self._marks(each, relation, spaces) for each in conditions)
+                marked = (self._marks(each, relation, indexes) for each in conditions)
                 return reduce(np.logical_and, marked, np.ones(relation.count, np.bool_))
             case AnyOf(conditions):
-                marked = (self._marks(each, relation, spaces) for each in conditions)
+                marked = (self._marks(each, relation, indexes) for each in conditions)
                 return reduce(np.logical_or, marked, np.zeros(relation.count, np.bool_))
             case Comparison() | NullTest():
-                return self._mark_columns(condition, relation, spaces)
+                return self._mark_columns(condition, relation, indexes)
             case SameEntity(left_name, right_name):
-                lefts, rights = relation.codes[left_name], relation.codes[right_name]
-                moved = move(rights, source=spaces[right_name], target=spaces[left_name])
+                lefts, rights = relation.ordinals[left_name], relation.ordinals[right_name]
+                moved = move(rights, source=indexes[right_name], target=indexes[left_name])
                 same: Marks = (lefts == moved) & (lefts != UNBOUND)
                 return same
             case TextMatch(field=field):
-                codes = relation.codes[field.variable]
-                return self.text_marks(condition, codes, spaces[field.variable])
+                ordinals = relation.ordinals[field.variable]
+                return self.text_marks(condition, ordinals, indexes[field.variable])
 
     def _mark_columns(
-        self, condition: Comparison | NullTest, relation: Relation, spaces: Mapping[str, Space]
+        self,
+        condition: Comparison | NullTest,
+        relation: Relation,
+        indexes: Indexes,
     ) -> Marks:
-        columns = [self.values(each, relation, spaces) for each in row_operands(condition)]
+        columns = [self.values(each, relation, indexes) for each in row_operands(condition)]
         if isinstance(condition, Comparison) and len(columns) == 2:
             return compare(columns[0], condition.comparator, columns[1])
         # One implementation of exact comparison with constants serves both predicates and masks.

@@ -139,10 +139,10 @@ class _Words:
         # Near the end of the buffer a word starts before the wanted byte and is shifted.
         late = np.minimum((wanted - found) * 8, _BITS_MAX).astype(np.uint64)
         held = np.clip(self._lengths[rows] - depth, 0, width)
-        kept = np.array(
+        masks = np.array(
             [(1 << 64) - (1 << (64 - 8 * each)) for each in range(_WORD_BYTES)], np.uint64
         )
-        words = ((words << late) & kept[held]) >> np.uint64(64 - 8 * width)
+        words = ((words << late) & masks[held]) >> np.uint64(64 - 8 * width)
         return words.astype(np.int64), held
 
 
@@ -248,7 +248,7 @@ def _integer_keys(values: pa.Array) -> Keys:
     present = values.is_valid().to_numpy(zero_copy_only=False)
     smallest = int(keys.min(initial=0, where=present))
     if smallest == _SMALLEST:
-        # There is no integer below it left for null.
+        # No smaller integer remains for null.
         _, keys = np.unique(keys, return_inverse=True)
         smallest = 0
     return np.where(present, keys, smallest - 1)

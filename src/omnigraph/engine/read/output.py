@@ -7,7 +7,7 @@ keys first, then ids of the bound variables or, for grouped and distinct rows, t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,12 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.engine.read.aggregate import Groups, aggregate, group_rows
 from omnigraph.engine.read.budget import Budget
-from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, distinct_codes
+from omnigraph.engine.read.entities import (
+    UNBOUND,
+    Indexes,
+    Ordinals,
+    distinct_ordinals,
+)
 from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.ordering import order_keys, sort_rows, without_signed_zeros
 from omnigraph.engine.read.plan import Plan, counts_rows, ranked_variable
@@ -51,17 +56,17 @@ class Output:
     ranker: Ranker
     budget: Budget
 
-    def table(self, relation: Relation, spaces: Mapping[str, Space]) -> pa.Table:
+    def table(self, relation: Relation, indexes: Indexes) -> pa.Table:
         """The result as a table; column names may repeat."""
         ir = self.plan.ir
         window = find_window(ir, self.matcher.inputs)
-        rows = _Rows(self, relation, spaces, None)
+        rows = _Rows(self, relation, indexes, None)
         if ir.is_aggregate:
             columns = rows.grouped(window)
         elif ir.is_distinct:
             columns = rows.distinct(window)
         elif ir.ranking is not None:
-            columns = self._ranked(relation, spaces, window)
+            columns = self._ranked(relation, indexes, window)
         else:
             columns = rows.plain((), window)
         typed = [
@@ -69,20 +74,18 @@ class Output:
         ]
         return pa.Table.from_arrays(typed, names=[column.name for column in ir.columns])
 
-    def _ranked(
-        self, relation: Relation, spaces: Mapping[str, Space], window: Window
-    ) -> list[pa.Array]:
+    def _ranked(self, relation: Relation, indexes: Indexes, window: Window) -> list[pa.Array]:
         ranking = self.plan.ir.ranking
         assert ranking is not None
         variable = ranked_variable(ranking)
-        codes, space = relation.codes[variable], spaces[variable]
-        entities = distinct_codes(codes, size=space.size)
-        ranked = self.ranker.rank(ranking, entities, space, wanted=window.stop)
-        rank = np.full(space.size + 1, UNBOUND, np.int64)
-        rank[ranked.codes] = np.arange(len(ranked.codes))
-        places = rank[codes]
+        ordinals, index = relation.ordinals[variable], indexes[variable]
+        entities = distinct_ordinals(ordinals, size=index.size)
+        ranked = self.ranker.rank(ranking, entities, index, wanted=window.stop)
+        rank = np.full(index.size + 1, UNBOUND, np.int64)
+        rank[ranked.ordinals] = np.arange(len(ranked.ordinals))
+        places = rank[ordinals]
         is_ranked = places != UNBOUND
-        rows = _Rows(self, relation.take(is_ranked), spaces, ranked)
+        rows = _Rows(self, relation.take(is_ranked), indexes, ranked)
         return rows.plain((places[is_ranked],), window)
 
 
@@ -110,7 +113,7 @@ class _Rows:
 
     output: Output
     relation: Relation
-    spaces: Mapping[str, Space]
+    indexes: Indexes
     ranked: Ranked | None
 
     @property
@@ -148,7 +151,7 @@ class _Rows:
         return ordered[np.searchsorted(ends, np.arange(window.start, stop), side="right")]
 
     def id_keys(self, variable: str) -> Ordinals:
-        return self.spaces[variable].id_keys(self.relation.codes[variable])
+        return self.indexes[variable].id_keys(self.relation.ordinals[variable])
 
     def _sort_key(self, key: SortKey) -> Ordinals:
         expression = key.expression
@@ -208,15 +211,17 @@ class _Rows:
         """The values of a column, or integers that are equal where the values are equal."""
         match column.expression:
             case EntityId(variable):
-                return self.relation.codes[variable]
+                return self.relation.ordinals[variable]
             case PropertyValue(variable) as operand:
-                space = self.spaces[variable]
-                if space.size + 1 >= self.relation.count:
+                index = self.indexes[variable]
+                if index.size + 1 >= self.relation.count:
                     return self._values(operand)
-                every = np.append(space.every(), UNBOUND)
+                every = np.append(index.every(), UNBOUND)
                 entities = Relation(len(every), {variable: every}, None)
-                values = self.output.matcher.values(operand, entities, self.spaces)
-                return group_rows([values], count=len(every)).codes[self.relation.codes[variable]]
+                values = self.output.matcher.values(operand, entities, self.indexes)
+                return group_rows([values], count=len(every)).codes[
+                    self.relation.ordinals[variable]
+                ]
             case _:
                 return self.column(column)
 
@@ -233,23 +238,23 @@ class _Rows:
         argument = expression.argument
         assert argument is not None, "only rows can be counted without an argument"
         if isinstance(argument, EntityId) and expression.function is AggregateFunction.COUNT:
-            return self.relation.codes[argument.variable]
+            return self.relation.ordinals[argument.variable]
         return self._values(argument)
 
     # Values
 
     def take(self, places: Ordinals) -> _Rows:
-        return _Rows(self.output, self.relation.take(places), self.spaces, self.ranked)
+        return _Rows(self.output, self.relation.take(places), self.indexes, self.ranked)
 
     def _values(self, operand: PropertyValue | EntityId) -> pa.Array:
-        return self.output.matcher.values(operand, self.relation, self.spaces)
+        return self.output.matcher.values(operand, self.relation, self.indexes)
 
     def column(self, column: Column) -> pa.Array:
         match column.expression:
             case PropertyValue() | EntityId() | ParameterValue() | Constant() | Now() as operand:
-                return self.output.matcher.values(operand, self.relation, self.spaces)
+                return self.output.matcher.values(operand, self.relation, self.indexes)
             case Nearest() | Bm25() as ranking:
-                return self.output.ranker.scores(ranking, self.relation, self.spaces)
+                return self.output.ranker.scores(ranking, self.relation, self.indexes)
             case Rrf() as ranking:
                 return self._fused_scores(ranking)
             case Aggregate():
@@ -258,9 +263,9 @@ class _Rows:
     def _fused_scores(self, ranking: Rrf) -> pa.Array:
         assert self.ranked is not None, "fused scores are returned only where they order the rows"
         variable = ranked_variable(ranking)
-        scores = np.zeros(self.spaces[variable].size, np.float64)
-        scores[self.ranked.codes] = self.ranked.scores
-        return pa.array(scores[self.relation.codes[variable]])
+        scores = np.zeros(self.indexes[variable].size, np.float64)
+        scores[self.ranked.ordinals] = self.ranked.scores
+        return pa.array(scores[self.relation.ordinals[variable]])
 
 
 def _contenders(key: Ordinals, stop: int) -> Ordinals:

@@ -25,7 +25,15 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.cache import Sources
-from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, TableEntities, move, to_codes
+from omnigraph.engine.read.entities import (
+    UNBOUND,
+    EntityIndex,
+    Indexes,
+    Ordinals,
+    TableEntities,
+    move,
+    to_ordinals,
+)
 from omnigraph.engine.read.expand import Expander
 from omnigraph.engine.read.filter import Filter, can_push_down
 from omnigraph.engine.read.plan import (
@@ -64,7 +72,7 @@ class Matches:
     """The rows of a pattern: its disconnected parts, and the entity indexes of all variables."""
 
     parts: tuple[Relation, ...]
-    spaces: dict[str, Space]
+    indexes: dict[str, EntityIndex]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ class Pipeline:
             self.budget.require_time()
             matches = self._run_step(step, matches)
             parts = tuple(part.keep(step.live) for part in matches.parts)
-            matches = Matches(parts, matches.spaces)
+            matches = Matches(parts, matches.indexes)
         return matches
 
     def _run_step(self, step: Step, matches: Matches) -> Matches:
@@ -99,7 +107,7 @@ class Pipeline:
                 return self._scan(scan, matches)
             case ExpandStep(expand):
                 part, rest = self._split(matches, {expand.source})
-                return _with(rest, self.expander.expand(step, part, matches.spaces), matches)
+                return _with(rest, self.expander.expand(step, part, matches.indexes), matches)
             case FilterStep(condition):
                 return self._filter(condition, matches)
             case AntiStep():
@@ -116,18 +124,18 @@ class Pipeline:
             for each in scan.filters
             if can_push_down(each) and table.has_columns(_properties([each]))
         ]
-        codes, space = self._find_entities(scan, pushed, table)
-        relation = Relation(len(codes), {scan.variable: codes}, None)
-        matches.spaces[scan.variable] = space
+        ordinals, index = self._find_entities(scan, pushed, table)
+        relation = Relation(len(ordinals), {scan.variable: ordinals}, None)
+        matches.indexes[scan.variable] = index
         for condition in scan.filters:
             if condition not in pushed:
-                marks = self.matcher.marks(condition, relation, matches.spaces)
+                marks = self.matcher.marks(condition, relation, matches.indexes)
                 relation = relation.take(marks)
         return _with(matches.parts, relation, matches)
 
     def _find_entities(
         self, scan: NodeScan, pushed: Sequence[Condition], table: TableEntities
-    ) -> tuple[Ordinals, Space]:
+    ) -> tuple[Ordinals, EntityIndex]:
         """The entities that pass the pushed filters, and the index of their ordinals."""
         bound = [self.matcher.bind(each) for each in pushed]
         if NEVER in bound or not table.size:
@@ -177,7 +185,7 @@ class Pipeline:
             rest = [part for part in matches.parts if not part.variables & wanted]
             return _with(rest, joined, matches)
         part, rest = self._split(matches, wanted)
-        marks = self.matcher.marks(condition, part, matches.spaces)
+        marks = self.matcher.marks(condition, part, matches.indexes)
         return _with(rest, part.take(marks), matches)
 
     def _join(
@@ -190,9 +198,11 @@ class Pipeline:
                 if one in right.variables:
                     one, other = other, one
                 moved = move(
-                    right.codes[other], source=matches.spaces[other], target=matches.spaces[one]
+                    right.ordinals[other],
+                    source=matches.indexes[other],
+                    target=matches.indexes[one],
                 )
-                return self._join_on(left, left.codes[one], right, moved)
+                return self._join_on(left, left.ordinals[one], right, moved)
             case Comparison(PropertyValue() as one, Comparator.EQ, PropertyValue() as other) if (
                 one.type.element == other.type.element
             ):
@@ -210,15 +220,15 @@ class Pipeline:
         other: PropertyValue,
         matches: Matches,
     ) -> Relation:
-        lefts = self.matcher.values(one, left, matches.spaces)
-        rights = self.matcher.values(other, right, matches.spaces)
+        lefts = self.matcher.values(one, left, matches.indexes)
+        rights = self.matcher.values(other, right, matches.indexes)
         left_keys, right_keys = _equal_keys(lefts, rights)
         return self._join_on(left, left_keys, right, right_keys)
 
     def _join_on(
         self, left: Relation, left_keys: Ordinals, right: Relation, right_keys: Ordinals
     ) -> Relation:
-        width = len(left.codes) + len(right.codes)
+        width = len(left.ordinals) + len(right.ordinals)
         self.budget.require_rows(count_joined(left_keys, right_keys), width=width)
         return join(left, left_keys, right, right_keys)
 
@@ -226,33 +236,33 @@ class Pipeline:
 
     def _negate(self, step: AntiStep, matches: Matches) -> Matches:
         part, rest = self._split(matches, set(step.outer))
-        distinct, groups = _distinct_starts(part, step.outer, matches.spaces)
-        inner = self._run(step.inner, Matches((distinct,), dict(matches.spaces)))
+        distinct, groups = _distinct_starts(part, step.outer, matches.indexes)
+        inner = self._run(step.inner, Matches((distinct,), dict(matches.indexes)))
         if not all(each.count for each in inner.parts):
             return _with(rest, part, matches)
         found, _ = self._split(inner, set(step.outer))
         is_found = np.zeros(distinct.count, np.bool_)
-        is_found[_places(found, distinct, step.outer, matches.spaces)] = True
+        is_found[_places(found, distinct, step.outer, matches.indexes)] = True
         return _with(rest, part.take(~is_found[groups]), matches)
 
     def _attach(self, step: OptionalStep, matches: Matches) -> Matches:
         part, rest = self._split(matches, set(step.outer))
-        distinct, groups = _distinct_starts(part, step.outer, matches.spaces)
-        inner = self._run(step.inner, Matches((distinct,), dict(matches.spaces)))
+        distinct, groups = _distinct_starts(part, step.outer, matches.indexes)
+        inner = self._run(step.inner, Matches((distinct,), dict(matches.indexes)))
         found = self.join_all(inner)
         introduced = [name for name in step.introduced if name in step.live]
         for name in step.introduced:
-            matches.spaces[name] = inner.spaces[name]
+            matches.indexes[name] = inner.indexes[name]
         if not found.count:
             nothing = np.full(part.count, UNBOUND, np.int64)
             for name in introduced:
                 part = part.bind(name, nothing)
             return _with(rest, part, matches)
-        places = _places(found, distinct, step.outer, matches.spaces)
+        places = _places(found, distinct, step.outer, matches.indexes)
         is_found = np.zeros(distinct.count, np.bool_)
         is_found[places] = True
         news = Relation(
-            found.count, {name: found.codes[name] for name in introduced}, found.weights
+            found.count, {name: found.ordinals[name] for name in introduced}, found.weights
         )
         joined = self._join_on(part, groups, news, places)
         left_alone = part.take(~is_found[groups])
@@ -268,42 +278,42 @@ class Pipeline:
         return reduce(self._cross, touched[1:], touched[0] if touched else UNIT), rest
 
     def _cross(self, left: Relation, right: Relation) -> Relation:
-        if not left.codes and left.count == 1:
+        if not left.ordinals and left.count == 1:
             if left.weights is None:
                 return right
             return right.weigh(np.repeat(left.weights, right.count))
-        width = len(left.codes) + len(right.codes)
+        width = len(left.ordinals) + len(right.ordinals)
         self.budget.require_rows(left.count * right.count, width=width)
         return cross(left, right)
 
 
 def _with(rest: Iterable[Relation], part: Relation, matches: Matches) -> Matches:
-    return Matches((*rest, part), matches.spaces)
+    return Matches((*rest, part), matches.indexes)
 
 
 def _properties(conditions: Iterable[Condition]) -> list[str]:
-    mentions = (mention for condition in conditions for mention in references_of(condition))
-    names = (each.property if isinstance(each, PropertyValue) else "id" for each in mentions)
+    references = (reference for condition in conditions for reference in references_of(condition))
+    names = (each.property if isinstance(each, PropertyValue) else "id" for each in references)
     return list(dict.fromkeys(names))
 
 
 def _distinct_starts(
-    part: Relation, outer: Sequence[str], spaces: Mapping[str, Space]
+    part: Relation, outer: Sequence[str], indexes: Indexes
 ) -> tuple[Relation, Ordinals]:
     """The distinct combinations of some variables, and the combination of each row."""
-    keys = pack(part, outer, {name: spaces[name].size for name in outer})
+    keys = pack(part, outer, {name: indexes[name].size for name in outer})
     _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
-    codes = {name: part.codes[name][first] for name in outer}
-    return Relation(len(first), codes, None), groups.astype(np.int64)
+    ordinals = {name: part.ordinals[name][first] for name in outer}
+    return Relation(len(first), ordinals, None), groups.astype(np.int64)
 
 
 def _places(
-    found: Relation, distinct: Relation, outer: Sequence[str], spaces: Mapping[str, Space]
+    found: Relation, distinct: Relation, outer: Sequence[str], indexes: Indexes
 ) -> Ordinals:
     """The position of the distinct combination that each found row started from."""
-    both = {name: np.concatenate([distinct.codes[name], found.codes[name]]) for name in outer}
+    both = {name: np.concatenate([distinct.ordinals[name], found.ordinals[name]]) for name in outer}
     stacked = Relation(distinct.count + found.count, both, None)
-    keys = pack(stacked, outer, {name: spaces[name].size for name in outer})
+    keys = pack(stacked, outer, {name: indexes[name].size for name in outer})
     # The distinct combinations are in key order, even if these keys differ from the first ones.
     return np.searchsorted(keys[: distinct.count], keys[distinct.count :])
 
@@ -312,11 +322,14 @@ def _stack(above: Relation, below: Relation, introduced: Sequence[str]) -> Relat
     """The rows of two relations; those of the second leave some variables unbound."""
     for name in introduced:
         below = below.bind(name, np.full(below.count, UNBOUND, np.int64))
-    codes = {name: np.concatenate([above.codes[name], below.codes[name]]) for name in above.codes}
+    ordinals = {
+        name: np.concatenate([above.ordinals[name], below.ordinals[name]])
+        for name in above.ordinals
+    }
     weights = None
     if above.weights is not None or below.weights is not None:
         weights = np.concatenate([_weights(above), _weights(below)])
-    return Relation(above.count + below.count, codes, weights)
+    return Relation(above.count + below.count, ordinals, weights)
 
 
 def _weights(relation: Relation) -> Ordinals:
@@ -329,5 +342,5 @@ def _equal_keys(lefts: pa.Array, rights: pa.Array) -> tuple[Ordinals, Ordinals]:
     if pa.types.is_floating(values.type):
         # Adding zero turns -0.0 into 0.0.
         values = pc.if_else(pc.is_nan(values), None, pc.add(values, pa.scalar(0, values.type)))
-    keys = to_codes(values.dictionary_encode().indices)
+    keys = to_ordinals(values.dictionary_encode().indices)
     return keys[: len(lefts)], keys[len(lefts) :]

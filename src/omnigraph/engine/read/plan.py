@@ -125,13 +125,13 @@ def introduced_by(operators: Iterable[Operator]) -> Iterator[str]:
 def properties_by_variable(ir: ReadIR) -> dict[str, set[str]]:
     """All properties that a read uses, by variable."""
     found: dict[str, set[str]] = {}
-    for mention in _all_mentions(ir):
-        if isinstance(mention, PropertyValue):
-            found.setdefault(mention.variable, set()).add(mention.property)
+    for reference in _all_references(ir):
+        if isinstance(reference, PropertyValue):
+            found.setdefault(reference.variable, set()).add(reference.property)
     return found
 
 
-def _all_mentions(ir: ReadIR) -> Iterator[object]:
+def _all_references(ir: ReadIR) -> Iterator[object]:
     for condition in _conditions_of(ir.pipeline):
         yield from references_of(condition)
     for column in ir.columns:
@@ -158,8 +158,8 @@ def _of_expression(column: Column) -> Iterator[Reference]:
         case Aggregate(argument=argument):
             if argument is not None:
                 yield argument
-        case PropertyValue() | EntityId() as mention:
-            yield mention
+        case PropertyValue() | EntityId() as reference:
+            yield reference
         case Nearest() | Bm25() | Rrf() as ranking:
             yield from _fields_of(ranking)
         case ParameterValue() | Constant() | Now():
@@ -179,8 +179,8 @@ def _of_operand(operand: Operand) -> Iterator[Reference]:
         yield operand
 
 
-def _name(mention: Reference | str) -> str:
-    return mention if isinstance(mention, str) else mention.variable
+def _name(reference: Reference | str) -> str:
+    return reference if isinstance(reference, str) else reference.variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ def _arrange(operators: Sequence[Operator]) -> tuple[Step, ...]:
     waiting: list[list[Condition]] = [[] for _ in range(len(steps) + 1)]
     for operator in operators:
         if isinstance(operator, Filter):
-            _settle(operator.condition, steps, bound_by, here, waiting)
+            _place_condition(operator.condition, steps, bound_by, here, waiting)
     arranged: list[Step] = []
     for number, conditions in enumerate(waiting):
         arranged += [FilterStep(each, frozenset()) for each in conditions]
@@ -318,7 +318,7 @@ def _arrange(operators: Sequence[Operator]) -> tuple[Step, ...]:
     return tuple(arranged)
 
 
-def _settle(
+def _place_condition(
     condition: Condition,
     steps: list[Step],
     bound_by: Sequence[frozenset[str]],
@@ -335,14 +335,14 @@ def _settle(
         if not missing:
             break
     if len(wanted) == 1 and last >= 0:
-        moved = _hoisted(condition, next(iter(wanted)), steps[last])
+        moved = _pushed_into(condition, next(iter(wanted)), steps[last])
         if moved is not None:
             steps[last] = moved
             return
     waiting[last + 1].append(condition)
 
 
-def _hoisted(condition: Condition, variable: str, step: Step) -> Step | None:
+def _pushed_into(condition: Condition, variable: str, step: Step) -> Step | None:
     match step:
         case ScanStep(scan):
             return replace(step, scan=replace(scan, filters=(*scan.filters, condition)))

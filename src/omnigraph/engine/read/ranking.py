@@ -16,7 +16,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.compiler.ir import Bm25, Given, Nearest, PropertyValue, Ranking, Rrf, Value
-from omnigraph.engine.read.entities import UNBOUND, Ordinals, Space, TableEntities, move
+from omnigraph.engine.read.entities import (
+    UNBOUND,
+    EntityIndex,
+    Indexes,
+    Ordinals,
+    TableEntities,
+    move,
+)
 from omnigraph.engine.read.filter import Filter
 from omnigraph.engine.read.relation import Relation
 from omnigraph.engine.rows.comparisons import Inputs
@@ -105,11 +112,13 @@ def fuse(
 
     Each ranking must hold distinct ordinals, best first.
     """
-    codes, which = np.unique(np.concatenate([primary, secondary]), return_inverse=True)
+    ordinals, which = np.unique(np.concatenate([primary, secondary]), return_inverse=True)
     order, scores = fuse_places(
-        _places(which[: len(primary)], len(codes)), _places(which[len(primary) :], len(codes)), k
+        _places(which[: len(primary)], len(ordinals)),
+        _places(which[len(primary) :], len(ordinals)),
+        k,
     )
-    return codes[order], scores
+    return ordinals[order], scores
 
 
 def fuse_places(
@@ -143,7 +152,7 @@ Scores = npt.NDArray[np.float64]
 class Ranked:
     """Ranked entities, best first, with their scores or distances."""
 
-    codes: Ordinals
+    ordinals: Ordinals
     scores: Scores
 
 
@@ -156,30 +165,30 @@ class Ranker:
     type_by_variable: Mapping[str, str]
 
     def rank(
-        self, ranking: Ranking, codes: Ordinals, space: Space, *, wanted: int | None
+        self, ranking: Ranking, ordinals: Ordinals, index: EntityIndex, *, wanted: int | None
     ) -> Ranked:
         """The best `wanted` of some distinct entities, or all of them if `wanted` is None."""
         match ranking:
             case Nearest():
-                return self._rank_nearest(ranking, codes, space, wanted)
+                return self._rank_nearest(ranking, ordinals, index, wanted)
             case Bm25():
-                return self._rank_bm25(ranking, codes, space, wanted)
+                return self._rank_bm25(ranking, ordinals, index, wanted)
             case Rrf(primary, secondary, k):
                 # A distance ranker returns its best entities, a relevance ranker all matches.
-                first = self.rank(primary, codes, space, wanted=kept_by(primary, wanted))
-                second = self.rank(secondary, codes, space, wanted=kept_by(secondary, wanted))
+                first = self.rank(primary, ordinals, index, wanted=ranker_limit(primary, wanted))
+                second = self.rank(
+                    secondary, ordinals, index, wanted=ranker_limit(secondary, wanted)
+                )
                 constant = fusion_constant(k, self.matcher.inputs)
                 if constant is None:
                     return _NOTHING
-                fused, scores = fuse(first.codes, second.codes, constant)
+                fused, scores = fuse(first.ordinals, second.ordinals, constant)
                 return Ranked(fused[:wanted], scores[:wanted])
 
-    def scores(
-        self, ranking: Nearest | Bm25, relation: Relation, spaces: Mapping[str, Space]
-    ) -> pa.Array:
-        """The distance or relevance of each row; null where there is no vector or text."""
+    def scores(self, ranking: Nearest | Bm25, relation: Relation, indexes: Indexes) -> pa.Array:
+        """The distance or relevance of each row; null without a vector or text."""
         name = ranking.field.variable
-        table, places = _in_table(relation.codes[name], spaces[name])
+        table, places = _in_table(relation.ordinals[name], indexes[name])
         if isinstance(ranking, Nearest):
             found = self._distances(ranking, table, places)
         else:
@@ -187,30 +196,30 @@ class Ranker:
         return pa.array(found, mask=np.isnan(found))
 
     def _rank_nearest(
-        self, ranking: Nearest, codes: Ordinals, space: Space, wanted: int | None
+        self, ranking: Nearest, ordinals: Ordinals, index: EntityIndex, wanted: int | None
     ) -> Ranked:
         query = self._vector(ranking)
-        table, places = _in_table(codes, space)
-        if query is None or not table.has_columns([ranking.field.property]) or not len(codes):
+        table, places = _in_table(ordinals, index)
+        if query is None or not table.has_columns([ranking.field.property]) or not len(ordinals):
             return _NOTHING
         column = self.matcher.sources.vector_column(table, ranking.field.property)
         is_candidate = np.zeros(table.size, np.bool_)
         is_candidate[places] = True
-        near = column.nearest(query, len(codes) if wanted is None else wanted, is_candidate)
+        near = column.nearest(query, len(ordinals) if wanted is None else wanted, is_candidate)
         distances = column.distances(query, near)
         back = np.full(table.size, UNBOUND, np.int64)
-        back[places] = codes
+        back[places] = ordinals
         return _best(back[near], distances, table.id_keys(near), wanted)
 
     def _rank_bm25(
-        self, ranking: Bm25, codes: Ordinals, space: Space, wanted: int | None
+        self, ranking: Bm25, ordinals: Ordinals, index: EntityIndex, wanted: int | None
     ) -> Ranked:
-        table, places = _in_table(codes, space)
+        table, places = _in_table(ordinals, index)
         scores = self._relevance(ranking, table)[places]
         is_match = scores > 0
-        matched, found = codes[is_match], scores[is_match]
+        matched, found = ordinals[is_match], scores[is_match]
         best = _best(matched, -found, table.id_keys(places[is_match]), wanted)
-        return Ranked(best.codes, -best.scores)
+        return Ranked(best.ordinals, -best.scores)
 
     def _relevance(self, ranking: Bm25, table: TableEntities) -> Scores:
         """The relevance of every entity of a type, followed by NaN, which `UNBOUND` indexes."""
@@ -240,17 +249,17 @@ class Ranker:
 _NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float64))
 
 
-def _in_table(codes: Ordinals, space: Space) -> tuple[TableEntities, Ordinals]:
+def _in_table(ordinals: Ordinals, index: EntityIndex) -> tuple[TableEntities, Ordinals]:
     """The index of the whole table, and the ordinals of entities in it."""
-    return space.whole, move(codes, source=space, target=space.whole)
+    return index.whole, move(ordinals, source=index, target=index.whole)
 
 
-def _best(codes: Ordinals, keys: Scores, ids: Ordinals, wanted: int | None) -> Ranked:
+def _best(ordinals: Ordinals, keys: Scores, ids: Ordinals, wanted: int | None) -> Ranked:
     """Entities by ascending key, then by id."""
     order = np.lexsort((ids, keys))[:wanted]
-    return Ranked(codes[order], keys[order])
+    return Ranked(ordinals[order], keys[order])
 
 
-def kept_by(arm: Nearest | Bm25, wanted: int | None) -> int | None:
+def ranker_limit(ranking: Nearest | Bm25, wanted: int | None) -> int | None:
     """The number of entities that one ranker of a fusion returns; None is all matches."""
-    return wanted if isinstance(arm, Nearest) else None
+    return wanted if isinstance(ranking, Nearest) else None

@@ -25,13 +25,13 @@ class Relation:
     """Rows of a query; `weights` is None if every row counts once."""
 
     count: int
-    codes: Mapping[str, Ordinals]
+    ordinals: Mapping[str, Ordinals]
     weights: Ordinals | None
 
     @property
     def variables(self) -> frozenset[str]:
         """The variables that the rows bind."""
-        return frozenset(self.codes)
+        return frozenset(self.ordinals)
 
     @property
     def total(self) -> int:
@@ -40,14 +40,14 @@ class Relation:
 
     def take(self, places: Ordinals | Marks) -> Relation:
         """The rows at some positions, or the marked rows."""
-        codes = {name: each[places] for name, each in self.codes.items()}
+        ordinals = {name: each[places] for name, each in self.ordinals.items()}
         weights = None if self.weights is None else self.weights[places]
         count = int(np.count_nonzero(places)) if places.dtype == np.bool_ else len(places)
-        return Relation(count, codes, weights)
+        return Relation(count, ordinals, weights)
 
-    def bind(self, variable: str, codes: Ordinals) -> Relation:
+    def bind(self, variable: str, ordinals: Ordinals) -> Relation:
         """The same rows with one more variable."""
-        return Relation(self.count, {**self.codes, variable: codes}, self.weights)
+        return Relation(self.count, {**self.ordinals, variable: ordinals}, self.weights)
 
     def keep(self, live: Iterable[str]) -> Relation:
         """The rows with only the live variables.
@@ -55,21 +55,21 @@ class Relation:
         Rows that become equal are merged into one if at most one variable is left.
         """
         wanted = frozenset(live)
-        kept = {name: each for name, each in self.codes.items() if name in wanted}
-        if len(kept) == len(self.codes):
+        remaining = {name: each for name, each in self.ordinals.items() if name in wanted}
+        if len(remaining) == len(self.ordinals):
             return self
-        match list(kept.items()):
+        match list(remaining.items()):
             case []:
                 return Relation(1, {}, np.array([self.total])) if self.count else NOTHING
-            case [(name, codes)]:
-                return _condense(name, codes, self)
+            case [(name, ordinals)]:
+                return _condense(name, ordinals, self)
             case _:
                 # Finding equal rows over several variables costs more than retaining them.
-                return Relation(self.count, kept, self.weights)
+                return Relation(self.count, remaining, self.weights)
 
     def weigh(self, factors: Ordinals) -> Relation:
         """The rows with their weights multiplied; rows with a factor of zero are dropped."""
-        weighed = Relation(self.count, self.codes, _multiply(self.weights, factors))
+        weighed = Relation(self.count, self.ordinals, _multiply(self.weights, factors))
         is_left = factors > 0
         return weighed if is_left.all() else weighed.take(is_left)
 
@@ -118,15 +118,15 @@ def pack(relation: Relation, variables: Iterable[str], sizes: Mapping[str, int])
         if span * width >= np.iinfo(np.int64).max:
             keys = np.unique(keys, return_inverse=True)[1].astype(np.int64)
             span = relation.count
-        keys = keys * width + (relation.codes[name] - UNBOUND)
+        keys = keys * width + (relation.ordinals[name] - UNBOUND)
         span *= width
     return keys
 
 
-def _condense(name: str, codes: Ordinals, relation: Relation) -> Relation:
+def _condense(name: str, ordinals: Ordinals, relation: Relation) -> Relation:
     if not relation.count:
-        return Relation(0, {name: codes}, None)
-    shifted = codes - UNBOUND
+        return Relation(0, {name: ordinals}, None)
+    shifted = ordinals - UNBOUND
     arrived = np.bincount(shifted, weights=relation.weights).astype(np.float64)
     require_exact(arrived)
     left = np.flatnonzero(arrived)
@@ -134,11 +134,11 @@ def _condense(name: str, codes: Ordinals, relation: Relation) -> Relation:
 
 
 def _pair(left: Relation, lefts: Ordinals, right: Relation, rights: Ordinals) -> Relation:
-    codes = {name: each[lefts] for name, each in left.codes.items()}
-    codes |= {name: each[rights] for name, each in right.codes.items()}
+    ordinals = {name: each[lefts] for name, each in left.ordinals.items()}
+    ordinals |= {name: each[rights] for name, each in right.ordinals.items()}
     left_weights = None if left.weights is None else left.weights[lefts]
     right_weights = None if right.weights is None else right.weights[rights]
-    return Relation(len(lefts), codes, _multiply(left_weights, right_weights))
+    return Relation(len(lefts), ordinals, _multiply(left_weights, right_weights))
 
 
 def _multiply(left: Ordinals | None, right: Ordinals | None) -> Ordinals | None:

@@ -19,7 +19,13 @@ from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import Constant, Nearest, PropertyValue
 from omnigraph.compiler.query.conditions import RRF_K_DEFAULT
 from omnigraph.engine.read.ranking import QueryVectors
-from omnigraph.engine.retrieval.results import ArmRank, NodeName, QueryVector, Request, hash_text
+from omnigraph.engine.retrieval.results import (
+    ArmRank,
+    NodeName,
+    QueryVector,
+    Request,
+    hash_text,
+)
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.model.catalog import Catalog, Embedding, Index, NodeType, Property
 from omnigraph.model.errors import EmbeddingError, InvalidValueError, NotFoundError
@@ -68,20 +74,22 @@ class VectorRanker:
         return self.dimension, None if self.embedding is None else self.embedding.model
 
 
-Arm = TextRanker | VectorRanker
+Ranker = TextRanker | VectorRanker
 
 
 def find_rankers(
     request: Request, catalog: Catalog, *, given: QueryVector | None
-) -> tuple[Arm, ...]:
+) -> tuple[Ranker, ...]:
     """The rankers of a request in a fixed order; `InvalidValueError` if there is none.
 
     `given` is a vector from the caller that replaces the vector of the text. `NotFoundError` if a
     requested type is not a node type.
     """
-    found = [arm for each in _find_types(request.types, catalog) for arm in _arms_of(each)]
+    found = [ranker for each in _find_types(request.types, catalog) for ranker in _rankers_of(each)]
     words = [each for each in found if isinstance(each, TextRanker)]
-    vectors = [each for each in found if isinstance(each, VectorRanker) and _is_asked(each, given)]
+    vectors = [
+        each for each in found if isinstance(each, VectorRanker) and _is_searched(each, given)
+    ]
     if given is not None and not (vectors and request.vector_weight):
         raise InvalidValueError(
             subject="vector",
@@ -89,15 +97,20 @@ def find_rankers(
             value=None,
             problem=f"nothing that is searched has vectors of {len(given.numbers)} numbers"
             if request.vector_weight
-            else "with vector_weight=0 it is not looked at; leave it out",
+            else "with vector_weight=0 it has no effect; omit it",
         )
-    arms = (*(words if request.word_weight else ()), *(vectors if request.vector_weight else ()))
-    _require_searched(request, arms, catalog)
-    return arms
+    rankers = (*(words if request.word_weight else ()), *(vectors if request.vector_weight else ()))
+    _require_searched(request, rankers, catalog)
+    return rankers
 
 
 def make_vectors(
-    arms: Iterable[Arm], text: str, *, embedder: Embedder | None, catalog: Catalog, now: datetime
+    rankers: Iterable[Ranker],
+    text: str,
+    *,
+    embedder: Embedder | None,
+    catalog: Catalog,
+    now: datetime,
 ) -> tuple[QueryVector, ...]:
     """The query vectors of a text for some rankers, one for each length, shortest first.
 
@@ -105,18 +118,18 @@ def make_vectors(
     compared.
     """
     numbers_by_kind: dict[tuple[int, str | None], tuple[float, ...]] = {}
-    for arm in arms:
-        if isinstance(arm, VectorRanker) and arm.kind not in numbers_by_kind:
-            sought = Nearest(arm.field, Constant(text, STRING))
-            asking = QueryVectors(Inputs({}, now), embedder, catalog, {VARIABLE: arm.type})
+    for ranker in rankers:
+        if isinstance(ranker, VectorRanker) and ranker.kind not in numbers_by_kind:
+            ranking = Nearest(ranker.field, Constant(text, STRING))
+            vectors = QueryVectors(Inputs({}, now), embedder, catalog, {VARIABLE: ranker.type})
             try:
-                found = asking.find(sought)
+                found = vectors.find(ranking)
             except EmbeddingError as error:
                 # Falling back to text rankers alone would silently change the result.
                 reason = f"{error.reason}; or search words alone, with vector_weight=0"
                 raise EmbeddingError(action=error.action, reason=reason) from error
             assert found is not None, "a text was given"
-            numbers_by_kind[arm.kind] = tuple(found.tolist())
+            numbers_by_kind[ranker.kind] = tuple(found.tolist())
     # Stored vectors of any declared model are compared with vectors of the one provider.
     by_length = {length: numbers for (length, _), numbers in numbers_by_kind.items()}
     if embedder is None or not by_length:
@@ -126,19 +139,19 @@ def make_vectors(
     return tuple(QueryVector(model, made_of, by_length[each]) for each in sorted(by_length))
 
 
-def require_vectors(arms: Iterable[Arm], vectors: Sequence[QueryVector]) -> None:
+def require_vectors(rankers: Iterable[Ranker], vectors: Sequence[QueryVector]) -> None:
     """Raise `InvalidValueError` unless every vector ranker has a query vector.
 
     A receipt may lack one.
     """
     lengths = {len(each.numbers) for each in vectors}
-    for arm in arms:
-        if isinstance(arm, VectorRanker) and arm.dimension not in lengths:
+    for ranker in rankers:
+        if isinstance(ranker, VectorRanker) and ranker.dimension not in lengths:
             raise InvalidValueError(
                 subject="receipt",
                 expected="a receipt of this graph",
                 value=None,
-                problem=f"it has no vector for {arm.name}",
+                problem=f"it has no vector for {ranker.name}",
             )
 
 
@@ -163,7 +176,7 @@ def _get_node_type(name: str, catalog: Catalog) -> NodeType:
     raise NotFoundError(kind="node type", name=name, advice=advice)
 
 
-def _arms_of(declared: NodeType) -> Iterator[Arm]:
+def _rankers_of(declared: NodeType) -> Iterator[Ranker]:
     indexed = {
         name for each in declared.constraints if isinstance(each, Index) for name in each.columns
     }
@@ -176,18 +189,18 @@ def _arms_of(declared: NodeType) -> Iterator[Arm]:
             yield VectorRanker(declared.name, field, each.embedding)
 
 
-def _is_asked(arm: VectorRanker, given: QueryVector | None) -> bool:
+def _is_searched(ranker: VectorRanker, given: QueryVector | None) -> bool:
     if given is None:
-        return arm.embedding is not None
-    return arm.dimension == len(given.numbers)
+        return ranker.embedding is not None
+    return ranker.dimension == len(given.numbers)
 
 
 def _is_text(declared: Property) -> bool:
     return declared.type.is_string and declared.type.enum_values is None
 
 
-def _require_searched(request: Request, arms: Iterable[Arm], catalog: Catalog) -> None:
-    searched = {each.type for each in arms}
+def _require_searched(request: Request, rankers: Iterable[Ranker], catalog: Catalog) -> None:
+    searched = {each.type for each in rankers}
     missing = [
         name for name in request.types or () if _get_node_type(name, catalog).name not in searched
     ]
@@ -209,7 +222,7 @@ def _require_searched(request: Request, arms: Iterable[Arm], catalog: Catalog) -
 
 
 @dataclass(frozen=True, slots=True)
-class RankedArm:
+class RankerResult:
     """The ranking of one ranker: nodes, best first, with their relevance or distance, if any."""
 
     name: str
@@ -223,17 +236,17 @@ class Fused:
 
     node: NodeName
     score: float
-    arms: tuple[ArmRank, ...]
+    rankers: tuple[ArmRank, ...]
 
 
-def fuse(arms: Sequence[RankedArm]) -> Mapping[NodeName, Fused]:
+def fuse(rankers: Sequence[RankerResult]) -> Mapping[NodeName, Fused]:
     """The nodes of all rankings with their fused scores, best first."""
     ranks: dict[NodeName, list[ArmRank]] = {}
     scores: dict[NodeName, float] = {}
-    for arm in arms:
-        for rank, (node, score) in enumerate(arm.nodes, start=1):
-            ranks.setdefault(node, []).append(ArmRank(arm.name, rank, score))
-            share = arm.weight / (RRF_K_DEFAULT + rank)
+    for ranker in rankers:
+        for rank, (node, score) in enumerate(ranker.nodes, start=1):
+            ranks.setdefault(node, []).append(ArmRank(ranker.name, rank, score))
+            share = ranker.weight / (RRF_K_DEFAULT + rank)
             scores[node] = scores.get(node, 0.0) + share
     ordered = sorted(scores, key=lambda node: (-scores[node], node))
     return MappingProxyType(
@@ -262,8 +275,8 @@ class RecordingEmbedder:
         """The provider's vector of a text, from the record if it is there."""
         key = hash_text(text), dimension
         if key not in self._made:
-            made = self._provider.embed(text, dimension)
-            self._made[key] = QueryVector(self._provider.model, key[0], tuple(made))
+            vector = self._provider.embed(text, dimension)
+            self._made[key] = QueryVector(self._provider.model, key[0], tuple(vector))
         return self._made[key].numbers
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:

@@ -39,7 +39,7 @@ from omnigraph.compiler.ir import (
 from omnigraph.engine.ops.query import QueryCall, ReadPath, run_query
 from omnigraph.engine.read.plan import plan_read
 from omnigraph.engine.results import Result
-from omnigraph.engine.retrieval.rankers import VARIABLE, Arm, Fused, TextRanker, VectorRanker
+from omnigraph.engine.retrieval.rankers import VARIABLE, Fused, Ranker, TextRanker, VectorRanker
 from omnigraph.engine.retrieval.results import NodeName, PathStep
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.model.catalog import EdgeType, TypeKind
@@ -64,22 +64,22 @@ class Reads:
     end: float
 
     def rank(
-        self, arm: Arm, *, text: str, vectors: Mapping[int, Sequence[float]], places: int
+        self, ranker: Ranker, *, text: str, vectors: Mapping[int, Sequence[float]], places: int
     ) -> list[tuple[str, float]]:
         """The best nodes of one ranking: ids with their relevance or distance."""
         values: dict[str, Value] = {_COUNT.name: places}
         ranking: Ranking
-        match arm:
+        match ranker:
             case TextRanker(_, field):
                 ranking, values[_TEXT.name] = Bm25(field, _TEXT), text
             case VectorRanker(_, field):
                 vector = ParameterValue("vector", replace(field.type, is_nullable=False))
                 ranking = Nearest(field, vector)
-                values[vector.name] = tuple(vectors[arm.dimension])
+                values[vector.name] = tuple(vectors[ranker.dimension])
         score = _column("score", ranking, F64.as_nullable())
         found = self._run(
-            (NodeScan(VARIABLE, arm.type, ()),),
-            (_id_column(VARIABLE, arm.type), score),
+            (NodeScan(VARIABLE, ranker.type, ()),),
+            (_id_column(VARIABLE, ranker.type), score),
             values,
             ranking=ranking,
         ).to_arrow()
@@ -104,8 +104,8 @@ class Reads:
             {_IDS.name: tuple(ids)},
             ranking=None,
         ).to_arrow()
-        kept = found.filter(_first_or_favoured(found, favoured))
-        return list(zip(kept[0].to_pylist(), kept[1].to_pylist(), strict=True))
+        retained = found.filter(_first_or_favoured(found, favoured))
+        return list(zip(retained[0].to_pylist(), retained[1].to_pylist(), strict=True))
 
     def rows(self, type_name: str, ids: Sequence[str]) -> dict[str, dict[str, object]]:
         """The properties of some nodes by id, without vectors, blobs and nulls."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.retrieval.requests import (
+    describe_value,
     hash_query,
     parse_query_request,
     parse_request,
     parse_vector,
-    tell,
 )
 from omnigraph.engine.retrieval.results import (
     BYTES_RULE,
@@ -33,29 +33,28 @@ from omnigraph.model.names import require_text
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A request to repeat at a commit; `told` is the receipt that describes its result."""
+    """A request to repeat at a commit; `receipt` is the receipt that describes its result."""
 
     commit_id: str
     request: Request | QueryRequest
     vectors: tuple[QueryVector, ...]
-    told: Mapping[str, object]
+    receipt: Mapping[str, object]
 
 
 def parse_receipt(given: object, *, count_tokens: TokenCount | None) -> Replay:
     """Parse a receipt for a replay; `InvalidValueError` if it is malformed or was modified."""
-    told = tell_receipt(given)
-    if told.get("format") != RECEIPT_FORMAT:
-        raise refuse(
-            f"its format is {tell(told.get('format'))}; only {RECEIPT_FORMAT} is known here"
-        )
-    commit_id = told.get("commit_id")
+    receipt = receipt_json(given)
+    if receipt.get("format") != RECEIPT_FORMAT:
+        found = describe_value(receipt.get("format"))
+        raise refuse(f"its format is {found}; only {RECEIPT_FORMAT} is supported")
+    commit_id = receipt.get("commit_id")
     if not isinstance(commit_id, str):
         raise refuse("its commit is missing")
-    request, sought = parse_query(told)
-    if hash_query(request, sought) != told.get("query_hash"):
-        raise refuse("its query is not the one that it was given out for")
+    request, vectors = parse_query(receipt)
+    if hash_query(request, vectors) != receipt.get("query_hash"):
+        raise refuse("its query does not match its hash")
     if isinstance(request, QueryRequest) and request.query is None:
-        raise refuse("the text of its query is kept by a server; replay it there")
+        raise refuse("a server holds the text of its query; replay it there")
     if (request.counted_by == BYTES_RULE) != (count_tokens is None):
         raise InvalidValueError(
             subject="count_tokens",
@@ -65,34 +64,34 @@ def parse_receipt(given: object, *, count_tokens: TokenCount | None) -> Replay:
             if count_tokens is None
             else "tokens were not counted by a function of the caller; give none",
         )
-    return Replay(commit_id, request, sought, told)
+    return Replay(commit_id, request, vectors, receipt)
 
 
-def tell_receipt(given: object) -> Mapping[str, object]:
+def receipt_json(given: object) -> Mapping[str, object]:
     """A receipt as JSON, converted if necessary; `InvalidValueError` if it is not a receipt."""
-    told = given.to_json() if isinstance(given, Receipt) else given
-    if not isinstance(told, Mapping):
+    receipt = given.to_json() if isinstance(given, Receipt) else given
+    if not isinstance(receipt, Mapping):
         raise refuse(f"a receipt, or one as JSON, is needed, not a {type(given).__name__}")
-    return told
+    return receipt
 
 
 def parse_query(
-    told: Mapping[str, object],
+    receipt: Mapping[str, object],
 ) -> tuple[Request | QueryRequest, tuple[QueryVector, ...]]:
     """The request and vectors of a receipt; the hash of the receipt is not checked."""
-    asked, vectors = told.get("request"), told.get("vectors")
-    if not (isinstance(asked, Mapping) and isinstance(vectors, list)):
+    arguments, vectors = receipt.get("request"), receipt.get("vectors")
+    if not (isinstance(arguments, Mapping) and isinstance(vectors, list)):
         raise refuse("its request or vectors are missing")
-    request = parse_request(asked) if "text" in asked else parse_query_request(asked)
-    return request, tuple(map(_parse_sought, vectors))
+    request = parse_request(arguments) if "text" in arguments else parse_query_request(arguments)
+    return request, tuple(map(_parse_vector, vectors))
 
 
 def require_same(receipt: Receipt, replay: Replay) -> None:
     """Raise `InvalidValueError` unless a result is the one that the receipt describes."""
-    if receipt.to_json() != replay.told:
+    if receipt.to_json() != replay.receipt:
         raise refuse(
-            f"commit {replay.commit_id} answers otherwise now: the receipt was changed, or you "
-            "see more or less of the graph than whoever it was given to"
+            f"commit {replay.commit_id} gives another result now: the receipt was changed, or you "
+            "see another part of the graph than the caller who received it"
         )
 
 
@@ -103,9 +102,9 @@ def refuse(problem: str) -> InvalidValueError:
     )
 
 
-def _parse_sought(given: object) -> QueryVector:
+def _parse_vector(given: object) -> QueryVector:
     if not isinstance(given, Mapping):
-        raise refuse("a vector of it is none")
+        raise refuse("one of its vectors is not valid")
     model, made_of = (_parse_word(given.get(each)) for each in ("model", "text_hash"))
     return QueryVector(model, made_of, parse_vector(given.get("numbers")))
 
@@ -114,7 +113,7 @@ def _parse_word(given: object) -> str | None:
     if given is None:
         return None
     require_text(given, subject="receipt")
-    assert isinstance(given, str), "it was just looked at"
+    assert isinstance(given, str), "it was just checked"
     return given
 
 
@@ -123,26 +122,30 @@ def redact(found: Retrieval) -> Retrieval:
     receipt = found.receipt
     assert isinstance(receipt.request, QueryRequest), "only queries have a text to keep"
     request = replace(receipt.request, query=None)
-    sealed = hash_query(request, receipt.vectors)
-    return replace(found, receipt=replace(receipt, request=request, query_hash=sealed))
+    redacted = hash_query(request, receipt.vectors)
+    return replace(found, receipt=replace(receipt, request=request, query_hash=redacted))
 
 
-def find_sealed(told: Mapping[str, object]) -> str | None:
+def find_redacted_query(receipt: Mapping[str, object]) -> str | None:
     """The name of the query of a redacted receipt; None if the receipt is not redacted."""
-    asked = told.get("request")
-    if not isinstance(asked, Mapping) or "text" in asked or asked.get("query") is not None:
+    arguments = receipt.get("request")
+    if (
+        not isinstance(arguments, Mapping)
+        or "text" in arguments
+        or arguments.get("query") is not None
+    ):
         return None
-    name = asked.get("name")
+    name = arguments.get("name")
     return name if isinstance(name, str) else None
 
 
-def restore(told: Mapping[str, object], text: str) -> dict[str, object]:
+def restore(receipt: Mapping[str, object], text: str) -> dict[str, object]:
     """The receipt with the text of its query; `InvalidValueError` if the receipt was modified."""
-    request, vectors = parse_query(told)
-    if hash_query(request, vectors) != told.get("query_hash"):
-        raise refuse("its query is not the one that it was given out for")
+    request, vectors = parse_query(receipt)
+    if hash_query(request, vectors) != receipt.get("query_hash"):
+        raise refuse("its query does not match its hash")
     assert isinstance(request, QueryRequest), "only such receipts are sealed"
-    asked = told["request"]
-    assert isinstance(asked, Mapping), "it was just parsed"
+    arguments = receipt["request"]
+    assert isinstance(arguments, Mapping), "it was just parsed"
     opened = hash_query(replace(request, query=text), vectors)
-    return {**told, "request": {**asked, "query": text}, "query_hash": opened}
+    return {**receipt, "request": {**arguments, "query": text}, "query_hash": opened}

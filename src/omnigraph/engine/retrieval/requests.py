@@ -28,46 +28,46 @@ class RetrievalOptions:
     counted_by: str
 
 
-def parse_terms(asked: Mapping[str, object]) -> RetrievalOptions:
+def parse_options(arguments: Mapping[str, object]) -> RetrievalOptions:
     """Parse the options from arguments by name; `InvalidValueError` if one is not valid."""
     return RetrievalOptions(
-        edges=_parse_names(asked, "edges", least=0),
-        hops=_parse_count(asked, "hops", least=0, most=HOPS_MAX),
-        budget_tokens=_parse_count(asked, "budget_tokens", least=1, most=BUDGET_TOKENS_MAX),
-        counted_by=_parse_text(asked, "counted_by"),
+        edges=_parse_names(arguments, "edges", least=0),
+        hops=_parse_count(arguments, "hops", least=0, most=HOPS_MAX),
+        budget_tokens=_parse_count(arguments, "budget_tokens", least=1, most=BUDGET_TOKENS_MAX),
+        counted_by=_parse_text(arguments, "counted_by"),
     )
 
 
-def parse_request(asked: Mapping[str, object]) -> Request:
+def parse_request(arguments: Mapping[str, object]) -> Request:
     """Parse a search request from arguments by name; `InvalidValueError` if one is not valid."""
-    text, terms = _parse_text(asked, "text"), parse_terms(asked)
-    words, vectors = (_parse_weight(asked, each) for each in ("word_weight", "vector_weight"))
+    text, options = _parse_text(arguments, "text"), parse_options(arguments)
+    words, vectors = (_parse_weight(arguments, each) for each in ("word_weight", "vector_weight"))
     if words == vectors == 0:
         raise InvalidValueError(
             subject="word_weight and vector_weight",
             expected="a positive number",
             value=(words, vectors),
-            problem="with two zeros nothing is looked for; make one of them positive",
+            problem="with two zeros nothing is searched; make one of them positive",
         )
     return Request(
         text=text,
-        types=_parse_names(asked, "types", least=1),
-        edges=terms.edges,
-        hops=terms.hops,
-        k=_parse_count(asked, "k", least=1, most=FOUND_MAX),
-        budget_tokens=terms.budget_tokens,
+        types=_parse_names(arguments, "types", least=1),
+        edges=options.edges,
+        hops=options.hops,
+        k=_parse_count(arguments, "k", least=1, most=FOUND_MAX),
+        budget_tokens=options.budget_tokens,
         word_weight=words,
         vector_weight=vectors,
-        counted_by=terms.counted_by,
+        counted_by=options.counted_by,
     )
 
 
-def parse_query_request(asked: Mapping[str, object]) -> QueryRequest:
+def parse_query_request(arguments: Mapping[str, object]) -> QueryRequest:
     """Parse a query request from arguments by name; `InvalidValueError` if one is not valid.
 
     Whether the values fit the parameters of the query is checked when the query is compiled.
     """
-    params, now, terms = asked.get("params"), asked.get("now"), parse_terms(asked)
+    params, now, options = arguments.get("params"), arguments.get("now"), parse_options(arguments)
     if not isinstance(params, Mapping):
         raise InvalidValueError(
             subject="params",
@@ -76,14 +76,14 @@ def parse_query_request(asked: Mapping[str, object]) -> QueryRequest:
             problem=f"a JSON object is needed, not a {type(params).__name__}",
         )
     return QueryRequest(
-        query=None if asked.get("query") is None else _parse_text(asked, "query"),
-        name=_parse_text(asked, "name"),
+        query=None if arguments.get("query") is None else _parse_text(arguments, "query"),
+        name=_parse_text(arguments, "name"),
         params={name: _parse_param(params, name) for name in params},
-        now=None if now is None else _parse_moment(now),
-        edges=terms.edges,
-        hops=terms.hops,
-        budget_tokens=terms.budget_tokens,
-        counted_by=terms.counted_by,
+        now=None if now is None else _parse_timestamp(now),
+        edges=options.edges,
+        hops=options.hops,
+        budget_tokens=options.budget_tokens,
+        counted_by=options.counted_by,
     )
 
 
@@ -96,7 +96,7 @@ def parse_vector(given: object) -> tuple[float, ...]:
     elif not 1 <= len(numbers) <= VECTOR_NUMBERS_MAX:
         problem = f"it has {len(numbers):,} numbers; 1 to {VECTOR_NUMBERS_MAX:,} are allowed"
     elif not all(_is_f32(each) for each in numbers):
-        problem = "it holds something that is no finite number of 32 bits"
+        problem = "it holds a value that is not a finite 32-bit number"
     if problem is not None:
         raise InvalidValueError(subject="vector", expected="numbers", value=given, problem=problem)
     stored: list[float] = np.array(numbers, np.float32).tolist()
@@ -105,24 +105,24 @@ def parse_vector(given: object) -> tuple[float, ...]:
 
 def hash_query(request: Request | QueryRequest, vectors: Sequence[QueryVector]) -> str:
     """A hash that is equal for equal requests with equal vectors, whatever the graph."""
-    asked = {"request": request, "vectors": list(vectors)}
-    return sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    content = {"request": request, "vectors": list(vectors)}
+    return sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def tell(given: object) -> str:
+def describe_value(given: object) -> str:
     """A value as messages show it: None and short numbers verbatim, all else by its type."""
     is_short = isinstance(given, float) or (isinstance(given, int) and abs(given) < 2**64)
     return repr(given) if given is None or is_short else f"a {type(given).__name__}"
 
 
-def _parse_text(asked: Mapping[str, object], subject: str) -> str:
-    given = asked.get(subject)
+def _parse_text(arguments: Mapping[str, object], subject: str) -> str:
+    given = arguments.get(subject)
     require_text(given, subject=subject)
-    assert isinstance(given, str), "it was just looked at"
+    assert isinstance(given, str), "it was just checked"
     return given
 
 
-def _parse_moment(given: object) -> str:
+def _parse_timestamp(given: object) -> str:
     """Parse a timestamp into the format of receipts."""
     require_text(given, subject="now")
     try:
@@ -161,9 +161,9 @@ def _is_plain(value: object) -> bool:
 
 
 def _parse_names(
-    asked: Mapping[str, object], subject: str, *, least: int
+    arguments: Mapping[str, object], subject: str, *, least: int
 ) -> tuple[str, ...] | None:
-    given = asked.get(subject)
+    given = arguments.get(subject)
     if given is None:
         return None
     names = [given] if isinstance(given, str) else given
@@ -179,20 +179,20 @@ def _parse_names(
     raise InvalidValueError(subject=subject, expected="names", value=given, problem=problem)
 
 
-def _parse_count(asked: Mapping[str, object], subject: str, *, least: int, most: int) -> int:
-    given = asked.get(subject)
+def _parse_count(arguments: Mapping[str, object], subject: str, *, least: int, most: int) -> int:
+    given = arguments.get(subject)
     if isinstance(given, int) and not isinstance(given, bool) and least <= given <= most:
         return given
     raise InvalidValueError(
         subject=subject,
         expected="a whole number",
         value=given,
-        problem=f"{tell(given)} is no whole number from {least} to {most:,}",
+        problem=f"{describe_value(given)} is not a whole number from {least} to {most:,}",
     )
 
 
-def _parse_weight(asked: Mapping[str, object], subject: str) -> float:
-    given = asked.get(subject)
+def _parse_weight(arguments: Mapping[str, object], subject: str) -> float:
+    given = arguments.get(subject)
     if isinstance(given, int | float) and not isinstance(given, bool):
         weight = float(given) if abs(given) <= sys.float_info.max else math.inf
         if math.isfinite(weight) and weight >= 0:
@@ -201,7 +201,7 @@ def _parse_weight(asked: Mapping[str, object], subject: str) -> float:
         subject=subject,
         expected="a number from 0",
         value=given,
-        problem=f"{tell(given)} is no number from 0",
+        problem=f"{describe_value(given)} is not a number from 0",
     )
 
 

@@ -44,7 +44,8 @@ class PathStep:
 class ArmRank:
     """The rank of a node in one ranking, from 1, and its relevance or distance there.
 
-    `score` is None if the ranking is a query that returns neither.
+    `arm` names the ranker, under the name of its field in receipts. `score` is None if the ranking
+    is a query that returns neither.
     """
 
     arm: str
@@ -161,8 +162,8 @@ class Receipt:
 
     def to_json(self) -> dict[str, object]:
         """The receipt as JSON values, which `replay` also accepts."""
-        made: dict[str, object] = orjson.loads(orjson.dumps(self))
-        return made
+        encoded: dict[str, object] = orjson.loads(orjson.dumps(self))
+        return encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +220,14 @@ def pack(passages: Sequence[Passage], *, budget: int, count: TokenCount) -> Pack
 
     Raises `InvalidValueError` if `count` does not return a number of tokens.
     """
-    kept: list[Passage] = []
+    retained: list[Passage] = []
     text = ""
     tokens = 0
     for position, each in enumerate(passages):
-        grown = f"{text}{_BETWEEN}{each.text}" if kept else each.text
+        grown = f"{text}{_BETWEEN}{each.text}" if retained else each.text
         needed = _count(grown, count)
         if needed <= budget:
-            kept.append(each)
+            retained.append(each)
             text, tokens = grown, needed
         elif position == 0:
             cut = _cut(each.text, budget=budget, count=count)
@@ -234,7 +235,7 @@ def pack(passages: Sequence[Passage], *, budget: int, count: TokenCount) -> Pack
                 break
             place = replace(each.place, is_cut=True)
             return Packed((replace(each, place=place, text=cut),), cut, _count(cut, count))
-    return Packed(tuple(kept), text, tokens)
+    return Packed(tuple(retained), text, tokens)
 
 
 def _cut(text: str, *, budget: int, count: TokenCount) -> str:
@@ -257,7 +258,7 @@ def _count(text: str, count: TokenCount) -> int:
         subject="count_tokens",
         expected="a whole number",
         value=found,
-        problem=f"it said {found!r}, which is no number of tokens",
+        problem=f"it returned {found!r}, which is not a number of tokens",
     )
 
 

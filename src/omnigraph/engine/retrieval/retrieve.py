@@ -34,9 +34,9 @@ from omnigraph.compiler.parser import syntax_error
 from omnigraph.engine.ops.query import QueryCache, QueryCall, ReadPath
 from omnigraph.engine.read.plan import Plan, plan_read
 from omnigraph.engine.retrieval.rankers import (
-    Arm,
     Fused,
-    RankedArm,
+    Ranker,
+    RankerResult,
     RecordingEmbedder,
     ReplayEmbedder,
     TextRanker,
@@ -79,13 +79,13 @@ from omnigraph.model.types import STRING, format_datetime, parse_datetime
 class Candidates:
     """The starting points of a result.
 
-    `seeds` are the nodes that come first, `fused` every ranked node, `arms` the names of the
+    `seeds` are the nodes that come first, `fused` every ranked node, `rankers` the names of the
     rankings, and `edges` the edge types to follow.
     """
 
     seeds: tuple[NodeName, ...]
     fused: Mapping[NodeName, Fused]
-    arms: tuple[str, ...]
+    rankers: tuple[str, ...]
     edges: Sequence[EdgeType]
 
 
@@ -102,8 +102,8 @@ def find_vectors(
     if given is not None:
         return (QueryVector(None, None, given),)
     embedder, catalog = reads.path.embedder, reads.basis.catalog
-    arms = find_rankers(request, catalog, given=None)
-    return make_vectors(arms, request.text, embedder=embedder, catalog=catalog, now=reads.now)
+    rankers = find_rankers(request, catalog, given=None)
+    return make_vectors(rankers, request.text, embedder=embedder, catalog=catalog, now=reads.now)
 
 
 def retrieve(
@@ -113,15 +113,15 @@ def retrieve(
     catalog = reads.basis.catalog
     edges = find_edges(request.edges, catalog)
     given = next((each for each in vectors if each.model is None), None)
-    arms = find_rankers(request, catalog, given=given)
-    require_vectors(arms, vectors)
-    fused = fuse(list(_rank(arms, request, vectors, reads)))
-    names = tuple(each.name for each in arms)
+    rankers = find_rankers(request, catalog, given=given)
+    require_vectors(rankers, vectors)
+    fused = fuse(list(_rank(rankers, request, vectors, reads)))
+    names = tuple(each.name for each in rankers)
     found = Candidates(tuple(fused)[: request.k], fused, names, edges)
-    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+    return build_result(request, vectors, found, reads=reads, count_tokens=count_tokens)
 
 
-def answer(
+def build_result(
     request: Request | QueryRequest,
     vectors: Sequence[QueryVector],
     found: Candidates,
@@ -147,7 +147,7 @@ def answer(
         query_hash=hash_query(request, vectors),
         request=request,
         vectors=tuple(vectors),
-        arms=found.arms,
+        arms=found.rankers,
         places=tuple(each.place for each in packed.passages),
         left_out=len(written) - len(packed.passages),
         tokens=packed.tokens,
@@ -159,7 +159,7 @@ def answer(
 def find_edges(names: Sequence[str] | None, catalog: Catalog) -> list[EdgeType]:
     """The edge types with some names, ordered by name; None means all of them.
 
-    Raises `NotFoundError` if there is no edge type with a name.
+    Raises `NotFoundError` for an unknown edge type.
     """
     if names is None:
         return [catalog.edges[name] for name in sorted(catalog.edges)]
@@ -168,15 +168,15 @@ def find_edges(names: Sequence[str] | None, catalog: Catalog) -> list[EdgeType]:
 
 
 def _rank(
-    arms: Sequence[Arm], request: Request, vectors: Sequence[QueryVector], reads: Reads
-) -> Iterator[RankedArm]:
+    rankers: Sequence[Ranker], request: Request, vectors: Sequence[QueryVector], reads: Reads
+) -> Iterator[RankerResult]:
     numbers_by_length = {len(each.numbers): each.numbers for each in vectors}
     places = max(RANKS_COUNTED, request.k)
-    for arm in arms:
-        found = reads.rank(arm, text=request.text, vectors=numbers_by_length, places=places)
-        weight = request.word_weight if isinstance(arm, TextRanker) else request.vector_weight
-        nodes = [(NodeName(arm.type, id), score) for id, score in found]
-        yield RankedArm(arm.name, weight, nodes)
+    for ranker in rankers:
+        found = reads.rank(ranker, text=request.text, vectors=numbers_by_length, places=places)
+        weight = request.word_weight if isinstance(ranker, TextRanker) else request.vector_weight
+        nodes = [(NodeName(ranker.type, id), score) for id, score in found]
+        yield RankerResult(ranker.name, weight, nodes)
 
 
 def _get_edge(name: str, catalog: Catalog) -> EdgeType:
@@ -193,7 +193,7 @@ def _place(reached: Sequence[Reached], fused: Mapping[NodeName, Fused]) -> list[
             rank=rank,
             node=each.node,
             score=fused[each.node].score if each.node in fused else 0.0,
-            arms=fused[each.node].arms if each.node in fused else (),
+            arms=fused[each.node].rankers if each.node in fused else (),
             seed=each.seed,
             path=each.path,
             is_cut=False,
@@ -220,7 +220,7 @@ class NodeQuery:
     score_position: int | None
 
     @property
-    def asks_for_time(self) -> bool:
+    def depends_on_time(self) -> bool:
         """Whether the rows depend on the time at which the query runs."""
         return _holds_now(self.plan.ir)
 
@@ -273,7 +273,7 @@ def _find_variable(ir: ReadIR) -> str | None:
 def _refuse(ir: ReadIR, variable: str | None, text: str) -> CompileError:
     problem = f"`{ir.name}` returns no property of a node"
     if ir.is_aggregate:
-        problem = f"`{ir.name}` returns groups, and a group is no node"
+        problem = f"`{ir.name}` returns groups, not nodes"
     elif variable is not None:
         problem = f"`{ir.name}` returns `${variable}` first, which is an edge"
     source = Source("<query>", text)
@@ -296,7 +296,7 @@ def _finite(score: object) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PreparedQuery:
     """A query that can be run, and the request that describes it."""
 
     nodes: NodeQuery
@@ -309,15 +309,15 @@ def retrieve_by(
     params: object,
     *,
     name: str | None,
-    terms: RetrievalOptions,
+    options: RetrievalOptions,
     compiled: QueryCache,
     reads: Reads,
     count_tokens: TokenCount,
 ) -> Retrieval:
     """Retrieve the nodes that a query returns for the given parameters, and their neighbours."""
     # A receipt records milliseconds, so a replay would not reproduce a finer timestamp.
-    moment = format_datetime(reads.now)
-    reads = replace(reads, now=parse_datetime(moment))
+    timestamp = format_datetime(reads.now)
+    reads = replace(reads, now=parse_datetime(timestamp))
     with reads.observer.phase(Phase.COMPILE):
         nodes = plan_nodes(
             compiled.read(text, name=name, accepted_schema=reads.basis.accepted_schema), text
@@ -328,18 +328,18 @@ def retrieve_by(
         query=text,
         name=ir.name,
         params={each: _encode(values[each], each) for each in sorted(values)},
-        now=moment if nodes.asks_for_time else None,
-        edges=terms.edges,
-        hops=terms.hops,
-        budget_tokens=terms.budget_tokens,
-        counted_by=terms.counted_by,
+        now=timestamp if nodes.depends_on_time else None,
+        edges=options.edges,
+        hops=options.hops,
+        budget_tokens=options.budget_tokens,
+        counted_by=options.counted_by,
     )
     provider = reads.path.embedder
-    keeping = None if provider is None else RecordingEmbedder(provider)
-    reads = replace(reads, path=replace(reads.path, embedder=keeping))
-    found = _find(_Asked(nodes, values, request), reads)
-    vectors = () if keeping is None else keeping.vectors
-    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+    recorder = None if provider is None else RecordingEmbedder(provider)
+    reads = replace(reads, path=replace(reads.path, embedder=recorder))
+    found = _find(_PreparedQuery(nodes, values, request), reads)
+    vectors = () if recorder is None else recorder.vectors
+    return build_result(request, vectors, found, reads=reads, count_tokens=count_tokens)
 
 
 def retrieve_again(
@@ -362,14 +362,14 @@ def retrieve_again(
     path = replace(reads.path, embedder=ReplayEmbedder(vectors))
     now = reads.now if request.now is None else parse_datetime(request.now)
     reads = replace(reads, path=path, now=now)
-    found = _find(_Asked(nodes, values, request), reads)
-    return answer(request, vectors, found, reads=reads, count_tokens=count_tokens)
+    found = _find(_PreparedQuery(nodes, values, request), reads)
+    return build_result(request, vectors, found, reads=reads, count_tokens=count_tokens)
 
 
-def _find(asked: _Asked, reads: Reads) -> Candidates:
-    edges = find_edges(asked.request.edges, reads.basis.catalog)
-    rows = reads.run(QueryCall(asked.nodes.plan, asked.values, reads.now)).to_arrow()
-    ranked = RankedArm(asked.request.name, 1.0, read_nodes(asked.nodes, rows))
+def _find(query: _PreparedQuery, reads: Reads) -> Candidates:
+    edges = find_edges(query.request.edges, reads.basis.catalog)
+    rows = reads.run(QueryCall(query.nodes.plan, query.values, reads.now)).to_arrow()
+    ranked = RankerResult(query.request.name, 1.0, read_nodes(query.nodes, rows))
     fused = fuse([ranked])
     return Candidates(tuple(fused), fused, (ranked.name,), edges)
 
@@ -386,7 +386,7 @@ def _encode(value: Value, name: str) -> object:
                 subject=f"param '{name}'",
                 expected="a value that JSON has",
                 value=value,
-                problem=f"{value} has no place in JSON, which receipts are kept as",
+                problem=f"{value} cannot be represented in JSON, the format of receipts",
             )
         case tuple():
             return tuple(_encode(each, name) for each in value)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.read.cache import Kept, SeenRows
+from omnigraph.engine.read.cache import RowMask, TableCache
 from omnigraph.engine.read.entities import Marks, Ordinals, one_chunk
 from omnigraph.engine.rows.conditions import ALWAYS, BoundCondition, columns_of, evaluate_mask
 from omnigraph.engine.state.branch_state import Basis
@@ -112,7 +112,7 @@ class SecuredTables:
     """
 
     tables: TableReader
-    cache: Kept
+    cache: TableCache
     limit_by_version: Mapping[TableVersion, VisibleRows]
 
     def together(self, other: SecuredTables) -> SecuredTables:
@@ -231,7 +231,7 @@ class SecuredTables:
 
     # Visible rows
 
-    def _seen(self, at: TableVersion, limit: VisibleRows) -> SeenRows:
+    def _seen(self, at: TableVersion, limit: VisibleRows) -> RowMask:
         return self.cache.seen.get(at, lambda: self._find_seen(limit))
 
     def _places(self, at: TableVersion, limit: VisibleRows) -> Ordinals:
@@ -253,7 +253,7 @@ class SecuredTables:
         rows = self.tables.scan(limit.at, columns=columns, predicate=None)
         return rows.filter(pa.array(self._seen(at, limit).marks)) if limit.hides_rows else rows
 
-    def _find_seen(self, limit: VisibleRows) -> SeenRows:
+    def _find_seen(self, limit: VisibleRows) -> RowMask:
         marks = np.ones(limit.row_count, np.bool_)
         names = dict.fromkeys(columns_of(limit.condition))
         if limit.condition != ALWAYS and limit.row_count:
@@ -270,7 +270,7 @@ class SecuredTables:
             for column, nodes in limit.ends:
                 seen = pc.is_in(topology.ids, value_set=self._all_ids(nodes))
                 marks = marks & _to_marks(seen)[sides[column]]
-        return SeenRows(marks, int(np.count_nonzero(marks)))
+        return RowMask(marks, int(np.count_nonzero(marks)))
 
     def _marks(self, limit: VisibleRows, rows: pa.Table) -> pa.Array:
         """Mark the visible rows among some rows of a version."""

@@ -131,9 +131,9 @@ _PARAMETERS = "$actor: String?"
 class RowSecurity:
     """Applies views; one instance for each open graph, safe to share between threads."""
 
-    def __init__(self, tables: TableReader, memory: ReadCache) -> None:
+    def __init__(self, tables: TableReader, cache: ReadCache) -> None:
         self._tables = tables
-        self._memory = memory
+        self._cache = cache
         self._conditions: LruCache[_Compiled, Condition] = LruCache(
             bytes_max=COMPILED_QUERIES_MAX, size_of=lambda _: 1
         )
@@ -173,7 +173,7 @@ class RowSecurity:
         seen_by_key = {key: limit.seen_as() for key, limit in limits.items()}
         tables = SecuredTables(
             self._tables,
-            self._memory.of(self._tables.generation()),
+            self._cache.of(self._tables.generation()),
             {seen_by_key[key]: limit for key, limit in limits.items()},
         )
         entries = SecuredEntries(

@@ -412,13 +412,13 @@ def fold_missing_columns(condition: BoundCondition, *, stored: Collection[str]) 
     """The condition for rows that have only the stored columns; the others count as null."""
     match condition:
         case And(parts):
-            settled = [fold_missing_columns(each, stored=stored) for each in parts]
-            kept = tuple(each for each in settled if each != ALWAYS)
-            return NEVER if NEVER in kept else And(kept)
+            folded = [fold_missing_columns(each, stored=stored) for each in parts]
+            remaining = tuple(each for each in folded if each != ALWAYS)
+            return NEVER if NEVER in remaining else And(remaining)
         case Or(parts):
-            settled = [fold_missing_columns(each, stored=stored) for each in parts]
-            kept = tuple(each for each in settled if each != NEVER)
-            return ALWAYS if ALWAYS in kept else Or(kept)
+            folded = [fold_missing_columns(each, stored=stored) for each in parts]
+            remaining = tuple(each for each in folded if each != NEVER)
+            return ALWAYS if ALWAYS in remaining else Or(remaining)
         case IsNull(name):
             return condition if name in stored else ALWAYS
         case IsPresent(name):

@@ -64,9 +64,9 @@ def _encode_elements(column: pa.Array, element: Scalar | Vector) -> list[object]
         case Scalar.F32 | Scalar.F64:
             return _replace_unfinite(column, _name_unfinite)
         case Scalar.DATE:
-            return _write_moments(column, "D")
+            return _write_timestamps(column, "D")
         case Scalar.DATETIME:
-            return _write_moments(column, "ms")
+            return _write_timestamps(column, "ms")
         case Scalar.BLOB:
             return _encode_blobs(column)
         case _:
@@ -94,11 +94,11 @@ def _name_unfinite(number: float) -> str:
     return "Infinity" if number > 0 else "-Infinity"
 
 
-def _write_moments(column: pa.Array, unit: Literal["D", "ms"]) -> list[object]:
+def _write_timestamps(column: pa.Array, unit: Literal["D", "ms"]) -> list[object]:
     """Dates, or UTC timestamps with milliseconds, as texts, for every year that can be stored."""
     width = pa.int32() if unit == "D" else pa.int64()
-    moments = column.cast(width).fill_null(0).to_numpy().astype(f"datetime64[{unit}]")
-    texts = np.datetime_as_string(moments, unit=unit, timezone="naive" if unit == "D" else "UTC")
+    timestamps = column.cast(width).fill_null(0).to_numpy().astype(f"datetime64[{unit}]")
+    texts = np.datetime_as_string(timestamps, unit=unit, timezone="naive" if unit == "D" else "UTC")
     return _list_of(pc.if_else(column.is_valid(), pa.array(texts, pa.string()), None))
 
 

@@ -27,12 +27,12 @@ class SnapshotRows:
     def __init__(self, snapshot: Snapshot, *, tables: TableReader) -> None:
         self._snapshot = snapshot
         self._tables = tables
-        self._asked: set[str] = set()
+        self._read_keys: set[str] = set()
 
     @property
     def read_set(self) -> frozenset[str]:
         """The types that were read."""
-        return frozenset(self._asked)
+        return frozenset(self._read_keys)
 
     def count(self, table_key: str) -> int:
         """The number of rows of a type."""
@@ -76,7 +76,7 @@ class SnapshotRows:
         return self.select(table_key, predicate=None, columns=columns)
 
     def _entry(self, table_key: str) -> Entry | None:
-        self._asked.add(table_key)
+        self._read_keys.add(table_key)
         return self._snapshot.entries.get(table_key)
 
     def _no_rows(self, entry: Entry | None, columns: Sequence[str]) -> pa.Table:
@@ -92,14 +92,14 @@ class PendingRows:
     def __init__(self, declared: NodeType | EdgeType) -> None:
         self.declared = declared
         self.replaces_committed = False
-        self._image = table_schema(declared).empty_table()
+        self._rows = table_schema(declared).empty_table()
         self._batches: list[pa.Table] = []
         self._removed = pa.array([], pa.string())
 
     @property
     def is_empty(self) -> bool:
         """Whether no rows were put and no ids were removed."""
-        return not (self._batches or self._image.num_rows or len(self._removed))
+        return not (self._batches or self._rows.num_rows or len(self._removed))
 
     @property
     def removed(self) -> pa.Array:
@@ -110,16 +110,16 @@ class PendingRows:
         """Put rows; each replaces an earlier one with the same id."""
         # The integrity checks report nulls in required columns, so the columns are only relabelled
         # here.
-        schema = self._image.schema
+        schema = self._rows.schema
         self._batches.append(pa.table([rows[name] for name in schema.names], schema=schema))
         self.replaces_committed |= replaces_committed
 
-    def image(self) -> pa.Table:
+    def rows(self) -> pa.Table:
         """The rows put so far, the last one of each id."""
         if self._batches:
-            self._image = keep_last(pa.concat_tables([self._image, *self._batches]))
+            self._rows = keep_last(pa.concat_tables([self._rows, *self._batches]))
             self._batches = []
-        return self._image
+        return self._rows
 
     def remove(self, ids: pa.Array) -> pa.Array:
         """Remove ids, and return those that had not been removed before."""

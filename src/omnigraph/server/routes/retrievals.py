@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from omnigraph.engine.graph import Graph
-from omnigraph.engine.retrieval.receipts import find_sealed, redact, restore
+from omnigraph.engine.retrieval.receipts import find_redacted_query, redact, restore
 from omnigraph.engine.retrieval.results import Retrieval
 from omnigraph.http.responses import RetrievalOutput
 from omnigraph.http.retrievals import retrieval_output
@@ -156,7 +156,7 @@ async def retrieve_stored(call: RequestContext, body: RetrieveStoredRequest) -> 
 )
 async def replay(call: RequestContext, body: ReplayRequest) -> Response:
     """Repeat a retrieval."""
-    limits, name = call.limits(body.seconds_max, body.bytes_max), find_sealed(body.receipt)
+    limits, name = call.limits(body.seconds_max, body.bytes_max), find_redacted_query(body.receipt)
     stored = None if name is None else _get_read(call, name)
 
     def work(graph: Graph) -> Retrieval:

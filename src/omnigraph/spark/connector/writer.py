@@ -182,7 +182,7 @@ class _Committing:
         """Commit the rows and return whether a commit was made."""
         job, opened = self._job, self._opened
         basis = opened.branch_states.capture(job.branch)
-        require_read(self._portions, [LocalInput((), ())], means=opened.read_context(basis))
+        require_read(self._portions, [LocalInput((), ())], context=opened.read_context(basis))
         if self._mode is LoadMode.MERGE and needs_fork(self._entry(basis), job.branch):
             # Deletion files have to be in the folder that the branch reads.
             create_table_branches([job.table_key], branch=job.branch, path=opened.writes)
@@ -283,11 +283,15 @@ def _open(options: WriteOptions) -> GraphContext:
     return GraphContext(settings, open_stores(settings), actor=options.actor, is_read_only=False)
 
 
-def _require_fitting(columns: pa.Schema, declared: NodeType | EdgeType, means: ReadContext) -> None:
+def _require_fitting(
+    columns: pa.Schema, declared: NodeType | EdgeType, context: ReadContext
+) -> None:
     """Raise before staging if rows with these columns would all be rejected."""
     source = ColumnSource(declared, "", keep_column)
     none = pa.RecordBatch.from_pylist([], schema=columns)
-    for _ in read_batches([none], source, means=means, tally=RowCounter(NOTHING_YET), report=None):
+    for _ in read_batches(
+        [none], source, context=context, counter=RowCounter(NOTHING_YET), report=None
+    ):
         pass
 
 

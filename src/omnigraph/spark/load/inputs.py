@@ -47,12 +47,14 @@ JobInput = FileInput | FrameInput | LocalInput
 
 
 def parse_inputs(
-    given: Sequence[Input], *, means: ReadContext, cores: int, is_tolerant: bool
+    given: Sequence[Input], *, context: ReadContext, cores: int, is_tolerant: bool
 ) -> tuple[JobInput, ...]:
     """The inputs of a job, in the given order."""
     flat = tuple(_flatten(given))
     files = [_name_source(each) for each in flat if is_named(each.source)]
-    whole = [split for each in files for split in plan_splits(each, means=means, split_bytes=None)]
+    whole = [
+        split for each in files for split in plan_splits(each, context=context, split_bytes=None)
+    ]
     size = _portion_size(sum(split.size for split in whole), cores=cores)
     inputs: list[JobInput] = []
     for run in _in_runs(flat):
@@ -60,11 +62,11 @@ def parse_inputs(
             splits = [
                 split
                 for each in run
-                for split in plan_splits(_name_source(each), means=means, split_bytes=size)
+                for split in plan_splits(_name_source(each), context=context, split_bytes=size)
             ]
             inputs.append(FileInput(tuple(_pack(splits, size=size))))
         else:
-            inputs += [_parse_other(each, means, is_tolerant=is_tolerant) for each in run]
+            inputs += [_parse_other(each, context, is_tolerant=is_tolerant) for each in run]
     if len(inputs) > INPUTS_MAX:
         raise LimitExceededError(
             resource="the frames of one job", limit=INPUTS_MAX, found=len(inputs)
@@ -94,15 +96,15 @@ def _name_source(given: Input) -> object:
     return given.source if given.type_name is None else {given.type_name: given.source}
 
 
-def _parse_other(given: Input, means: ReadContext, *, is_tolerant: bool) -> JobInput:
+def _parse_other(given: Input, context: ReadContext, *, is_tolerant: bool) -> JobInput:
     if isinstance(given.source, DataFrame):
         if given.type_name is None:
             raise refuse_given(given.source, "say of which type its rows are: {type: frame}")
-        key = table_key_of(get_type(given.type_name, means.catalog))
+        key = table_key_of(get_type(given.type_name, context.catalog))
         return FrameInput(key, given.source)
     faults: list[RowError] = []
     report = faults.append if is_tolerant else None
-    pieces = tuple(read_given(_name_source(given), means=means, report=report))
+    pieces = tuple(read_given(_name_source(given), context=context, report=report))
     return LocalInput(pieces, tuple(faults))
 
 

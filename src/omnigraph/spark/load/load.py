@@ -184,10 +184,10 @@ class _Load:
 
     def _stage(self, basis: Basis) -> _Staged:
         settings = self._opened.settings
-        means = self._opened.read_context(basis)
+        context = self._opened.read_context(basis)
         is_tolerant = self._call.on_error is OnError.QUARANTINE
         inputs = parse_inputs(
-            self._given, means=means, cores=_count_cores(self._spark), is_tolerant=is_tolerant
+            self._given, context=context, cores=_count_cores(self._spark), is_tolerant=is_tolerant
         )
         line = table_branch_of(self._call.target)
         entries = basis.snapshot.entries
@@ -209,7 +209,7 @@ class _Load:
         staged = _Staged(basis.accepted_schema.schema_hash, rows, lines)
         self._staged = staged
         rows.stage()
-        require_read(rows.portions, inputs, means=means)
+        require_read(rows.portions, inputs, context=context)
         require_embedded(rows.portions)
         return staged
 

@@ -48,7 +48,7 @@ from omnigraph.storage.ports import ObjectStore
 
 
 def require_read(
-    portions: Sequence[StagedSplit], inputs: Sequence[JobInput], *, means: ReadContext
+    portions: Sequence[StagedSplit], inputs: Sequence[JobInput], *, context: ReadContext
 ) -> None:
     """Raise for the first row that could not be converted, as a load in process does."""
     for portion in portions:
@@ -59,7 +59,7 @@ def require_read(
             split = given.portions[portion.key.number][portion.fault]
             counts = count_before(portion.key.source, portions, given)
             before = counts[portion.key, portion.fault]
-            for _ in read_split(split, means=means, tally=RowCounter(before), report=None):
+            for _ in read_split(split, context=context, counter=RowCounter(before), report=None):
                 pass
             raise UnavailableError(
                 action=f"read '{split.path}', so the graph is unchanged",
@@ -303,9 +303,9 @@ def _locate_all(
 
 
 def _read_all(plan: StagingPlan, splits: Sequence[tuple[Split, Counted]]) -> Iterator[RowBatch]:
-    means = plan.means()
+    context = plan.context()
     for split, before in splits:
-        yield from read_split(split, means=means, tally=RowCounter(before), report=None)
+        yield from read_split(split, context=context, counter=RowCounter(before), report=None)
 
 
 def _find_in_pieces(

@@ -107,7 +107,7 @@ class StagingPlan:
     vectors: VectorPolicy
     before: Mapping[SplitKey, StagedSplit]
 
-    def means(self) -> ReadContext:
+    def context(self) -> ReadContext:
         """The context for reading rows."""
         catalog = compile_schema(Source("<schema>", self.schema))
         files = ExternalFiles(self.storage_options, folder=self.folder)
@@ -116,14 +116,14 @@ class StagingPlan:
 
 def stage_splits(plan: StagingPlan, key: SplitKey, splits: Sequence[Split]) -> StagedSplit:
     """Stage the rows of some splits of files."""
-    means = plan.means()
+    context = plan.context()
     staging = _Staging(plan, key)
     counts: list[tuple[int, int]] = []
     for number, split in enumerate(splits):
-        tally = RowCounter(NOTHING_YET)
+        counter = RowCounter(NOTHING_YET)
         staging.split = number
         try:
-            for piece in read_split(split, means=means, tally=tally, report=staging.report):
+            for piece in read_split(split, context=context, counter=counter, report=staging.report):
                 staging.add(piece)
         except RequestError as error:
             # The driver knows the counts before this split, and reads it again for the exact error.
@@ -132,7 +132,7 @@ def stage_splits(plan: StagingPlan, key: SplitKey, splits: Sequence[Split]) -> S
             # Returned, not raised: Spark would retry the task, and files of other tasks would be
             # left behind.
             return staging.fail(counts, error)
-        counts.append((tally.counted.records, tally.counted.lines))
+        counts.append((counter.counted.records, counter.counted.lines))
     return staging.finish(counts, fault=None, problem="")
 
 
@@ -140,18 +140,20 @@ def stage_batches(
     plan: StagingPlan, key: SplitKey, table_key: str, batches: Iterable[pa.RecordBatch]
 ) -> StagedSplit:
     """Stage rows of one type that come in batches; they are identified by their numbers."""
-    means = plan.means()
+    context = plan.context()
     staging = _Staging(plan, key)
-    tally = RowCounter(NOTHING_YET)
-    source = ColumnSource(get_type(table_key, means.catalog), "", keep_column)
+    counter = RowCounter(NOTHING_YET)
+    source = ColumnSource(get_type(table_key, context.catalog), "", keep_column)
     try:
-        for piece in read_batches(batches, source, means=means, tally=tally, report=staging.report):
+        for piece in read_batches(
+            batches, source, context=context, counter=counter, report=staging.report
+        ):
             staging.add(piece)
     except RequestError as error:
         return staging.finish([], fault=0, problem=str(error))
     except EmbeddingError as error:
-        return staging.fail([(tally.counted.records, 0)], error)
-    return staging.finish([(tally.counted.records, 0)], fault=None, problem="")
+        return staging.fail([(counter.counted.records, 0)], error)
+    return staging.finish([(counter.counted.records, 0)], fault=None, problem="")
 
 
 def stage_pieces(

@@ -164,11 +164,11 @@ UNFIT = {
     "text for floats": ("f", pa.array([None, "1.5"]), "a number is needed, not string"),
     "numbers for text": ("text", pa.array([None, 1]), "a string is needed, not int64"),
     "bytes for text": ("text", pa.array([None, b"a"]), "a string is needed, not binary"),
-    "broken text": ("text", broken_text(b"a\xff"), "no value of its Arrow type"),
+    "broken text": ("text", broken_text(b"a\xff"), "not valid for its Arrow type"),
     "broken text in lists": (
         "tags",
         pa.ListArray.from_arrays([0, 1, 3], broken_text(b"ab\xff")),
-        "no value of its Arrow type",
+        "not valid for its Arrow type",
     ),
     "no dates": ("day", pa.array(["2024-06-01", "2024-06-31"]), "invalid Date literal"),
     "dates after 9999": ("day", pa.array([0, 2932897], pa.int32()).cast(pa.date32()), "the years"),
@@ -232,7 +232,7 @@ def test_a_broken_dictionary_is_refused() -> None:
 
     refused = refuse({"Thing": pa.table({"text": column})})
 
-    assert "no value of its Arrow type" in str(refused)
+    assert "not valid for its Arrow type" in str(refused)
 
 
 def test_of_several_faults_the_one_in_the_earliest_row_is_reported() -> None:
@@ -322,7 +322,7 @@ def test_a_name_of_a_node_type_and_an_edge_type_has_to_say_which() -> None:
         ({"Thing": pa.table([["a"], ["b"]], ["text", "text"])}, "there are 2 columns 'text'"),
         ({"Thng": pa.table({})}, "unknown node type or edge type 'Thng'; did you mean 'Thing'?"),
         ({7: pa.table({})}, "unknown node type or edge type '7'"),
-        ({"Thing": pa.array([1])}, "no Arrow rows can be had from a Int64Array"),
+        ({"Thing": pa.array([1])}, "cannot read Arrow rows from a Int64Array"),
         ({"Thing": {"text": "a"}}, "cannot load a value of type dict"),
         ({"Thing": None}, "cannot load a value of type NoneType"),
         ({"Pair": pa.table({"a": ["x"], "b": [1], "id": ["x"]})}, "'x' does not match"),

@@ -284,9 +284,9 @@ def test_i13_a_wrong_value_of_a_required_property_says_that_it_is_required() -> 
     ("blob", "problem"),
     [
         ("https://example.org/a.png", "https:// is never followed"),
-        ("base64:A", "no base64"),
-        ("base64:é", "no base64"),
-        ("base64:QQ==QQ==", "no base64"),
+        ("base64:A", "not valid base64"),
+        ("base64:é", "not valid base64"),
+        ("base64:QQ==QQ==", "not valid base64"),
     ],
 )
 def test_a_blob_that_is_no_base64_is_refused(blob: str, problem: str) -> None:

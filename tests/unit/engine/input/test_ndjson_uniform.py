@@ -27,7 +27,7 @@ def read_one_by_one(text: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The rows of lines of one type, without help."""
     monkeypatch.setattr(ndjson, "read_uniform", lambda *_: None)
     pieces = read_records(
-        [text], file="", is_start=True, means=MEANS, tally=RowCounter(NOTHING_YET), report=None
+        [text], file="", is_start=True, context=MEANS, counter=RowCounter(NOTHING_YET), report=None
     )
     return [row for piece in pieces for row in plain_rows(piece.rows)]
 

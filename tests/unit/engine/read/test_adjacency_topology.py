@@ -48,8 +48,8 @@ def connect(
 def neighbours(adjacency: Adjacency, *, sources: str, targets: str) -> dict[str, str]:
     """The neighbours of each source that has any, as letters."""
     found = {}
-    for code, letter in enumerate(sources):
-        ends = adjacency.ends[adjacency.starts[code] : adjacency.starts[code + 1]]
+    for ordinal, letter in enumerate(sources):
+        ends = adjacency.ends[adjacency.starts[ordinal] : adjacency.starts[ordinal + 1]]
         if len(ends):
             found[letter] = "".join(sorted(targets[end] for end in ends))
     return found
@@ -155,8 +155,8 @@ def test_any_edges_become_the_neighbours_that_a_list_of_them_says(
     expected = {
         near: sorted([(number, far) for at, number, far in steps if at == near]) for near in "abc"
     }
-    for code, near in enumerate("cab"):
-        places = slice(adjacency.starts[code], adjacency.starts[code + 1])
+    for ordinal, near in enumerate("cab"):
+        places = slice(adjacency.starts[ordinal], adjacency.starts[ordinal + 1])
         ends = ["bca"[end] for end in adjacency.ends[places]]
         if adjacency.edges is None:
             assert sorted(ends) == sorted({far for _, far in expected[near]})

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from omnigraph.engine.read.expand import (
-    USUAL_LOOKUPS,
+    DEFAULT_LOOKUPS,
     Access,
     AccessRules,
     TraversalMode,
@@ -22,7 +22,7 @@ from omnigraph.model.limits import (
 )
 
 CSR, INDEXED = TraversalMode.CSR, TraversalMode.INDEXED
-USUAL = AccessRules(TraversalMode.AUTO, USUAL_LOOKUPS)
+USUAL = AccessRules(TraversalMode.AUTO, DEFAULT_LOOKUPS)
 
 
 def choose(
@@ -32,7 +32,7 @@ def choose(
     hops: int = 1,
     edge_count: int = 1_000_000,
     source_count: int = 1_000_000,
-    is_warm: bool = False,
+    is_cached: bool = False,
     probes: int = 0,
 ) -> Access:
     """The path of a traversal that is looked up, unless something is given that speaks against."""
@@ -42,37 +42,37 @@ def choose(
         hops=hops,
         edge_count=edge_count,
         source_count=source_count,
-        is_warm=is_warm,
+        is_cached=is_cached,
         probes=probes,
     )
 
 
 @pytest.mark.parametrize(
-    ("is_warm", "is_wide", "is_deep", "is_frequent"),
+    ("is_cached", "is_wide", "is_deep", "is_frequent"),
     list(itertools.product([False, True], repeat=4)),
 )
 def test_edges_are_looked_up_only_if_nothing_speaks_against_it(
-    *, is_warm: bool, is_wide: bool, is_deep: bool, is_frequent: bool
+    *, is_cached: bool, is_wide: bool, is_deep: bool, is_frequent: bool
 ) -> None:
     access = choose(
-        is_warm=is_warm,
+        is_cached=is_cached,
         frontier=EXPAND_INDEXED_FRONTIER_MAX + is_wide,
         hops=EXPAND_INDEXED_HOPS_MAX + is_deep,
         probes=EXPAND_PROBES_MAX + is_frequent,
     )
 
-    assert access.mode is (CSR if is_warm or is_wide or is_deep or is_frequent else INDEXED)
+    assert access.mode is (CSR if is_cached or is_wide or is_deep or is_frequent else INDEXED)
 
 
 @pytest.mark.parametrize(
     ("access", "reason"),
     [
-        (choose(rules=AccessRules(CSR, USUAL_LOOKUPS)), "environment"),
-        (choose(rules=AccessRules(INDEXED, USUAL_LOOKUPS)), "environment"),
-        (choose(is_warm=True), "in memory"),
+        (choose(rules=AccessRules(CSR, DEFAULT_LOOKUPS)), "environment"),
+        (choose(rules=AccessRules(INDEXED, DEFAULT_LOOKUPS)), "environment"),
+        (choose(is_cached=True), "in memory"),
         (choose(frontier=2_000), "2,000 nodes"),
         (choose(hops=7), "7 hops"),
-        (choose(probes=5), "again and again"),
+        (choose(probes=5), "used repeatedly"),
         (choose(frontier=1_000, edge_count=1_000, source_count=1_000), "all 1,000 edges"),
         (choose(frontier=3), "3 of 1,000,000 edges"),
     ],
@@ -82,11 +82,11 @@ def test_a_choice_says_why(access: Access, reason: str) -> None:
 
 
 @pytest.mark.parametrize("forced", [CSR, INDEXED])
-@pytest.mark.parametrize("is_warm", [False, True])
-def test_a_forced_way_is_taken_whatever_it_costs(*, forced: TraversalMode, is_warm: bool) -> None:
-    rules = AccessRules(forced, USUAL_LOOKUPS)
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_forced_way_is_taken_whatever_it_costs(*, forced: TraversalMode, is_cached: bool) -> None:
+    rules = AccessRules(forced, DEFAULT_LOOKUPS)
 
-    access = choose(rules=rules, frontier=10**6, hops=99, is_warm=is_warm, probes=99)
+    access = choose(rules=rules, frontier=10**6, hops=99, is_cached=is_cached, probes=99)
 
     assert access.mode is forced
 
@@ -108,7 +108,7 @@ def test_bounds_that_somebody_sets_count_instead_of_the_usual_ones() -> None:
 
 
 def test_bounds_that_nobody_sets_are_the_usual_ones() -> None:
-    assert parse_lookups({"OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": ""}) == USUAL_LOOKUPS
+    assert parse_lookups({"OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": ""}) == DEFAULT_LOOKUPS
 
 
 @pytest.mark.parametrize("text", ["-1", "many", "1.5", "\u0661", "9" * 5000])

@@ -10,14 +10,14 @@ RANKING = st.lists(st.integers(-5, 15), unique=True, max_size=12)
 
 
 def fused(primary: list[int], secondary: list[int], *, k: int) -> tuple[list[int], list[float]]:
-    codes, scores = fuse(np.array(primary, np.int64), np.array(secondary, np.int64), k)
-    return codes.tolist(), scores.tolist()
+    ordinals, scores = fuse(np.array(primary, np.int64), np.array(secondary, np.int64), k)
+    return ordinals.tolist(), scores.tolist()
 
 
 def test_who_is_ranked_by_both_comes_first() -> None:
-    codes, scores = fused([1, 2, 3], [3, 1], k=60)
+    ordinals, scores = fused([1, 2, 3], [3, 1], k=60)
 
-    assert codes == [1, 3, 2]
+    assert ordinals == [1, 3, 2]
     assert scores == [1 / 61 + 1 / 62, 1 / 63 + 1 / 61, 1 / 62]
 
 
@@ -38,11 +38,11 @@ def test_a_score_is_the_sum_of_reciprocal_ranks(
 ) -> None:
     expected = dict.fromkeys([*primary, *secondary], 0.0)
     for ranking in (primary, secondary):
-        for rank, code in enumerate(ranking):
-            expected[code] += 1 / (k + rank + 1)
+        for rank, ordinal in enumerate(ranking):
+            expected[ordinal] += 1 / (k + rank + 1)
 
-    codes, scores = fused(primary, secondary, k=k)
+    ordinals, scores = fused(primary, secondary, k=k)
 
     # Sorting is stable, and the keys stand in the order of their first appearance.
-    assert codes == sorted(expected, key=lambda code: -expected[code])
-    assert scores == [expected[code] for code in codes]
+    assert ordinals == sorted(expected, key=lambda ordinal: -expected[ordinal])
+    assert scores == [expected[ordinal] for ordinal in ordinals]

@@ -26,7 +26,7 @@ Row = tuple[int, ...]
 CODES = st.integers(UNBOUND, 4)
 
 
-def codes(*values: int) -> Ordinals:
+def ordinals(*values: int) -> Ordinals:
     """An array of codes."""
     return np.array(values, np.int64)
 
@@ -36,13 +36,13 @@ def make_relation(
 ) -> Relation:
     """Rows given by their columns, of which there is at least one."""
     count = len(next(iter(columns.values())))
-    arrays = {name: codes(*column) for name, column in columns.items()}
-    return Relation(count, arrays, None if weights is None else codes(*weights))
+    arrays = {name: ordinals(*column) for name, column in columns.items()}
+    return Relation(count, arrays, None if weights is None else ordinals(*weights))
 
 
 def counted(relation: Relation, variables: Sequence[str]) -> Counter[Row]:
     """How often a relation holds each row."""
-    columns = [relation.codes[name].tolist() for name in variables]
+    columns = [relation.ordinals[name].tolist() for name in variables]
     weights = [1] * relation.count if relation.weights is None else relation.weights.tolist()
     rows = zip(*columns, strict=True) if columns else [()] * relation.count
     found: Counter[Row] = Counter()
@@ -76,7 +76,7 @@ def test_dropping_variables_loses_no_row(relation: Relation, live: set[str]) -> 
     for row, count in counted(relation, "abc").items():
         expected[tuple(row["abc".index(name)] for name in names)] += count
     assert counted(kept, names) == expected
-    assert kept.variables == set(names) or (not names and not kept.codes)
+    assert kept.variables == set(names) or (not names and not kept.ordinals)
     assert kept.total == relation.total
 
 
@@ -84,7 +84,7 @@ def test_dropping_variables_loses_no_row(relation: Relation, live: set[str]) -> 
 def test_equal_rows_of_one_variable_are_kept_once(relation: Relation, name: str) -> None:
     kept = relation.keep([name])
 
-    assert len(set(kept.codes[name].tolist())) == kept.count
+    assert len(set(kept.ordinals[name].tolist())) == kept.count
 
 
 def test_rows_that_nobody_asks_anything_of_are_one_number() -> None:
@@ -92,7 +92,7 @@ def test_rows_that_nobody_asks_anything_of_are_one_number() -> None:
 
     kept = relation.keep([])
 
-    assert (kept.count, kept.total, dict(kept.codes)) == (1, 9, {})
+    assert (kept.count, kept.total, dict(kept.ordinals)) == (1, 9, {})
 
 
 def test_no_rows_stay_no_rows_whatever_is_dropped() -> None:
@@ -114,10 +114,10 @@ def test_a_relation_that_loses_nothing_is_the_same_one() -> None:
 def test_rows_are_taken_by_place_or_by_mark_with_their_weights() -> None:
     relation = make_relation({"a": [5, 6, 7]}, weights=[1, 2, 3])
 
-    by_place = relation.take(codes(2, 0, 2))
+    by_place = relation.take(ordinals(2, 0, 2))
     by_mark = relation.take(np.array([False, True, True]))
 
-    assert by_place.codes["a"].tolist() == [7, 5, 7]
+    assert by_place.ordinals["a"].tolist() == [7, 5, 7]
     assert _weights_of(by_place) == [3, 1, 3]
     assert (by_mark.count, by_mark.total) == (2, 5)
 
@@ -125,7 +125,7 @@ def test_rows_are_taken_by_place_or_by_mark_with_their_weights() -> None:
 def test_a_new_variable_leaves_the_old_relation_alone() -> None:
     relation = make_relation({"a": [1, 2]})
 
-    bound = relation.bind("b", codes(3, UNBOUND))
+    bound = relation.bind("b", ordinals(3, UNBOUND))
 
     assert counted(bound, "ab") == {(1, 3): 1, (2, UNBOUND): 1}
     assert relation.variables == {"a"}
@@ -137,10 +137,10 @@ def test_weighing_counts_every_row_so_many_times_over(
 ) -> None:
     factors = drawn.draw(_lists(st.integers(0, 3), relation.count))
 
-    weighed = relation.weigh(codes(*factors))
+    weighed = relation.weigh(ordinals(*factors))
 
     expected = make_relation(
-        {"a": relation.codes["a"].tolist()},
+        {"a": relation.ordinals["a"].tolist()},
         [factor * weight for factor, weight in zip(factors, _weights_of(relation), strict=True)],
     )
     assert counted(weighed, "a") == +counted(expected, "a")
@@ -181,7 +181,7 @@ def test_one_empty_row_adds_nothing_to_a_product_and_none_leaves_nothing(
 def test_a_join_has_the_pairs_with_equal_keys_and_none_for_a_negative_one(
     left: Relation, right: Relation
 ) -> None:
-    joined = join(left, left.codes["b"], right, right.codes["c"])
+    joined = join(left, left.ordinals["b"], right, right.ordinals["c"])
 
     expected = {
         (*one, *other): count * times
@@ -191,7 +191,7 @@ def test_a_join_has_the_pairs_with_equal_keys_and_none_for_a_negative_one(
         if one[1] == other[0] >= 0
     }
     assert counted(joined, "abcd") == expected
-    assert joined.count == count_joined(left.codes["b"], right.codes["c"])
+    assert joined.count == count_joined(left.ordinals["b"], right.ordinals["c"])
 
 
 # One number for several variables
@@ -206,7 +206,7 @@ def test_packed_rows_are_equal_where_all_their_variables_are(
     keys = pack(relation, variables, dict.fromkeys("abc", 5))
 
     rows = (
-        list(zip(*(relation.codes[name].tolist() for name in variables), strict=True))
+        list(zip(*(relation.ordinals[name].tolist() for name in variables), strict=True))
         or [()] * relation.count
     )
     for one, other in itertools.combinations(range(relation.count), 2):
@@ -221,7 +221,7 @@ def test_packed_rows_sort_as_their_variables_do_even_of_types_too_large_to_multi
 
     keys = pack(relation, "abc", huge)
 
-    rows = list(zip(*(relation.codes[name].tolist() for name in "abc"), strict=True))
+    rows = list(zip(*(relation.ordinals[name].tolist() for name in "abc"), strict=True))
     assert np.argsort(keys, kind="stable").tolist() == sorted(
         range(len(rows)), key=rows.__getitem__
     )
@@ -244,14 +244,14 @@ def test_as_many_matches_as_are_exact_are_counted() -> None:
     "overflow",
     [
         lambda: make_relation({"a": [0, 0], "b": [0, 1]}, [LARGE, LARGE]).keep(["a"]),
-        lambda: make_relation({"a": [0, 1]}, [LARGE, LARGE]).keep(["a"]).weigh(codes(2, 2)),
-        lambda: make_relation({"a": [0]}, [LARGE]).weigh(codes(2)),
+        lambda: make_relation({"a": [0, 1]}, [LARGE, LARGE]).keep(["a"]).weigh(ordinals(2, 2)),
+        lambda: make_relation({"a": [0]}, [LARGE]).weigh(ordinals(2)),
         lambda: cross(make_relation({"a": [0]}, [2**40]), make_relation({"b": [0]}, [2**40])),
         lambda: join(
             make_relation({"a": [0]}, [2**40]),
-            codes(0),
+            ordinals(0),
             make_relation({"b": [0, 1]}, [2**40, 1]),
-            codes(0, 1),
+            ordinals(0, 1),
         ),
     ],
     ids=["dropping", "weighing all", "weighing one", "a product", "a join"],

@@ -29,7 +29,7 @@ def test_the_last_row_of_an_id_is_its_image() -> None:
     pending.put(rows(ann=1, bob=2), replaces_committed=False)
     pending.put(rows(ann=3), replaces_committed=True)
 
-    assert ages(pending.image()) == {"bob": 2, "ann": 3}
+    assert ages(pending.rows()) == {"bob": 2, "ann": 3}
     assert pending.replaces_committed
 
 

@@ -87,8 +87,8 @@ def tokenize(texts: pa.Array) -> Tokens:
     encoded = runs.dictionary_encode().combine_chunks()
     has_form, words = _forms(encoded.dictionary.to_pylist())
     codes = np.where(has_form, np.cumsum(has_form) - 1, -1)[encoded.indices.to_numpy()]
-    kept = codes >= 0
-    return Tokens(positions[kept], codes[kept], words)
+    selected = codes >= 0
+    return Tokens(positions[selected], codes[selected], words)
 
 
 def _runs(column: pa.Array) -> tuple[NDArray[np.int64], pa.ChunkedArray]:
@@ -147,20 +147,20 @@ def _alphanumeric(letters: NDArray[np.uint8]) -> NDArray[np.bool_]:
 def _forms(runs: list[str]) -> tuple[NDArray[np.bool_], Words]:
     """A mark for each run that is a searchable word, and the forms of these words."""
     lowered = [run.lower() for run in runs]
-    is_kept = [
+    is_selected = [
         len(word) <= limits.SEARCH_WORD_CHARACTERS_MAX and word not in STOP_WORDS
         for word in lowered
     ]
-    kept = list(compress(lowered, is_kept))
+    selected = list(compress(lowered, is_selected))
     # A stemmer cannot be shared between threads, so each call makes one. Its cache has size 0,
     # because every word occurs once.
-    stems: list[str] = Stemmer.Stemmer("english", 0).stemWords(kept)
-    foldings = _foldings(kept)
+    stems: list[str] = Stemmer.Stemmer("english", 0).stemWords(selected)
+    foldings = _foldings(selected)
     words = Words(
-        tuple(word.translate(foldings) for word in kept),
+        tuple(word.translate(foldings) for word in selected),
         tuple(stem.translate(foldings) for stem in stems),
     )
-    return np.array(is_kept, np.bool_), words
+    return np.array(is_selected, np.bool_), words
 
 
 def _foldings(words: list[str]) -> dict[int, str]:

@@ -50,7 +50,7 @@ class VectorColumn:
     def distances(
         self, query: NDArray[np.float32], positions: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """The Euclidean distance of each position, or NaN where there is no vector.
+        """The Euclidean distance of each position, or NaN without a vector.
 
         A distance does not depend on the other positions. If the query holds a number that is not
         finite, every distance is NaN.
