@@ -43,9 +43,9 @@ def main() -> None:
     """Store two commits, and compare them on Spark, by hand and in process."""
     parser = ArgumentParser()
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows")
-    parser.add_argument("--rows", type=int, default=FULL_ROWS, help=f"{FULL_ROWS:,} if not told")
-    asked = parser.parse_args()
-    rows = QUICK_ROWS if asked.quick else asked.rows
+    parser.add_argument("--rows", type=int, default=FULL_ROWS, help=f"default {FULL_ROWS:,}")
+    requested = parser.parse_args()
+    rows = QUICK_ROWS if requested.quick else requested.rows
     with TemporaryDirectory() as folder, omnigraph.spark.session(**PAGE) as spark:
         graph, old, new = store(Path(folder), rows)
         times, shuffled = {}, {}
@@ -79,8 +79,8 @@ def show(rows: int, times: Mapping[str, float], shuffled: Mapping[str, Shuffled]
         ],
     )
     share = shuffled["diff"].bytes / shuffled["join by hand"].bytes
-    verdict = "met" if share <= GOAL_SHARE else "MISSED"
-    print(f"Goal: the diff shuffles at most {GOAL_SHARE:.0%} of the join: {share:.3%} — {verdict}.")
+    outcome = "met" if share <= GOAL_SHARE else "MISSED"
+    print(f"Goal: the diff shuffles at most {GOAL_SHARE:.0%} of the join: {share:.3%} — {outcome}.")
 
 
 def store(folder: Path, rows: int) -> tuple[omnigraph.Graph, str, str]:

@@ -4,7 +4,7 @@ Both run in one warm session, in turns. We read the lines by the schema, check e
 Lance files, flush them and publish one commit; the peer reads lines and writes columns. Memory and
 the merge are measured in fresh processes that have done a small load before: the peak of the Python
 process that calls `load`, and what Java's heap keeps right afterwards. The Python workers that read
-rows hold one portion each and are not counted. `--quick` takes fewer rows and rounds.
+rows hold one partition each and are not counted. `--quick` takes fewer rows and rounds.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rows and rounds")
     parser.add_argument("--part", choices=tuple(PARTS), help="only one of the three")
     parser.add_argument("--run", nargs=3, help="what this script starts processes of its own with")
-    asked = parser.parse_args()
-    if asked.run:
-        name, subject, root = asked.run
+    requested = parser.parse_args()
+    if requested.run:
+        name, subject, root = requested.run
         print(json.dumps(RUNS[name](subject, Path(root))))
         return
-    scale = QUICK if asked.quick else FULL
-    for part in [asked.part] if asked.part else PARTS:
+    scale = QUICK if requested.quick else FULL
+    for part in [requested.part] if requested.part else PARTS:
         with TemporaryDirectory() as folder:
             PARTS[part](scale, Path(folder))
 
@@ -116,12 +116,12 @@ def show_speed(scale: Scale, root: Path) -> None:
     ratio = times["load once"] / times["rewrite once"]
     rows_per_s = once.rows / times["load once"]
     doubling = times["load twice"] / times["load once"]
-    _judge(f"at most {GOAL_RATIO} times the bare rewrite", ratio, is_met=ratio <= GOAL_RATIO)
+    _check(f"at most {GOAL_RATIO} times the bare rewrite", ratio, is_met=ratio <= GOAL_RATIO)
     print(
         f"Goal: at least {GOAL_ROWS_PER_S:,} rows a second: {rows_per_s:,.0f} — "
         f"{'met' if rows_per_s >= GOAL_ROWS_PER_S else 'MISSED'}."
     )
-    _judge("doubling the input at most doubles it", doubling, is_met=doubling <= GOAL_DOUBLING)
+    _check("doubling the input at most doubles it", doubling, is_met=doubling <= GOAL_DOUBLING)
     print()
 
 
@@ -177,7 +177,7 @@ def show_memory(scale: Scale, root: Path) -> None:
         ],
     )
     growth = twice["peak"] / once["peak"]
-    _judge(
+    _check(
         f"twice the input takes at most {GOAL_DRIVER} times the driver's memory",
         growth,
         is_met=growth <= GOAL_DRIVER,
@@ -290,7 +290,7 @@ def _measure_heap(spark: SparkSession) -> float:
     return used / 2**20
 
 
-def _judge(goal: str, found: float, *, is_met: bool) -> None:
+def _check(goal: str, found: float, *, is_met: bool) -> None:
     print(f"Goal: {goal}: {found:.2f} — {'met' if is_met else 'MISSED'}.")
 
 

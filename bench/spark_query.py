@@ -84,14 +84,14 @@ QUESTIONS = (
 
 
 def main() -> None:
-    """Make the rows, ask every question on both sides, and scan a type on both."""
+    """Make the rows, run_query every question on both sides, and scan a type on both."""
     parser = ArgumentParser()
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_EDGES:,} edges")
-    parser.add_argument("--edges", type=int, default=FULL_EDGES, help=f"{FULL_EDGES:,} if not told")
+    parser.add_argument("--edges", type=int, default=FULL_EDGES, help=f"default {FULL_EDGES:,}")
     parser.add_argument("--folder", type=Path, help="keep files and graph here, and use them again")
-    asked = parser.parse_args()
-    edges = QUICK_EDGES if asked.quick else asked.edges
-    place = TemporaryDirectory() if asked.folder is None else nullcontext(str(asked.folder))
+    requested = parser.parse_args()
+    edges = QUICK_EDGES if requested.quick else requested.edges
+    place = TemporaryDirectory() if requested.folder is None else nullcontext(str(requested.folder))
     with place as folder, omnigraph.spark.session() as spark:
         big, graph = make_graph(Path(folder) / str(edges), edges)
         print(
@@ -124,7 +124,7 @@ def show_questions(spark: SparkSession, big: BigGraph, graph: omnigraph.Graph) -
     rows, ratios = [], {}
     for question in QUESTIONS:
         contenders: Mapping[str, Callable[[], Rows]] = {
-            "ours": partial(ask, graph, spark, question.text),
+            "ours": partial(run_query, graph, spark, question.text),
             "by hand": partial(join_by_hand, question, spark, big),
         }
         require_same(*(run() for run in contenders.values()))
@@ -133,11 +133,11 @@ def show_questions(spark: SparkSession, big: BigGraph, graph: omnigraph.Graph) -
         ratios[question.name] = times["ours"].fastest / times["by hand"].fastest
     print_table(["question", "graph.query", "joins by hand", "ratio"], rows)
     for name, ratio in ratios.items():
-        judge(f"{name}: at most {GOAL_QUERY} times the joins by hand", ratio, GOAL_QUERY)
+        check(f"{name}: at most {GOAL_QUERY} times the joins by hand", ratio, GOAL_QUERY)
     print()
 
 
-def ask(graph: omnigraph.Graph, spark: SparkSession, text: str) -> Rows:
+def run_query(graph: omnigraph.Graph, spark: SparkSession, text: str) -> Rows:
     """The answer of the graph."""
     found = graph.query(text, engine="spark", spark=spark).to_arrow()
     return [tuple(row.values()) for row in found.to_pylist()]
@@ -181,7 +181,7 @@ def show_scan(spark: SparkSession, big: BigGraph, graph: omnigraph.Graph) -> Non
         [[f"{big.edges:,} rows, {len(COLUMNS)} columns", *show_times(times)]],
     )
     ratio = times["ours"].fastest / times["by hand"].fastest
-    judge(f"a scan takes at most {GOAL_SCAN} times the bare one", ratio, GOAL_SCAN)
+    check(f"a scan takes at most {GOAL_SCAN} times the bare one", ratio, GOAL_SCAN)
 
 
 def write_nowhere(frame: DataFrame) -> None:
@@ -203,7 +203,7 @@ def show_times(times: Mapping[str, Timing]) -> list[str]:
     return [milliseconds(own), milliseconds(other), f"{own / other:.2f}"]
 
 
-def judge(goal: str, found: float, at_most: float) -> None:
+def check(goal: str, found: float, at_most: float) -> None:
     """Say whether a goal is met."""
     print(f"Goal: {goal}: {found:.2f} — {'met' if found <= at_most else 'MISSED'}.")
 

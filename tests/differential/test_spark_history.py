@@ -58,7 +58,7 @@ def _many_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.spark.ops.range_shuffle.RANGE_BYTES_MAX", 1_000)
 
 
-def tell(changes: ChangeSet) -> Sequence[object]:
+def describe(changes: ChangeSet) -> Sequence[object]:
     """Everything that a diff says."""
     return [(each.type, each.id, each.op, repr(each.before), repr(each.after)) for each in changes]
 
@@ -94,7 +94,7 @@ class MergeCall:
 
     def run(self, graph: Graph, spark: SparkSession | None) -> tuple[object, ...]:
         """What the merge said and left."""
-        told: list[object] = []
+        reported: list[object] = []
         try:
             for dry_run in (True, False):
                 done = graph.merge(
@@ -106,13 +106,13 @@ class MergeCall:
                     engine="spark" if spark else "local",
                     spark=spark,
                 )
-                told += [done.outcome, done.conflicts]
+                reported += [done.outcome, done.conflicts]
         except MergeConflictError as error:
-            told += [error.conflicts, str(error)]
+            reported += [error.conflicts, str(error)]
         except InvalidValueError as error:
-            told += [str(error)]
+            reported += [str(error)]
         head = graph.commits(self.into)[-1]
-        return told, contents(graph, self.into), head.merged_parent_id, head.notes.resolutions
+        return reported, contents(graph, self.into), head.merged_parent_id, head.notes.resolutions
 
 
 @given(data=st.data())
@@ -130,7 +130,7 @@ def test_a_diff_on_spark_is_the_one_in_process(
         expected = graph.diff(old, new, engine="local")
         found = graph.diff(old, new, engine="spark", spark=spark)
 
-        assert tell(found) == tell(expected)
+        assert describe(found) == describe(expected)
         assert found.stats == expected.stats
         assert found.to_arrow().equals(expected.to_arrow())
 
@@ -138,7 +138,7 @@ def test_a_diff_on_spark_is_the_one_in_process(
 @given(rows=things(), others=things())
 @ON_SPARK
 @pytest.mark.usefixtures("_many_ranges")
-def test_images_of_every_value_are_those_in_process(
+def test_row_versions_of_every_value_are_those_in_process(
     tmp_path_factory: pytest.TempPathFactory,
     spark: SparkSession,
     rows: Sequence[Row],
@@ -188,7 +188,7 @@ def test_a_diff_of_few_changes_shuffles_few_rows(
     assert "updates" not in repr(graph.diff(before, "main"))
 
 
-def test_a_diff_that_is_asked_for_too_late_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_diff_of_a_deleted_state_is_rejected(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path, NETWORK, node("Person", name="a"))
     for name in ("gone", "anew"):
         graph.create_branch(name)

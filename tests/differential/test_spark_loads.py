@@ -30,7 +30,7 @@ FEWER_SEEDS = range(max(settings().max_examples // 100, 1))
 
 
 @pytest.fixture(autouse=True)
-def _tiny_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def _tiny_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Input of any size is shared by several tasks."""
     share_small_inputs(monkeypatch)
 
@@ -156,8 +156,8 @@ def test_without_the_rows_that_are_set_aside_a_load_in_process_does_the_same(
     assert done.rejected
     drop_set_aside(done)
     expected = run_to_end(inline, lambda: inline.load(paths, mode=mode), known=known)
-    told = (done.nodes_loaded, done.edges_loaded, ("main", None, False), False)
-    assert told == expected.told
+    reported = (done.nodes_loaded, done.edges_loaded, ("main", None, False), False)
+    assert reported == expected.reported
     assert plain_rows(staged, known=known) == expected.rows
 
 

@@ -16,7 +16,7 @@ from tests.support.read_cases import CASES, ReadCase, number_of
 from tests.support.read_corpus import parse_case, render_case
 from tests.support.read_graphs import PlainGraph, store
 from tests.support.read_referee import GENERATING
-from tests.support.spark_reads import ask_both, planned_for_few_rows
+from tests.support.spark_reads import planned_for_few_rows, run_both
 from tests.support.tiers import sample
 from tests.support.views import part_of, see_as_reader
 
@@ -46,7 +46,7 @@ def test_a_read_returns_the_rows_of_its_case_on_spark(
     assert case.columns is None or found.columns == case.columns
 
 
-def test_both_executors_answer_alike(spark: SparkSession) -> None:
+def test_both_executors_return_the_same_rows(spark: SparkSession) -> None:
     counts: list[int] = []
 
     @settings(GENERATING, max_examples=GRAPHS, database=None)
@@ -67,13 +67,13 @@ def _compare(asked: st.DataObject, spark: SparkSession) -> int:
         kept = store(Path(folder) / "g", graph)
         for _ in range(READS_PER_GRAPH):
             read = asked.draw(strategy)
-            here, there = ask_both(kept, read, spark)
+            here, there = run_both(kept, read, spark)
             case = render_case(graph, read.text, read.params)
             assert there == here, f"in process: {here}\non Spark: {there}\n\n{case}"
     return READS_PER_GRAPH
 
 
-def test_both_executors_answer_alike_through_a_view(spark: SparkSession) -> None:
+def test_both_executors_return_the_same_rows_through_a_view(spark: SparkSession) -> None:
     @settings(GENERATING, max_examples=VIEWS, database=None)
     @given(st.data())
     def agree(asked: st.DataObject) -> None:
@@ -85,7 +85,7 @@ def test_both_executors_answer_alike_through_a_view(spark: SparkSession) -> None
             limited = see_as_reader(store(Path(folder) / "g", graph), types)
             for _ in range(READS_PER_VIEW):
                 read = asked.draw(strategy)
-                here, there = ask_both(limited, read, spark)
+                here, there = run_both(limited, read, spark)
                 case = render_case(graph, read.text, read.params)
                 assert there == here, f"in process: {here}\non Spark: {there}\n\n{types}\n{case}"
             for name in graph.catalog.edges:
@@ -103,6 +103,6 @@ def test_a_read_that_went_wrong_once_does_so_no_more_on_spark(
     graph, text, params = parse_case(read_corpus_file(path))
 
     with planned_for_few_rows(spark):
-        here, there = ask_both(store(tmp_path / "g", graph), GeneratedRead(text, params), spark)
+        here, there = run_both(store(tmp_path / "g", graph), GeneratedRead(text, params), spark)
 
     assert there == here

@@ -338,5 +338,5 @@ def test_entities_are_ranked_once_and_who_is_unbound_not_at_all(spark: SparkSess
     assert found == [id for id, _ in fuse_in_process(by, rows, None) for _ in range(2)]
 
 
-def test_without_a_constant_nobody_is_ranked(spark: SparkSession) -> None:
+def test_without_a_constant_no_entity_is_ranked(spark: SparkSession) -> None:
     assert ranked(spark, entities(5, seed=6), Fused(FIRST, SECOND, None), None) == []

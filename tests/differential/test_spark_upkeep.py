@@ -1,4 +1,4 @@
-"""Upkeep on Spark and in process leave the same graph: the same rows, the same answers."""
+"""Upkeep on Spark and in process leave the same graph: the same rows, the same results."""
 
 import random
 import shutil
@@ -91,8 +91,8 @@ def make_thing(number: int, chance: random.Random) -> Record:
     # The first ones have neither words nor a place: there are parts without anything to index.
     if number < 10:
         given = {name: given[name] for name in ("count", "kind", "secret")}
-    kept = {name: value for name, value in given.items() if chance.random() < 0.8}
-    return node("Thing", code=f"t{number}", **kept)
+    retained = {name: value for name, value in given.items() if chance.random() < 0.8}
+    return node("Thing", code=f"t{number}", **retained)
 
 
 def copy_of(graph: Graph, name: str) -> Graph:
@@ -108,7 +108,7 @@ def table_of(graph: Graph, branch: str = "main", key: str = "node:Thing") -> lan
     return lance.dataset(table.path, version=table.version)
 
 
-def answers(graph: Graph, branch: str = "main", *, with_index: bool) -> Mapping[str, object]:
+def results(graph: Graph, branch: str = "main", *, with_index: bool) -> Mapping[str, object]:
     """What filters, words and a vector find; by reading all rows unless indexes are asked."""
     table = table_of(graph, branch)
     found: dict[str, object] = {
@@ -176,9 +176,9 @@ def test_indexes_that_spark_builds_are_those_of_this_process(
 
     assert reports == expected
     assert coverage(there) == coverage(here)
-    assert answers(there, with_index=True) == answers(here, with_index=True)
+    assert results(there, with_index=True) == results(here, with_index=True)
     assert scores(there) == scores(here)
-    assert answers(there, with_index=True) == answers(bare, with_index=False)
+    assert results(there, with_index=True) == results(bare, with_index=False)
     assert contents(there) == contents(bare)
     assert len(there.commits()) == len(bare.commits()) + 1
     assert segments_written(there) > segments_written(here), "executors wrote one piece each"
@@ -199,7 +199,7 @@ def test_a_graph_that_spark_lays_out_is_that_of_this_process(
     assert reports == expected
     assert coverage(there) == coverage(here)
     assert ordered_rows(there) == ordered_rows(here)
-    assert answers(there, with_index=True) == answers(worn, with_index=False)
+    assert results(there, with_index=True) == results(worn, with_index=False)
     assert contents(there) == contents(worn)
     assert len(there.commits()) == len(worn.commits()) + 1
     assert not any(each.committed for each in there.optimize(spark=spark))
@@ -222,13 +222,11 @@ def test_files_that_several_tasks_join_hold_the_rows_in_their_order(
     assert ordered_rows(there) == ordered_rows(here)
     assert len(counts) > 2
     assert all(8 <= count <= 16 for count in counts)
-    assert answers(there, with_index=True) == answers(worn, with_index=False)
+    assert results(there, with_index=True) == results(worn, with_index=False)
     assert not any(each.committed for each in there.optimize(spark=spark))
 
 
-def test_what_a_branch_has_of_its_own_is_kept_up_by_spark(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_spark_maintains_the_tables_of_a_branch(tmp_path: Path, spark: SparkSession) -> None:
     graph = worn_graph(tmp_path / "graph", seed=7)
     graph.create_branch("draft")
     graph.load(ndjson(make_thing(200, random.Random(1))), branch="draft", mode="append")
@@ -237,7 +235,7 @@ def test_what_a_branch_has_of_its_own_is_kept_up_by_spark(
     graph.optimize(branch="draft", spark=spark)
 
     assert (contents(graph), contents(graph, "draft")) == before
-    assert answers(graph, "draft", with_index=True) == answers(graph, "draft", with_index=False)
+    assert results(graph, "draft", with_index=True) == results(graph, "draft", with_index=False)
     assert len(table_of(graph, "draft").get_fragments()) == 1
     assert not coverage(graph)
 

@@ -1,4 +1,4 @@
-"""A bulk load whose storage fails, or that somebody overtakes, is there or not there."""
+"""A bulk load whose storage fails, or with a concurrent commit, is there or not there."""
 
 import itertools
 import shutil
@@ -141,7 +141,7 @@ def test_edges_whose_node_goes_while_a_bulk_load_is_checked_are_refused(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     root = tmp_path / "graph"
-    # Somebody without edges, so that no type of the load moves when he goes.
+    # A person without edges, so that no type of the load moves when he goes.
     social_graph(root).mutate(query('insert Person { name: "Hermit" }'))
     graph = open_bulk(root)
     path = write_lines(tmp_path / "given.jsonl", edge("Knows", "Alice", "Hermit"))
@@ -155,7 +155,7 @@ def test_edges_whose_node_goes_while_a_bulk_load_is_checked_are_refused(
     require_sound(graph, state_of(graph))
 
 
-def test_a_bulk_merge_on_a_branch_that_somebody_overtakes_loses_nothing(
+def test_a_bulk_merge_with_a_concurrent_commit_loses_nothing(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     root = tmp_path / "graph"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.spark_kills import NOBODY, Driver, Victim
+from tests.support.spark_kills import NOT_REPORTED, Driver, Victim
 from tests.support.spark_ordeal import Ending, Kill, Moment, Ordeal, require_tidy, sum_up_kills
 from tests.support.told import tell_story
 
@@ -29,9 +29,9 @@ def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_i
         endings = suffer(ordeal, driver, kills)
 
     ordeal.examine()
-    told = [ending.told for ending in endings]
+    told = [ending.reported for ending in endings]
     assert told[0] == told[2] == "done"
-    assert told[4] in (NOBODY, "done")
+    assert told[4] in (NOT_REPORTED, "done")
 
 
 @pytest.mark.exhaustive
@@ -50,8 +50,8 @@ def test_a_load_whose_tasks_are_tried_once_fails_with_a_worker_or_java_and_can_b
         exit_code = driver.await_exit()
 
     ordeal.examine()
-    assert endings[1].told.startswith("unchanged: UnavailableError"), endings[1].told
-    if endings[2].told == "interrupted":
+    assert endings[1].reported.startswith("unchanged: UnavailableError"), endings[1].reported
+    if endings[2].reported == "interrupted":
         assert exit_code == -signal.SIGINT
 
 

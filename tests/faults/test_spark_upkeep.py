@@ -1,4 +1,4 @@
-"""Upkeep on Spark that fails, or dies: the graph is as it was, or whole when it is looked at."""
+"""Maintenance on Spark that fails or is killed leaves the graph unchanged or whole."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ from tests.support.sweeps import open_plain
 WITH_VECTORS = """
 node Memo { head: String @key  body: String? @index  v: Vector(3)? @embed("body") @index }
 """
-# Nobody looks at the rows of it before executors do.
+# Only executors read its rows.
 PLAIN = "node Memo { head: String @key  body: String? @index }"
 
 
@@ -45,10 +45,10 @@ def memo_graph(root: Path, schema: str) -> Graph:
 def losing_a_file(root: Path) -> Iterator[None]:
     """A graph without one of its files, which comes back at the end of the block."""
     lost = sorted(table_paths(root)["node:Memo"].glob("data/*"))[0]
-    kept = lost.read_bytes()
+    retained = lost.read_bytes()
     lost.unlink()
     yield
-    lost.write_bytes(kept)
+    lost.write_bytes(retained)
 
 
 def open_bulk(root: Path, failpoints: Failpoints) -> Graph:
@@ -76,19 +76,21 @@ def test_indexes_whose_publishing_fails_are_undone_or_finished(
 
 
 @pytest.mark.parametrize("name", ["ensure_indices", "optimize"])
-def test_upkeep_whose_files_are_gone_leaves_the_graph_as_it_was(
+def test_maintenance_whose_files_are_deleted_changes_nothing(
     tmp_path: Path, spark: SparkSession, name: str
 ) -> None:
     graph = memo_graph(tmp_path, PLAIN)
-    upkeep = {"ensure_indices": graph.ensure_indices, "optimize": graph.optimize}[name]
+    maintenance = {"ensure_indices": graph.ensure_indices, "optimize": graph.optimize}[name]
 
     with unchanged(graph), losing_a_file(tmp_path), pytest.raises(CorruptError):
-        upkeep(engine="spark", spark=spark)
+        maintenance(engine="spark", spark=spark)
 
     assert not sidecars(tmp_path)
 
 
-def test_upkeep_that_stops_between_its_steps_is_undone(tmp_path: Path, spark: SparkSession) -> None:
+def test_maintenance_that_stops_between_its_steps_is_undone(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     graph = memo_graph(tmp_path, PLAIN)
     graph.ensure_indices()
     before = contents(graph)

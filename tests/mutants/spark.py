@@ -3,10 +3,10 @@
 from tests.mutants.planting import Edit, Mutant
 
 FORKS = "engine/commit/staging.py"
-JOB_STAGING = "spark/load/staging.py"
+STAGED = "spark/load/staged.py"
 LOAD = "spark/load/load.py"
 PARTS = "storage/lance/fragments.py"
-SIFTING = "spark/load/validate.py"
+VALIDATE = "spark/load/validate.py"
 
 FAULTS = "tests/faults/test_spark_faults.py"
 FILES = "tests/faults/test_staged_files.py"
@@ -61,12 +61,12 @@ SPARK_MUTANTS = (
     ),
     Mutant(
         "let the first edit of a row count",
-        (Edit(SIFTING, "is_last_kept=True", "is_last_kept=False"),),
+        (Edit(VALIDATE, "is_last_valid=True", "is_last_valid=False"),),
         (f"{LOADS}::test_rows_without_keys_are_edited_by_a_merge_and_the_last_edit_counts",),
     ),
     Mutant(
         "append rows that are there already",
-        (Edit(SIFTING, "if verdict.met and self.call.on_error is OnError.RAISE:", "if not met:"),),
+        (Edit(VALIDATE, "            if not self._is_tolerant:\n", "            if not name:\n"),),
         (f"{LOADS}::test_of_two_loads_of_one_key_one_is_refused",),
     ),
     # What changes meanwhile
@@ -88,9 +88,9 @@ SPARK_MUTANTS = (
         "take other rows for those that were judged",
         (
             Edit(
-                JOB_STAGING,
-                "rows.row_count + len(rows.dropped), rows.checksum",
-                "rows.row_count + len(rows.dropped), 0",
+                STAGED,
+                "rows.table_key, row_count, rows.checksum",
+                "rows.table_key, row_count, 0",
             ),
         ),
         (f"{FAULTS}::test_input_that_changes_while_rows_are_left_out_is_refused",),

@@ -52,7 +52,7 @@ VARIABLE = "$it's"
 ROW = "row"
 
 _CONSTANTS_OF_EACH = 2
-_TELLING = (
+_SIGNIFICANT = (
     {Scalar.I64, Scalar.F64},
     {Scalar.U64, Scalar.F64},
     {Scalar.U64, Scalar.I64},
@@ -158,8 +158,8 @@ def summed_cells() -> Cells:
             row["list"] = chance.choice((None, (), (0.0,), (-0.0,), (math.nan,), (-math.nan,)))
             row["F32"] = None if number is None or abs(number) > 1e38 else number
             for scalar in (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.STRING):
-                kept = (None, *awkward_values(scalar))
-                row[str(scalar)] = kept[chance.randrange(len(kept))] if key else kept[-1]
+                choices = (None, *awkward_values(scalar))
+                row[str(scalar)] = choices[chance.randrange(len(choices))] if key else choices[-1]
             rows.append(row)
     for zero in (row for row in rows if row["key"] == 0):
         zero["key"] = chance.choice((0.0, -0.0))
@@ -278,12 +278,12 @@ def _between_columns(cells: Cells) -> Iterator[Condition]:
         if one != other and not {one, other} <= NUMBERS:
             continue
         # Spark takes its time over each condition, and small numbers are compared as large ones.
-        is_telling = one == other or {one, other} in _TELLING
-        comparators = COMPARATORS if is_telling else (Comparator.GE,)
+        is_significant = one == other or {one, other} in _SIGNIFICANT
+        comparators = COMPARATORS if is_significant else (Comparator.GE,)
         left, right = cells.operand(f"left_{one}"), cells.operand(f"Left_{other}")
         for comparator in comparators:
             yield Comparison(left, comparator, right)
-        if is_telling:
+        if is_significant:
             lists = cells.operand(f"list_{other}")
             yield Comparison(cells.operand(f"Left_{one}"), Comparator.IN, lists)
     texts = cells.operand("left_String"), cells.operand("Left_String")

@@ -1,6 +1,6 @@
 """A driver of bulk loads in a process of its own, and a way to kill it or what it has started.
 
-The driver has a Spark session of its own, loads what it is told, and writes down how far it is and
+The driver has a Spark session of its own, loads what it is given, and writes down its progress and
 how each load ended. Promises that nothing of it is left once it was ended. Does not know what the
 loads bring.
 """
@@ -28,7 +28,7 @@ from tests.support.source_tree import ROOT
 WAIT_S_MAX = 180.0
 LOOK_S = 0.05
 CAUSE_CHARACTERS_MAX = 2_000
-NOBODY = "nobody was told"
+NOT_REPORTED = "not reported"
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def drive(root: str, log: str, master: str) -> None:
     graph = omnigraph.open(root)
     number, is_last = -1, False
 
-    def tell(event: str, *more: object) -> None:
+    def report(event: str, *more: object) -> None:
         with Path(log).open("a", encoding="utf-8") as lines:
             lines.write(f"{json.dumps([number, event, *more])}\n")
 
@@ -53,21 +53,21 @@ def drive(root: str, log: str, master: str) -> None:
             call = json.loads(line)
             number, is_last = call["number"], call["is_last"]
             spark = omnigraph.spark.session(master)
-            tell("ready")
+            report("ready")
             graph.load(
                 call["paths"],
                 mode=call["mode"],
                 branch=call["branch"],
                 engine="spark",
                 spark=spark,
-                progress=tell,
+                progress=report,
             )
-            tell("done")
+            report("done")
         except GraphError as error:
             cause = str(error.__cause__)[:CAUSE_CHARACTERS_MAX]
-            tell("failed", error.outcome, type(error).__name__, str(error), cause)
+            report("failed", error.outcome, type(error).__name__, str(error), cause)
         except KeyboardInterrupt:
-            tell("interrupted")
+            report("interrupted")
             if is_last:
                 raise
 
@@ -121,8 +121,8 @@ class Driver:
     def events(self, number: int) -> Sequence[Sequence[object]]:
         """What was written down of a load so far."""
         lines = self._log.read_text(encoding="utf-8").splitlines(keepends=True)
-        told = (json.loads(line) for line in lines if line.endswith("\n"))
-        return [event for of, *event in told if of == number]
+        reported = (json.loads(line) for line in lines if line.endswith("\n"))
+        return [event for of, *event in reported if of == number]
 
     def find_ending(self, number: int) -> str | None:
         """How a load ended for its caller, if it has ended; the driver's death is an end too."""
@@ -134,7 +134,7 @@ class Driver:
                     return f"{outcome}: {kind}: {message}"
                 case _:
                     continue
-        return NOBODY if self._process.poll() is not None else None
+        return NOT_REPORTED if self._process.poll() is not None else None
 
     def await_ending(self, number: int) -> str:
         """How a load ended."""

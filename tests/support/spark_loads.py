@@ -1,7 +1,6 @@
 """Inputs of loads on Spark, and what becomes of a graph that is given one.
 
-What becomes of a graph is told without the ids that a load makes up, so that two loads of the same
-input can be compared.
+The outcome does not contain generated ids, so that two loads of the same input can be compared.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def write_lines(path: Path, *records: Record) -> Path:
 
 def share_small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have even a few lines shared by several tasks, for the test."""
-    monkeypatch.setattr("omnigraph.spark.load.inputs.SPLIT_BYTES_MIN", 1)
+    monkeypatch.setattr("omnigraph.spark.load.inputs.PARTITION_BYTES_MIN", 1)
 
 
 def files_below(root: Path) -> frozenset[str]:
@@ -63,10 +62,11 @@ def changing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Ending:
     """What a load said and left: with the names of made-up ids hidden, and rows in a fixed order.
 
-    `told` is the result, or the class and the words of a refusal; `rows` are those of all branches.
+    `reported` is the result, or the class and the message of an error; `rows` are those of all
+    branches.
     """
 
-    told: Sequence[object]
+    reported: Sequence[object]
     violations: Sequence[str]
     rows: Mapping[str, Mapping[str, Sequence[str]]]
 
@@ -75,22 +75,22 @@ def run_to_end(graph: Graph, run: Callable[[], LoadResult], *, known: Contents) 
     """Load something, and look at what became of it; `known` are the rows from before."""
     names = _names_in(known)
     violations: Sequence[str] = ()
-    told: Sequence[object]
+    reported: Sequence[object]
     try:
         done = run()
     except GraphError as error:
-        told = (type(error), _hide(str(error), names))
+        reported = (type(error), _hide(str(error), names))
         if isinstance(error, IntegrityError):
-            told = (*told, error.count)
+            reported = (*reported, error.count)
             violations = [_hide(repr(each), names) for each in error.violations]
     else:
-        told = (
+        reported = (
             dict(done.nodes_loaded),
             dict(done.edges_loaded),
             (done.branch, done.base_branch, done.branch_created),
             done.commit_id is None,
         )
-    return Ending(told, violations, plain_rows(graph, known=known))
+    return Ending(reported, violations, plain_rows(graph, known=known))
 
 
 def plain_rows(graph: Graph, *, known: Contents) -> Mapping[str, Mapping[str, Sequence[str]]]:

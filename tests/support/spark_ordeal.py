@@ -1,8 +1,8 @@
 """Bulk loads whose processes are killed at any moment, and what must be true afterwards.
 
-Whoever has a driver make a load knows, row by row, what the graph must hold if the load is there
-and if it is not; afterwards it must be one of the two, the one that the driver was told of, and the
-next write must work. What is killed when depends on the machine, so a seed makes a run similar,
+The expected rows with and without a load are known. Afterwards the graph must hold one of the two,
+the one that was reported to the driver, and the next write must work. What is killed when
+depends on the machine, so a seed makes a run similar,
 never the same.
 """
 
@@ -25,7 +25,7 @@ from omnigraph import Graph
 from omnigraph.engine.maintenance.doctor_report import Severity
 from omnigraph.errors import Outcome
 from tests.support.graphs import build_graph, ndjson, node, pins, row_counts, sidecars
-from tests.support.spark_kills import NOBODY, Driver, Victim, await_that
+from tests.support.spark_kills import NOT_REPORTED, Driver, Victim, await_that
 
 SCHEMA = """
 node Person { name: String @key  mark: I32 }
@@ -60,7 +60,7 @@ def look(graph: Graph, branch: str) -> Held:
         for key in ("node:Person", "edge:Knows")
     )
     names, marks = people["name"].to_pylist(), people["mark"].to_pylist()
-    assert len(set(names)) == len(names), "somebody is there twice"
+    assert len(set(names)) == len(names), "a person is there twice"
     columns = (edges[name].to_pylist() for name in ("src", "dst", "mark"))
     return Held(dict(zip(names, marks, strict=True)), Counter(zip(*columns, strict=True)))
 
@@ -158,13 +158,13 @@ class Ending:
     """
 
     kill: Kill
-    told: str
+    reported: str
     is_there: bool
     has_staged_all: bool
     strays: int
 
     def __str__(self) -> str:
-        return f"{self.kill.victim} in {self.kill.moment}: {self.told}"
+        return f"{self.kill.victim} in {self.kill.moment}: {self.reported}"
 
 
 # The story
@@ -195,7 +195,7 @@ class Ordeal:
             driver.end()
 
     def suffer(self, kill: Kill, driver: Driver, *, is_last: bool = False) -> Ending:
-        """Have a load made, kill somebody meanwhile, and look at what is left.
+        """Run a load, kill a process meanwhile, and look at what is left.
 
         The driver is not asked for more after its last load.
         """
@@ -206,11 +206,11 @@ class Ordeal:
         self._await(kill.moment, driver, load.number)
         time.sleep(self._chance.uniform(0, DELAY_S_MAX[kill.moment]))
         driver.kill(kill.victim, load.number)
-        told = driver.await_ending(load.number)
-        is_there = self._require_whole(load, told)
+        reported = driver.await_ending(load.number)
+        is_there = self._require_whole(load, reported)
         return Ending(
             kill=kill,
-            told=told,
+            reported=reported,
             is_there=is_there,
             has_staged_all=any(each[0] == "check" for each in driver.events(load.number)),
             strays=0 if is_there else len(data_files(self.root) - files),
@@ -264,8 +264,8 @@ class Ordeal:
         else:
             await_that(has_come)
 
-    def _require_whole(self, load: Load, told: str) -> bool:
-        """Whether a load is there; fail if it is so by halves, or its caller was told another."""
+    def _require_whole(self, load: Load, reported: str) -> bool:
+        """Whether a load is there; fail if it is partial or differs from what was reported."""
         old = self._held[load.branch]
         new = load.onto(old)
         with omnigraph.open(str(self.root), read_only=True) as graph:
@@ -273,11 +273,11 @@ class Ordeal:
         with omnigraph.open(str(self.root), durability="relaxed") as graph:
             is_there = self._is_there(graph, load, old, new)
         assert is_there or not seen, "what a reader has seen was undone"
-        if told == "done":
+        if reported == "done":
             assert is_there, "it was reported as done"
-        if told.startswith((Outcome.UNCHANGED, Outcome.MOVED)):
-            assert not is_there, f"it was reported as not done: {told}"
-        assert not told.startswith(Outcome.BROKEN), told
+        if reported.startswith((Outcome.UNCHANGED, Outcome.MOVED)):
+            assert not is_there, f"it was reported as not done: {reported}"
+        assert not reported.startswith(Outcome.BROKEN), reported
         self._held[load.branch] = new if is_there else old
         return is_there
 
@@ -312,12 +312,12 @@ class OrdealReport:
 def sum_up_kills(endings: Sequence[Ending]) -> str:
     """How many kills of which kind there were, and what became of the graph."""
     kills = Counter(f"{each.kill.victim} in {each.kill.moment}" for each in endings)
-    told = Counter(each.told.partition(":")[0] for each in endings)
+    reported = Counter(each.reported.partition(":")[0] for each in endings)
     there = sum(each.is_there for each in endings)
     strays = sum(each.strays for each in endings)
     return (
-        f"{len(endings)} kills {dict(sorted(kills.items()))}, callers heard {dict(told)}, "
-        f"{there} loads are there and {len(endings) - there} are not, none by halves, "
+        f"{len(endings)} kills {dict(sorted(kills.items()))}, callers heard {dict(reported)}, "
+        f"{there} loads are there and {len(endings) - there} are not, none partially, "
         f"{strays} files of these stay"
     )
 
@@ -348,13 +348,13 @@ def run_ordeal(folder: Path, *, seed: int, kills_min: int, seconds: float) -> Or
 
 
 def choose_kill(chance: random.Random) -> Kill:
-    """Somebody at some moment; Java and the driver are dear, so they die less often."""
+    """A process and a time; Java and the driver are expensive, so they die less often."""
     victims = chance.choices(list(Victim), weights=[4, 2, 3, 3])
     return Kill(victims[0], chance.choice(list(Moment)))
 
 
 def require_tidy(ending: Ending) -> None:
     """Fail unless a caller who lives and whose rows were staged finds no file of them."""
-    has_caller = ending.told != NOBODY
+    has_caller = ending.reported != NOT_REPORTED
     if has_caller and ending.has_staged_all and not ending.is_there:
         assert not ending.strays, f"{ending}: {ending.strays} files stay"

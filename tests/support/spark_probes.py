@@ -129,8 +129,8 @@ class Keeping(DataSource):
 
 
 class _Message(WriterCommitMessage):
-    def __init__(self, told: object) -> None:
-        self.told = told
+    def __init__(self, reported: object) -> None:
+        self.reported = reported
 
 
 class _Writer(DataSourceArrowWriter):
@@ -147,7 +147,7 @@ class _Writer(DataSourceArrowWriter):
 
     def commit(self, messages: Messages) -> None:
         _note(self.source, "session", SparkSession.getActiveSession() is not None)
-        _note(self.source, "commit", _told(messages))
+        _note(self.source, "commit", _reported(messages))
         if self.source.options.get("fail") == "commit":
             raise ValueError("the commit broke")
 
@@ -164,7 +164,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         return _Message(_task().getLocalProperty("sql.streaming.queryId"))
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
-        _note(self.source, "commit", [batchId, _told(messages)])
+        _note(self.source, "commit", [batchId, _reported(messages)])
 
 
 def _note(source: DataSource, name: str, value: object) -> None:
@@ -178,5 +178,5 @@ def _task() -> TaskContext:
     return context
 
 
-def _told(messages: Messages) -> list[object]:
-    return [each.told for each in messages if isinstance(each, _Message)]
+def _reported(messages: Messages) -> list[object]:
+    return [each.reported for each in messages if isinstance(each, _Message)]

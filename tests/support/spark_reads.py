@@ -12,7 +12,7 @@ from omnigraph.engine.results import Result
 from omnigraph.errors import GraphError
 from tests.support.generated_graphs import GeneratedRead
 
-Answer = tuple[list[str], list[str], list[str]] | tuple[str, str]
+Outcome = tuple[list[str], list[str], list[str]] | tuple[str, str]
 """Columns, their types and rows as texts, or the error that was raised instead."""
 
 _FOR_FEW_ROWS = {
@@ -37,21 +37,21 @@ def planned_for_few_rows(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, known)
 
 
-def ask_both(graph: Graph, read: GeneratedRead, spark: SparkSession) -> tuple[Answer, Answer]:
+def run_both(graph: Graph, read: GeneratedRead, spark: SparkSession) -> tuple[Outcome, Outcome]:
     """What the executor in process answers, and what Spark does."""
-    return _ask(graph, read, None), _ask(graph, read, spark)
+    return _run(graph, read, None), _run(graph, read, spark)
 
 
-def _ask(graph: Graph, read: GeneratedRead, spark: SparkSession | None) -> Answer:
+def _run(graph: Graph, read: GeneratedRead, spark: SparkSession | None) -> Outcome:
     engine = "local" if spark is None else "spark"
     try:
         found = graph.query(read.text, read.params, engine=engine, spark=spark)
-        return _tell(found)
+        return _describe(found)
     except GraphError as error:
         return type(error).__name__, str(error)
 
 
-def _tell(found: Result) -> Answer:
+def _describe(found: Result) -> Outcome:
     # As texts, because NaN is unequal to itself and the two zeros are equal.
     table = found.to_arrow()
     types = [str(field.type) for field in table.schema]

@@ -46,7 +46,7 @@ def connect_server() -> Iterator[str]:
     options = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
     command = (str(_SPARK / "bin" / "spark-submit"), "--class", _SERVER_CLASS, *options)
     with tempfile.TemporaryFile() as log, _started(command, log=log) as server:
-        _await_answer(server, port=port, log=log)
+        _await_server(server, port=port, log=log)
         yield f"sc://127.0.0.1:{port}"
 
 
@@ -130,7 +130,7 @@ def _free_port() -> int:
     return port
 
 
-def _await_answer(server: subprocess.Popen[bytes], *, port: int, log: IO[bytes]) -> None:
+def _await_server(server: subprocess.Popen[bytes], *, port: int, log: IO[bytes]) -> None:
     deadline = time.monotonic() + _START_SECONDS_MAX
     while time.monotonic() < deadline and server.poll() is None:
         with socket.socket() as caller:

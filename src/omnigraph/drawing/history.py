@@ -55,19 +55,19 @@ def assign_lanes(
     before. Lines to parents that are not among the ids continue to the last row. The running time
     is proportional to the size of the drawing.
     """
-    kept = frozenset(trunk)
+    shown = frozenset(trunk)
     rows: list[Row] = []
     live: dict[int, str] = {}
-    lane = _choose_lane(ids[0], live, kept) if ids else _TRUNK_LANE
+    lane = _choose_lane(ids[0], live, shown) if ids else _TRUNK_LANE
     for id, following in zip_longest(ids, ids[1:]):
         passing = [(each, parent) for each, parent in live.items() if parent != id]
         leaving = [(lane, parent) for parent in dict.fromkeys(parents[id])]
-        lane_by_parent = _lead_on(passing, leaving, kept)
+        lane_by_parent = _lead_on(passing, leaving, shown)
         if following is None:
             next_lane = lane
         else:
             next_lane = _choose_lane(
-                following, {each: parent for parent, each in lane_by_parent.items()}, kept
+                following, {each: parent for parent, each in lane_by_parent.items()}, shown
             )
             if following in lane_by_parent:
                 lane_by_parent[following] = next_lane
@@ -315,10 +315,10 @@ def _curve(start: int, end: int, place: int) -> str:
 
 
 def _dot(row: Row, commit: Commit, history: History, *, y: int) -> str:
-    told = f"{commit.id}: {history.subjects[commit.id]}, on {commit.branch}"
+    title = f"{commit.id}: {history.subjects[commit.id]}, on {commit.branch}"
     return (
         f'<circle fill="{_colour(row.lane)}" cx="{_x(row.lane)}" cy="{y}" '
-        f'r="{_RADIUS}"><title>{escape(told)}</title></circle>'
+        f'r="{_RADIUS}"><title>{escape(title)}</title></circle>'
     )
 
 

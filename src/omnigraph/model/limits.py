@@ -385,13 +385,13 @@ CLAIMED_ROWS_MAX = 1024 * 1024
 CLAIMING_ROWS_MAX = 64 * 1024 * 1024
 """Rows whose keys one task reads in total: one or two minutes of work are lost with an executor."""
 
-SPLIT_BYTES_MIN = 4 * 1024 * 1024
+PARTITION_BYTES_MIN = 4 * 1024 * 1024
 """Smallest input of one task of a Spark load: reading it takes longer than starting the task."""
 
-SPLIT_BYTES_MAX = 128 * 1024 * 1024
+PARTITION_BYTES_MAX = 128 * 1024 * 1024
 """Largest input of one task: an executor loses few minutes of work, and memory is bounded."""
 
-SPLITS_MAX = 32_768
+PARTITIONS_MAX = 32_768
 """Most tasks that read one input of a Spark load; row positions have room for twice as many."""
 
 QUARANTINED_ROWS_MAX = 100_000

@@ -56,7 +56,7 @@ class GraphCells:
         holds the token of a server, `--as` is the actor of writes, and `--read-only` forbids
         writes.
         """
-        given = _parse(_opening(), line)
+        given = _parse(_open_parser(), line)
         chosen: object = self._shell.user_ns.get(given.uri)
         opened = chosen if isinstance(chosen, Graph | RemoteGraph) else None
         try:
@@ -72,19 +72,19 @@ class GraphCells:
 
         A cell that changes rows requires `--mutate`.
         """
-        given = _parse(_running(), line)
+        given = _parse(_query_parser(), line)
         graph = self._require_graph()
         try:
-            answer = self._answer(graph, cell, given)
+            result = self._run_query(graph, cell, given)
         except GraphError as error:
             raise UsageError(str(error)) from error
         if given.out is not None:
-            self._shell.user_ns[given.out] = answer
-        return answer
+            self._shell.user_ns[given.out] = result
+        return result
 
     def log(self, line: str) -> HistoryPicture:
         """Draw the history of the graph: `%gq_log [--branch B] [--limit N]`."""
-        given = _parse(_drawing(), line)
+        given = _parse(_log_parser(), line)
         try:
             return draw(self._require_graph(), given.branch, limit=given.limit)
         except GraphError as error:
@@ -95,18 +95,18 @@ class GraphCells:
             return omnigraph.open(given.uri, read_only=given.is_read_only, actor=given.actor)
         token = None if given.token is None else self._variable(given.token, "--token")
         if token is not None and not isinstance(token, str):
-            raise UsageError(f"the variable '{given.token}' holds no text, and a token is one")
+            raise UsageError(f"the variable '{given.token}' is not a string")
         return omnigraph.connect(given.uri, graph=given.graph, token=token)
 
-    def _answer(self, graph: AnyGraph, cell: str, given: Namespace) -> Result | MutationResult:
+    def _run_query(self, graph: AnyGraph, cell: str, given: Namespace) -> Result | MutationResult:
         query = self._read_query(cell, given)
         if not query.is_mutation:
             branch = None if given.at is not None else given.branch
             return graph.query(query.source, query.params, branch=branch, commit=given.at)
         if not given.is_mutation:
-            raise UsageError("this cell changes the graph; nothing was done; say %%gq --mutate")
+            raise UsageError("this cell changes the graph and was not run; use %%gq --mutate")
         if given.at is not None:
-            raise UsageError("the past cannot be changed; nothing was done; leave out --at")
+            raise UsageError("a past commit cannot be changed; omit --at")
         return graph.mutate(query.source, query.params, branch=given.branch or "main")
 
     def _read_query(self, cell: str, given: Namespace) -> Query:
@@ -118,13 +118,13 @@ class GraphCells:
             case []:
                 raise UsageError("this cell is empty; write a query below the first line")
             case statements:
-                raise UsageError(f"a cell runs one query, and here are {len(statements)}")
+                raise UsageError(f"a cell runs one query, not {len(statements)}")
 
     def _find_parameters(self, text: str, variable: str | None) -> dict[str, Parameter]:
         """The parameters of a text with values from `--params`, or else from the notebook."""
         chosen = {} if variable is None else self._variable(variable, "--params")
         if not isinstance(chosen, Mapping):
-            raise UsageError(f"the variable '{variable}' is no dict of parameters")
+            raise UsageError(f"the variable '{variable}' is not a dict of parameters")
         values = {**self._shell.user_ns, **chosen}
         found: dict[str, Parameter] = {}
         for name in find_used(text):
@@ -135,13 +135,13 @@ class GraphCells:
 
     def _variable(self, name: str, flag: str) -> object:
         if name not in self._shell.user_ns:
-            raise UsageError(f"{flag}: there is no variable '{name}'")
+            raise UsageError(f"{flag}: the variable '{name}' is not defined")
         value: object = self._shell.user_ns[name]
         return value
 
     def _require_graph(self) -> AnyGraph:
         if self._graph is None:
-            raise UsageError("no graph is open; begin with %gq_open URI")
+            raise UsageError("no graph is open; run %gq_open URI first")
         return self._graph
 
 
@@ -164,28 +164,29 @@ def _parse(parser: ArgumentParser, line: str) -> Namespace:
     return parser.parse_args(words)
 
 
-def _opening() -> ArgumentParser:
-    parser = _Parser(prog="%gq_open", add_help=False)
+def _open_parser() -> ArgumentParser:
+    parser = _parser("%gq_open", "--graph", "--token")
     parser.add_argument("uri")
-    parser.add_argument("--graph")
-    parser.add_argument("--token")
     parser.add_argument("--as", dest="actor")
     parser.add_argument("--read-only", dest="is_read_only", action="store_true")
     return parser
 
 
-def _running() -> ArgumentParser:
-    parser = _Parser(prog="%%gq", add_help=False)
-    parser.add_argument("--branch")
-    parser.add_argument("--at")
-    parser.add_argument("--params")
-    parser.add_argument("--out")
+def _query_parser() -> ArgumentParser:
+    parser = _parser("%%gq", "--branch", "--at", "--params", "--out")
     parser.add_argument("--mutate", dest="is_mutation", action="store_true")
     return parser
 
 
-def _drawing() -> ArgumentParser:
-    parser = _Parser(prog="%gq_log", add_help=False)
+def _log_parser() -> ArgumentParser:
+    parser = _parser("%gq_log")
     parser.add_argument("--branch", action="append")
     parser.add_argument("--limit", type=int, default=PICTURE_COMMITS_MAX)
+    return parser
+
+
+def _parser(prog: str, *options: str) -> ArgumentParser:
+    parser = _Parser(prog=prog, add_help=False)
+    for option in options:
+        parser.add_argument(option)
     return parser

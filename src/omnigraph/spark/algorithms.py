@@ -7,7 +7,7 @@ checks: one commit or no change. Needs PySpark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ from omnigraph.engine.results import MutationResult, Result
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import NodeType
-from omnigraph.model.errors import InvalidValueError, PreconditionFailedError
+from omnigraph.model.errors import PreconditionFailedError
 from omnigraph.model.limits import PREPARE_ATTEMPTS_MAX
 from omnigraph.model.ports import Action
 from omnigraph.model.types import STRING, Scalar
@@ -55,30 +55,28 @@ from omnigraph.spark.network import (
     read_rows,
     spread_labels,
 )
-from omnigraph.spark.sessions import find_working_session
+from omnigraph.spark.query.tables import TypeFrames
+from omnigraph.spark.sessions import find_working_session, require_same_session
 from omnigraph.storage.row_files import arrow_type
 
 
-def write_values(
-    call: WriteCall, values: DataFrame, *, session: SparkSession, opened: GraphContext
-) -> MutationResult:
+def _write_values(call: WriteCall, values: DataFrame, frames: TypeFrames) -> MutationResult:
     """Write the values of a column to a property of their nodes, as one commit or not at all."""
+    opened = frames.opened
     opened.require_writable("write a property")
     opened.require_allowed(Action.CHANGE, branch=call.branch, target=None, actor=call.actor)
     opened.require_full_view("write a property", branch=call.branch)
     attempts_left = PREPARE_ATTEMPTS_MAX
     while True:
         attempts_left -= 1
-        basis = opened.pin(call.branch)
+        current = replace(frames, basis=opened.pin(call.branch))
         inputs = [
-            Input(
-                table_key_of(declared),
-                _change(call, values, declared, session=session, opened=opened, basis=basis),
-            )
-            for declared in require_assignable(call, basis.catalog)
+            Input(table_key_of(declared), _change(call, values, declared, current))
+            for declared in require_assignable(call, current.basis.catalog)
         ]
+        head = current.basis.head.id
         try:
-            done = load(inputs, _load_call(call, session, expected_head=basis.head.id), opened)
+            done = load(inputs, _load_call(call, frames.session, expected_head=head), opened)
         except PreconditionFailedError:
             # Whole rows would overwrite concurrent changes, so the rows are read again.
             if not attempts_left:
@@ -88,26 +86,20 @@ def write_values(
 
 
 def _change(
-    call: WriteCall,
-    values: DataFrame,
-    declared: NodeType,
-    *,
-    session: SparkSession,
-    opened: GraphContext,
-    basis: Basis,
+    call: WriteCall, values: DataFrame, declared: NodeType, frames: TypeFrames
 ) -> DataFrame:
     """The rows of a type whose value changes, with the new value."""
     columns = ["id", *sorted(declared.properties)]
-    rows = read_rows(session, declared, columns, opened=opened, basis=basis)
-    own = values.where(f.col("type") == declared.name)
+    rows = read_rows(frames, declared, columns)
+    typed = values.where(f.col("type") == declared.name)
     value = f.col(call.column)
     if declared.properties[call.property].type.element is Scalar.F32:
         # Without the cast, a value would never compare equal to its stored form.
         value = value.cast("float")
     # Property names cannot contain a space, so this name cannot collide.
-    given = own.select("id", value.alias("a value"))
-    met = rows.join(given, "id").where(~f.col(call.property).eqNullSafe(f.col("a value")))
-    return met.drop(call.property).withColumnRenamed("a value", call.property).select(columns)
+    given = typed.select("id", value.alias("a value"))
+    changed = rows.join(given, "id").where(~f.col(call.property).eqNullSafe(f.col("a value")))
+    return changed.drop(call.property).withColumnRenamed("a value", call.property).select(columns)
 
 
 def _load_call(call: WriteCall, session: SparkSession, *, expected_head: str) -> LoadCall:
@@ -134,40 +126,26 @@ def open_runner(
     selection: Selection, *, basis: Basis, opened: GraphContext, spark: object
 ) -> SparkRunner:
     """The runner of algorithms over the types of a commit in a session."""
-    return SparkRunner(selection, basis=basis, opened=opened, session=find_working_session(spark))
+    return SparkRunner(selection, TypeFrames(find_working_session(spark), opened, basis))
 
 
 class SparkRunner:
     """Runs algorithms over a network, which it reads once."""
 
-    def __init__(
-        self, selection: Selection, *, basis: Basis, opened: GraphContext, session: SparkSession
-    ) -> None:
-        self._selection, self._basis = selection, basis
-        self._opened, self._session = opened, session
+    def __init__(self, selection: Selection, frames: TypeFrames) -> None:
+        self._selection, self._frames = selection, frames
         self._network: FrameNetwork | None = None
 
     def run(self, request: Request) -> SparkAnswer:
         """Run an algorithm to its end."""
-        spread = run_job_quietly(
-            self._session,
-            lambda: _solve(request, self._read_network()),
-            stage=shape_of(request).title,
-        )
-        return SparkAnswer(
-            spread,
-            request=request,
-            session=self._session,
-            basis=self._basis,
-            opened=self._opened,
-        )
 
-    def _read_network(self) -> FrameNetwork:
-        if self._network is None:
-            self._network = read_network(
-                self._session, self._selection, opened=self._opened, basis=self._basis
-            )
-        return self._network
+        def solve() -> IterationResult:
+            if self._network is None:
+                self._network = read_network(self._selection, self._frames)
+            return _solve(request, self._network)
+
+        spread = run_job_quietly(self._frames.session, solve, stage=shape_of(request).title)
+        return SparkAnswer(spread, request, self._frames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +154,7 @@ class SparkAnswer:
 
     spread: IterationResult
     request: Request
-    session: SparkSession
-    basis: Basis
-    opened: GraphContext
+    frames: TypeFrames
 
     @property
     def progression(self) -> Progression:
@@ -188,29 +164,23 @@ class SparkAnswer:
     def result(self) -> Result:
         """All rows in this process, in node order."""
         ordered = self.spread.values.orderBy("node").drop("node")
-        rows: pa.Table = run_job_quietly(self.session, ordered.toArrow, stage="fetch")
+        rows: pa.Table = run_job_quietly(self.frames.session, ordered.toArrow, stage="fetch")
         shape = shape_of(self.request)
         types = {"type": STRING, "id": STRING, **shape.values}
         columns = {name: rows[name].cast(arrow_type(type)) for name, type in types.items()}
-        return make_result(pa.table(columns), shape, self.basis)
+        return make_result(pa.table(columns), shape, self.frames.basis)
 
     def frame(self, session: object) -> DataFrame:
         """All rows as a frame of the session that computed them.
 
         `InvalidValueError` if another session is given.
         """
-        if session is not None and session is not self.session:
-            raise InvalidValueError(
-                subject="session",
-                expected="the session of the analysis",
-                value=session,
-                problem="the rows are in another session, which worked them out; name none",
-            )
+        require_same_session(session, self.frames.session)
         return self.spread.values.drop("node")
 
     def write(self, call: WriteCall) -> MutationResult:
         """Write values to a property of their nodes, as one commit or not at all."""
-        return write_values(call, self.frame(None), session=self.session, opened=self.opened)
+        return _write_values(call, self.frame(None), self.frames)
 
 
 def _solve(request: Request, network: FrameNetwork) -> IterationResult:

@@ -26,8 +26,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 # The first pattern found anywhere in the text determines the reason.
 _REASON_BY_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(words), reason)
-    for words, reason in (
+    (re.compile(pattern), reason)
+    for pattern, reason in (
         (
             r"No module named '(omnigraph|lance|pyarrow)\b",
             "Spark's Python workers do not have omnigraph; install it on every executor",
@@ -48,7 +48,7 @@ _REASON_BY_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
     )
 )
-_JAVA_IS_GONE = "Spark's Java process does not answer; it was killed or ran out of memory"
+_JAVA_NOT_RESPONDING = "Spark's Java process does not answer; it was killed or ran out of memory"
 
 # Prefixes before the message: the failed call or task, the exception class, the condition.
 _BEFORE_THE_MESSAGE = (
@@ -92,26 +92,26 @@ def _reason(error: Exception, text: str) -> str:
     # Exceptions thrown in Java carry a message; other Py4J errors only mean that Java did not
     # respond.
     has_words = isinstance(error, PySparkException | Py4JJavaError)
-    return explain(text) if has_words else _JAVA_IS_GONE
+    return explain(text) if has_words else _JAVA_NOT_RESPONDING
 
 
 def explain(text: str) -> str:
     """The reason, in one line, from the multi-line text of a Spark exception."""
-    for words, reason in _REASON_BY_WORDS:
-        if words.search(text):
+    for pattern, reason in _REASON_BY_WORDS:
+        if pattern.search(text):
             return reason
-    _, is_python, said = text.rpartition(_TRACEBACK)
+    _, is_python, stack = text.rpartition(_TRACEBACK)
     frame = _PYTHON_FRAME if is_python else _JAVA_FRAME
-    messages = (_message(line) for line in said.splitlines() if not frame.match(line))
-    reason = next(filter(None, messages), "no reason was given")
+    messages = (_message(line) for line in stack.splitlines() if not frame.match(line))
+    reason = next(filter(None, messages), "no reason given")
     if len(reason) > SPARK_REASON_CHARACTERS_MAX:
         return f"{reason[:SPARK_REASON_CHARACTERS_MAX]}…"
     return reason
 
 
 def _message(line: str) -> str:
-    for words in _BEFORE_THE_MESSAGE:
-        line = words.sub("", line.strip(), count=1)
+    for pattern in _BEFORE_THE_MESSAGE:
+        line = pattern.sub("", line.strip(), count=1)
     return _AFTER_THE_MESSAGE.sub("", line).strip()
 
 

@@ -15,16 +15,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import partial
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import orjson
 import pyarrow as pa
 from pyspark import SparkContext, SparkStageInfo, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from omnigraph.engine.ops.load import Progress
 from omnigraph.model.limits import SPARK_CANCEL_WAIT_S, SPARK_PART_ROWS_MAX, SPARK_POLL_INTERVAL_S
@@ -80,10 +79,10 @@ def run_job(spark: SparkSession, action: Callable[[], T], *, stage: str, progres
 
 def run_job_quietly(spark: SparkSession, action: Callable[[], T], *, stage: str) -> T:
     """Run a Spark action and return its result, without reporting progress."""
-    return run_job(spark, action, stage=stage, progress=_say_nothing)
+    return run_job(spark, action, stage=stage, progress=_ignore_progress)
 
 
-def _say_nothing(stage: str, done: int, total: int | None) -> None:
+def _ignore_progress(stage: str, done: int, total: int | None) -> None:
     """Report no progress."""
 
 
@@ -91,12 +90,12 @@ def _report(
     running: Future[T], count: Callable[[], TaskCount], *, stage: str, progress: Progress
 ) -> None:
     progress(stage, 0, None)
-    told = TaskCount(done=0, planned=0)
+    reported = TaskCount(done=0, planned=0)
     while wait((running,), timeout=SPARK_POLL_INTERVAL_S).not_done:
         found = count()
-        if found != told:
+        if found != reported:
             progress(stage, found.done, found.planned or None)
-            told = found
+            reported = found
     if not running.exception():
         # Spark's own task counts lag behind.
         planned = count().planned
@@ -194,11 +193,11 @@ class _ConnectJob:
     def run(self, action: Callable[[], T], stage: str, /) -> T:  # noqa: ARG002  # a tag has no text
         self._thread = threading.get_ident()
         self._spark.addTag(self._tag)
-        self._spark.registerProgressHandler(self._hear)  # type: ignore[arg-type]  # any callable
+        self._spark.registerProgressHandler(self._on_progress)  # type: ignore[arg-type]  # any callable
         try:
             return action()
         finally:
-            self._spark.removeProgressHandler(self._hear)  # type: ignore[arg-type]  # any callable
+            self._spark.removeProgressHandler(self._on_progress)  # type: ignore[arg-type]  # any callable
 
     def count(self) -> TaskCount:
         counts = tuple(self._count_by_operation.values())
@@ -214,7 +213,7 @@ class _ConnectJob:
         # The server does not report tasks after their operation has ended.
         return True
 
-    def _hear(
+    def _on_progress(
         self,
         *,
         stages: Iterable[StageInfo] | None,
@@ -252,38 +251,47 @@ def make_tasks(session: SparkSession, count: int, *, size: int) -> DataFrame:
     return first.select(f.expr(f"id div {share}").alias("id"))
 
 
-def encode(value: object) -> str:
-    """The JSON of a value."""
-    return orjson.dumps(value).decode()
+def map_tasks(
+    session: SparkSession,
+    work: Callable[[T], Iterator[pa.RecordBatch]],
+    tasks: Sequence[T],
+    schema: str | StructType,
+) -> DataFrame:
+    """The rows that some work yields for each task; each runs as one Spark task."""
+    count = max(len(tasks), 1)
+    return session.range(0, count, 1, count).mapInArrow(run_numbered(work, tasks), schema)
 
 
-def decode(kind: type[T], text: str) -> T:
-    """The value of a type that is encoded as JSON."""
-    value = _build(kind, orjson.loads(text))
-    assert isinstance(value, kind), "what one process encodes another decodes"
-    return value
+def run_numbered(
+    work: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for executors that runs the tasks whose numbers are its input rows."""
+    return partial(_run_numbered, work, tuple(tasks))
 
 
-def _build(kind: object, document: object) -> object:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        if document is None:
-            return None
-        (kind,) = (each for each in arguments if each is not NoneType)
-        return _build(kind, document)
-    if origin is tuple and isinstance(document, list):
-        kinds = [arguments[0]] * len(document) if arguments[-1] is Ellipsis else arguments
-        return tuple(_build(*pair) for pair in zip(kinds, document, strict=True))
-    if isinstance(kind, type) and is_dataclass(kind) and isinstance(document, dict):
-        hints = get_type_hints(kind)
-        return kind(**{name: _build(hints[name], part) for name, part in document.items()})
-    return document
+def _run_numbered(
+    work: Callable[[T], Iterator[pa.RecordBatch]],
+    tasks: Sequence[T],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    with carried_errors():
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                # Without tasks there is still one partition, whose number is 0.
+                if number < len(tasks):
+                    yield from work(tasks[number])
 
 
 R = TypeVar("R")
 
 _CORES_OF_SERVER = 8
 _OUTCOME = "number long, outcome binary"
+
+
+def count_cores(spark: SparkSession) -> int:
+    """The number of tasks that a session runs at the same time."""
+    # A server does not report its cores; a few tasks more than cores do no harm.
+    return _CORES_OF_SERVER if is_connect(spark) else spark.sparkContext.defaultParallelism
 
 
 def open_workers(spark: object) -> SparkWorkers:
@@ -299,33 +307,25 @@ class SparkWorkers:
 
     def share(self, row_count: int) -> int:
         """An equal share of the rows for each core, at most some seconds of work."""
-        return max(1, min(SPARK_PART_ROWS_MAX, -(-row_count // self._count_cores())))
+        return max(1, min(SPARK_PART_ROWS_MAX, -(-row_count // count_cores(self._spark))))
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T], *, stage: str) -> tuple[R, ...]:
         """The result of the work for each task, in task order; each runs as one Spark task."""
         if not tasks:
             return ()
-        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
-        frame = numbers.mapInArrow(partial(_work_on, work, tuple(tasks)), _OUTCOME)
-        rows = run_job_quietly(self._spark, frame.collect, stage=stage)
-        outcomes = {row["number"]: row["outcome"] for row in rows}
-        return tuple(pickle.loads(outcomes[number]) for number in range(len(tasks)))
-
-    def _count_cores(self) -> int:
-        # A server does not report its cores; a few tasks more than cores do no harm.
-        if is_connect(self._spark):
-            return _CORES_OF_SERVER
-        return self._spark.sparkContext.defaultParallelism
+        collect = partial(collect_tasks, self._spark, work, tasks)
+        return run_job_quietly(self._spark, collect, stage=stage)
 
 
-# On executors
+def collect_tasks(
+    session: SparkSession, work: Callable[[T], R], tasks: Sequence[T]
+) -> tuple[R, ...]:
+    """The result of the work for each task, in task order; each runs as one Spark task."""
+    frame = map_tasks(session, partial(_work_on, work), [*enumerate(tasks)], _OUTCOME)
+    outcomes = {row["number"]: row["outcome"] for row in frame.collect()}
+    return tuple(pickle.loads(outcomes[number]) for number in range(len(tasks)))
 
 
-def _work_on(
-    work: Callable[[T], R], tasks: Sequence[T], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    with carried_errors():
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                outcome = pickle.dumps(work(tasks[number]))
-                yield pa.record_batch({"number": [number], "outcome": [outcome]})
+def _work_on(work: Callable[[T], R], task: tuple[int, T]) -> Iterator[pa.RecordBatch]:
+    number, one = task
+    yield pa.record_batch({"number": [number], "outcome": [pickle.dumps(work(one))]})

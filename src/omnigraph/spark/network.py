@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from omnigraph.compiler.ir import Direction
 from omnigraph.engine.analysis.requests import PathsRequest, Progression, Selection
 from omnigraph.engine.analysis.solve import refuse_source
-from omnigraph.engine.context import GraphContext
 from omnigraph.engine.rows.conditions import ALWAYS
-from omnigraph.engine.state.branch_state import Basis
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.spark.query.tables import TypeFrames
 
@@ -55,27 +53,25 @@ def cached(frame: DataFrame) -> Iterator[DataFrame]:
         held_frame.unpersist()
 
 
-def read_network(
-    session: SparkSession, selection: Selection, *, opened: GraphContext, basis: Basis
-) -> FrameNetwork:
+def read_network(selection: Selection, frames: TypeFrames) -> FrameNetwork:
     """The network of a selection at a commit."""
-    nodes = checkpoint(_number(_read_nodes(session, selection, opened, basis)))
-    pairs = [
-        _read_edges(session, each, nodes, opened=opened, basis=basis) for each in selection.edges
+    named = [
+        read_rows(frames, each, ["id"]).select(f.lit(each.name).alias("type"), "id")
+        for each in selection.nodes
     ]
+    # The partitions of a sorted frame and the rows within them are in order, which is all that the
+    # numbers depend on. The numbers are stable once the frame is checkpointed.
+    ordered = _stack(named).orderBy("type", "id")
+    number = f.monotonically_increasing_id().alias("node")
+    nodes = checkpoint(ordered.select(number, "type", "id"))
+    pairs = [_read_edges(frames, each, nodes) for each in selection.edges]
     return FrameNetwork(nodes, checkpoint(_stack(pairs)))
 
 
 def read_rows(
-    session: SparkSession,
-    declared: NodeType | EdgeType,
-    columns: Sequence[str],
-    *,
-    opened: GraphContext,
-    basis: Basis,
+    frames: TypeFrames, declared: NodeType | EdgeType, columns: Sequence[str]
 ) -> DataFrame:
     """Some columns of all rows of a type."""
-    frames = TypeFrames(session, opened, basis)
     named = {name: name for name in columns}
     return frames.rows(declared, columns=named, condition=ALWAYS, measures={})
 
@@ -110,40 +106,14 @@ def _pair(pairs: DataFrame, one: str, other: str) -> DataFrame:
     return pairs.select(f.col(one).alias("node"), f.col(other).alias("other"))
 
 
-def _read_nodes(
-    session: SparkSession, selection: Selection, opened: GraphContext, basis: Basis
-) -> DataFrame:
-    frames = [
-        read_rows(session, each, ["id"], opened=opened, basis=basis).select(
-            f.lit(each.name).alias("type"), "id"
-        )
-        for each in selection.nodes
-    ]
-    return _stack(frames)
-
-
 def _stack(frames: Sequence[DataFrame]) -> DataFrame:
     # Spark Connect frames have another `union`, so the method is taken from each frame.
     return reduce(lambda one, other: one.union(other), frames)
 
 
-def _number(nodes: DataFrame) -> DataFrame:
-    # The partitions of a sorted frame and the rows within them are in order, which is all that the
-    # numbers depend on. The numbers are stable once the frame is checkpointed.
-    ordered = nodes.orderBy("type", "id")
-    return ordered.select(f.monotonically_increasing_id().alias("node"), "type", "id")
-
-
-def _read_edges(
-    session: SparkSession,
-    declared: EdgeType,
-    nodes: DataFrame,
-    *,
-    opened: GraphContext,
-    basis: Basis,
-) -> DataFrame:
+def _read_edges(frames: TypeFrames, declared: EdgeType, nodes: DataFrame) -> DataFrame:
     """The edges of a type by the numbers of their endpoints."""
-    edges = read_rows(session, declared, ["src", "dst"], opened=opened, basis=basis)
+    edges = read_rows(frames, declared, ["src", "dst"])
     sources = _named(nodes, declared.source, number="source", id="src")
     targets = _named(nodes, declared.target, number="target", id="dst")
     return edges.join(sources, "src").join(targets, "dst").select("source", "target")
@@ -361,7 +331,7 @@ def _sum_up(ranks: DataFrame, *, was: str | None) -> tuple[float, float]:
     return float(sums[0] or 0.0), float(sums[1] or 0.0)
 
 
-_LEVELS_KEPT_APART = 8
+_HOPS_PER_CHECKPOINT = 8
 """The number of hops between checkpoints of the reached nodes: few moves, short plans."""
 
 
@@ -384,7 +354,7 @@ def find_paths(network: FrameNetwork, request: PathsRequest) -> DataFrame:
             if frontier.isEmpty():
                 break
             reached = reached.union(frontier)
-            if hops % _LEVELS_KEPT_APART == 0:
+            if hops % _HOPS_PER_CHECKPOINT == 0:
                 reached = checkpoint(reached)
     return _name_ways(reached, network) if request.with_paths else reached
 

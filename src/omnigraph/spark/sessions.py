@@ -39,7 +39,7 @@ from omnigraph.model.limits import (
 )
 from omnigraph.spark.errors import explain, spark_errors
 
-Settle: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]]
+ResolveSettings: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]]
 
 _LOG_LEVEL = "spark.log.level"
 _LOCAL_ADDRESS = "SPARK_LOCAL_IP"
@@ -104,25 +104,31 @@ def finds_data_sources(spark: SparkSession) -> bool:
     return bool(java.System.getenv(_PYTHON_VARIABLE))
 
 
-def start_session(asked: Mapping[str, str], *, settle: Settle, python: str) -> SparkSession:
+def start_session(
+    requested: Mapping[str, str], *, resolve: ResolveSettings, python: str
+) -> SparkSession:
     """Start a session, and its Java process unless one is running.
 
-    `settle` computes all settings from the requested ones and those of the process. Tasks on this
+    `resolve` computes all settings from the requested ones and those of the process. Tasks on this
     machine run the given `python` unless another one is configured.
     """
     with SparkContext._lock:  # noqa: SLF001  # two threads must not start two processes
-        context = SparkContext._active_spark_context or _start_context(asked, settle, python)  # noqa: SLF001
+        context = SparkContext._active_spark_context or _start_context(requested, resolve, python)  # noqa: SLF001
     if str(context.master).startswith("local") and context.pythonExec == _ANY_PYTHON:
         context.pythonExec = python
     return SparkSession.builder.getOrCreate()
 
 
-def _start_context(asked: Mapping[str, str], settle: Settle, python: str) -> SparkContext:
+def _start_context(
+    requested: Mapping[str, str], resolve: ResolveSettings, python: str
+) -> SparkContext:
     gateway = SparkContext._gateway  # noqa: SLF001  # the process outlives its sessions
     if gateway is None:
-        gateway = _launch(settle(asked, {}), python=python, is_quiet=_LOG_LEVEL not in asked)
+        gateway = _launch(
+            resolve(requested, {}), python=python, is_quiet=_LOG_LEVEL not in requested
+        )
     conf = SparkConf(_jvm=gateway.jvm)
-    for name, value in settle(asked, dict(conf.getAll())).items():
+    for name, value in resolve(requested, dict(conf.getAll())).items():
         conf.set(name, value)
     return SparkContext(conf=conf, gateway=gateway)
 
@@ -142,7 +148,7 @@ def _launch(settings: Mapping[str, str], *, python: str, is_quiet: bool) -> Java
         try:
             return launch_gateway(conf, options)  # type: ignore[no-untyped-call]  # it has no types
         except PySparkException as error:
-            raise UnavailableError(action="start Spark", reason=_complaint(log)) from error
+            raise UnavailableError(action="start Spark", reason=_start_error(log)) from error
 
 
 @contextmanager
@@ -163,7 +169,7 @@ def _environment(python: str) -> Iterator[None]:
             del os.environ[name]
 
 
-def _complaint(log: IO[bytes]) -> str:
+def _start_error(log: IO[bytes]) -> str:
     log.seek(0)
     text = log.read().decode(errors="replace")
     for words, advice in _ADVICE:
@@ -198,13 +204,13 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
     rejected if they differ from the current value. A session whose Python workers do not have this
     package is rejected.
     """
-    asked = _parse_settings(master, conf)
+    requested = _parse_settings(master, conf)
     running = _find_running()
     if running is not None:
-        _require_settings(running, asked)
+        _require_settings(running, requested)
         require_workers(running)
         return running
-    return _start(asked)
+    return _start(requested)
 
 
 def find_session(given: object) -> SparkSession:
@@ -230,6 +236,17 @@ def find_working_session(given: object) -> SparkSession:
     return found
 
 
+def require_same_session(given: object, running: SparkSession) -> None:
+    """Reject a session other than the one that computes some rows; None is that one."""
+    if given is not None and given is not running:
+        raise InvalidValueError(
+            subject="session",
+            expected="the session of the query or analysis",
+            value=given,
+            problem="the rows are computed in another session; pass that one or none",
+        )
+
+
 def require_workers(spark: SparkSession) -> None:
     """Reject a session whose Python workers cannot import this package, before a task fails.
 
@@ -242,17 +259,17 @@ def require_workers(spark: SparkSession) -> None:
     context = spark.sparkContext
     is_local = str(context.master).startswith("local")
     if not is_local:
-        with spark_errors(action="ask the Python workers of Spark what they have"):
+        with spark_errors(action="list the modules of Spark's Python workers"):
             found = context.parallelize(_WORKER_MODULES, 1).map(find_spec).map(bool).collect()
         missing = [
             name for name, is_found in zip(_WORKER_MODULES, found, strict=True) if not is_found
         ]
-        cure = "install omnigraph on every executor, for the Python that PYSPARK_PYTHON names"
+        advice = "install omnigraph on every executor, for the Python that PYSPARK_PYTHON names"
     elif _is_this_python(context.pythonExec):
         return
     else:
         missing = _find_missing(context.pythonExec)
-        cure = (
+        advice = (
             "before the first Spark session of this process starts, set: "
             f'os.environ["PYSPARK_PYTHON"] = "{sys.executable}"'
         )
@@ -260,7 +277,7 @@ def require_workers(spark: SparkSession) -> None:
         raise UnavailableError(
             action="use this Spark session",
             reason=f"its Python workers run {context.pythonExec}, which does not have "
-            f"{', '.join(missing)}; {cure}",
+            f"{', '.join(missing)}; {advice}",
         )
 
 
@@ -290,13 +307,13 @@ def local_settings(*, cores: int, memory_bytes: int) -> dict[str, str]:
     }
 
 
-def _start(asked: Mapping[str, str]) -> SparkSession:
+def _start(requested: Mapping[str, str]) -> SparkSession:
     with spark_errors(action="start Spark"):
-        if _REMOTE in asked:
-            return _connect(asked)
-        python = asked.get(_PYTHON, sys.executable)
-        started = start_session(asked, settle=_settle, python=python)
-    if _PYTHON in asked:
+        if _REMOTE in requested:
+            return _connect(requested)
+        python = requested.get(_PYTHON, sys.executable)
+        started = start_session(requested, resolve=_resolve_settings, python=python)
+    if _PYTHON in requested:
         # Only `spark-submit` applies this setting by itself.
         started.sparkContext.pythonExec = python
     try:
@@ -323,7 +340,7 @@ def _find_missing(python: str) -> list[str]:
     """What a Python of this machine lacks: this Python version, or modules of the workers."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     try:
-        asked = subprocess.run(
+        requested = subprocess.run(
             [python, "-c", _PRINT_MISSING, version, *_WORKER_MODULES],
             capture_output=True,
             text=True,
@@ -332,10 +349,10 @@ def _find_missing(python: str) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError):
         return list(_WORKER_MODULES)
-    return asked.stdout.splitlines()
+    return requested.stdout.splitlines()
 
 
-def _settle(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+def _resolve_settings(requested: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """All settings of a new session; `given` are the settings of its Java process."""
     wanted = {
         _MASTER: _LOCAL,
@@ -344,11 +361,11 @@ def _settle(asked: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    master = {**wanted, **given, **asked}[_MASTER]
+    master = {**wanted, **given, **requested}[_MASTER]
     if master.startswith("local"):
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         wanted |= local_settings(cores=_cores(master), memory_bytes=memory_bytes)
-    return {**wanted, **given, **asked}
+    return {**wanted, **given, **requested}
 
 
 def _cores(master: str) -> int:
@@ -362,23 +379,23 @@ def _cores(master: str) -> int:
 
 
 def _parse_settings(master: str | None, conf: Mapping[str, object]) -> dict[str, str]:
-    asked = {name: _parse_setting(name, value) for name, value in conf.items()}
+    requested = {name: _parse_setting(name, value) for name, value in conf.items()}
     if master is not None:
         name = _REMOTE if master.startswith("sc://") else _MASTER
-        asked[name] = _parse_setting(name, master)
-    if _REMOTE in asked and _MASTER in asked:
-        raise _refused(_MASTER, asked[_MASTER], "a session has a master or a server, not both")
-    return asked
+        requested[name] = _parse_setting(name, master)
+    if _REMOTE in requested and _MASTER in requested:
+        raise _refused(_MASTER, requested[_MASTER], "a session has a master or a server, not both")
+    return requested
 
 
 def _parse_setting(name: str, value: object) -> str:
     if not name.startswith("spark."):
-        raise _refused(name, value, "no setting of Spark: their names begin with `spark.`")
+        raise _refused(name, value, "not a Spark setting; names start with `spark.`")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
         return str(value)
-    raise _refused(name, value, "a setting is a text, a number, or true or false")
+    raise _refused(name, value, "a setting must be a string, a number or a boolean")
 
 
 def _find_running() -> SparkSession | None:
@@ -401,8 +418,8 @@ def _is_running(spark: SparkSession) -> bool:
     return not is_stopped(spark)
 
 
-def _connect(asked: Mapping[str, str]) -> SparkSession:
-    spark = SparkSession.builder.remote(asked[_REMOTE]).getOrCreate()
+def _connect(requested: Mapping[str, str]) -> SparkSession:
+    spark = SparkSession.builder.remote(requested[_REMOTE]).getOrCreate()
     patient = spark.client.get_retry_policies()
     # PySpark retries an unreachable server for ten minutes. The short policy applies only to the
     # first contact; a server that has answered may come back.
@@ -411,7 +428,7 @@ def _connect(asked: Mapping[str, str]) -> SparkSession:
     is_there = False
     try:
         is_there = bool(spark.version)
-        _require_settings(spark, asked)
+        _require_settings(spark, requested)
     finally:
         spark.client.set_retry_policies(patient if is_there else [])
         if not is_there:
@@ -419,8 +436,8 @@ def _connect(asked: Mapping[str, str]) -> SparkSession:
     return spark
 
 
-def _require_settings(running: SparkSession, asked: Mapping[str, str]) -> None:
-    for name, value in asked.items():
+def _require_settings(running: SparkSession, requested: Mapping[str, str]) -> None:
+    for name, value in requested.items():
         with spark_errors(action="read the settings of the running Spark session"):
             current = _find_setting(running, name)
             can_change = running.conf.isModifiable(name)
@@ -428,7 +445,7 @@ def _require_settings(running: SparkSession, asked: Mapping[str, str]) -> None:
             continue
         if not can_change:
             shown = "does not have it" if current is None else f"has {current}"
-            problem = f"the Spark session that runs {shown}; stop it first, or leave this out"
+            problem = f"the running Spark session {shown}; stop it first, or omit this setting"
             raise _refused(name, value, problem)
         running.conf.set(name, value)
 

@@ -104,7 +104,7 @@ def test_a_cell_changes_the_graph_only_if_it_says_so(
     run(notebook, "name = 'Eve'")
     before = graph.head()
 
-    with pytest.raises(UsageError, match="nothing was done; say %%gq --mutate"):
+    with pytest.raises(UsageError, match="use %%gq --mutate"):
         run(notebook, f"%%gq\n{ADD}")
     assert graph.head() == before
 
@@ -119,14 +119,14 @@ def test_a_cell_changes_the_graph_only_if_it_says_so(
     [
         ("%%gq\nmatch { $p: Persn } return { $p.name }", "did you mean `Person`"),
         ("%%gq --branch nowhere\n" + PEOPLE, "branch 'nowhere' not found"),
-        ("%%gq --params nothing\n" + PEOPLE, "there is no variable 'nothing'"),
+        ("%%gq --params nothing\n" + PEOPLE, "the variable 'nothing' is not defined"),
         ("%%gq --wrong\n" + PEOPLE, "unrecognized arguments: --wrong"),
         ("%%gq\n   \n", "this cell is empty"),
-        (f"%%gq\n{PEOPLE};\n{PEOPLE}", "a cell runs one query, and here are 2"),
+        (f"%%gq\n{PEOPLE};\n{PEOPLE}", "a cell runs one query, not 2"),
         ("%gq_open /nowhere/at/all", "not found"),
     ],
 )
-def test_what_a_cell_is_refused_for_is_told_in_a_line(
+def test_an_error_of_a_cell_is_one_line(
     notebook: InteractiveShell, tmp_path: Path, cell: str, message: str
 ) -> None:
     social_graph(tmp_path / "g")
@@ -137,7 +137,7 @@ def test_what_a_cell_is_refused_for_is_told_in_a_line(
 
 
 def test_a_cell_without_a_graph_says_how_to_open_one(notebook: InteractiveShell) -> None:
-    with pytest.raises(UsageError, match="no graph is open; begin with %gq_open URI"):
+    with pytest.raises(UsageError, match="no graph is open; run %gq_open URI first"):
         run(notebook, f"%%gq\n{PEOPLE}")
 
 

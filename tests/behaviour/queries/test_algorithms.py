@@ -323,7 +323,7 @@ def test_values_that_spark_worked_out_become_the_same_property(
     assert footprint(graph) == before
 
 
-def test_rows_on_spark_stay_there_until_they_are_asked_for(
+def test_rows_on_spark_stay_there_until_they_are_collected(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     graph = town_graph(tmp_path)

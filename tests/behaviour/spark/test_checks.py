@@ -1,4 +1,4 @@
-"""The rules that a load on Spark is held to, whoever the rows are compared with, and its report."""
+"""The rules that a load on Spark is held to, against staged and committed rows, and its report."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def report_of(error: IntegrityError) -> LoadReport:
     return error.report
 
 
-def test_every_broken_rule_is_counted_and_told_with_its_places(
+def test_every_violated_rule_is_counted_and_reported_with_places(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share_small_inputs(monkeypatch)
@@ -98,7 +98,7 @@ def test_every_broken_rule_is_counted_and_told_with_its_places(
     assert len(refused.violations) == 55
 
 
-def test_a_rule_that_very_many_rows_break_is_counted_in_full_and_told_in_part(
+def test_a_rule_that_many_rows_violate_is_counted_in_full_and_reported_in_part(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     graph = team_graph(tmp_path / "graph")
@@ -128,9 +128,7 @@ def test_rows_of_a_frame_are_named_by_their_numbers(tmp_path: Path, spark: Spark
     assert shown.place == "row 34"
 
 
-def test_of_keys_that_are_there_already_the_least_is_told(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_the_smallest_of_the_existing_keys_is_reported(tmp_path: Path, spark: SparkSession) -> None:
     graph = team_graph(tmp_path / "graph")
     path = write_lines(
         tmp_path / "rows.jsonl",

@@ -18,7 +18,7 @@ from omnigraph.errors import GraphError
 from omnigraph.spark import session
 
 master, folder = sys.argv[1:]
-omnigraph.spark.load.inputs.SPLIT_BYTES_MIN = 1
+omnigraph.spark.load.inputs.PARTITION_BYTES_MIN = 1
 graph = omnigraph.open(f"{folder}/graph", durability="relaxed")
 spark = session(master)
 
@@ -71,7 +71,7 @@ def written_inputs(folder: Path) -> None:
     (folder / "unreadable.jsonl").write_bytes(broken.read_bytes() + b"{")
 
 
-def told(graph: Graph, path: Path) -> list[object]:
+def reported(graph: Graph, path: Path) -> list[object]:
     """What becomes of a load in process."""
     try:
         done = graph.load(path, mode="append")
@@ -85,7 +85,7 @@ def require_journey(folder: Path, printed: str) -> None:
     graph = omnigraph.open(str(folder / "graph"))
     inline = build_graph(folder / "inline", SOCIAL)
     names = ("first", "broken", "unreadable")
-    expected: list[object] = [told(inline, folder / f"{name}.jsonl") for name in names]
+    expected: list[object] = [reported(inline, folder / f"{name}.jsonl") for name in names]
     expected += [[{"Person": 30}, {}, 11], [{"Person": 2}, {}, 0], True, True, True, True]
     assert [json.loads(line) for line in printed.splitlines()] == expected
     people = {f"q{number}": {"name": f"q{number}", "age": None} for number in range(30)}

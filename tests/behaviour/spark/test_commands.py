@@ -41,7 +41,7 @@ def test_a_load_takes_the_session_that_its_flags_describe(
     assert "Fay" in left_out.read_text(encoding="utf-8")
 
 
-def test_what_was_left_out_is_told_to_people(tmp_path: Path, spark: SparkSession) -> None:
+def test_rows_that_were_left_out_are_printed(tmp_path: Path, spark: SparkSession) -> None:
     del spark
     store = store_people(tmp_path)
     rows = write_rows(tmp_path, node("Person", name="Eve"), node("Person", name="Fay", age="old"))

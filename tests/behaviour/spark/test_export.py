@@ -142,8 +142,8 @@ def test_many_rows_go_to_spark_and_few_stay_here(
     few = graph.export_files(tmp_path / "few")
     monkeypatch.setattr("omnigraph.engine.ops.export.EXPORT_INLINE_ROWS_MAX", 2)
     many = graph.export_files(tmp_path / "many", types=["Person"])
-    told = graph.export_files(tmp_path / "told", types=["Person"], engine="local")
+    reported = graph.export_files(tmp_path / "reported", types=["Person"], engine="local")
 
     assert Path(few.types[0].file).is_file()
     assert Path(many.types[0].file).is_dir()
-    assert Path(told.types[0].file).is_file()
+    assert Path(reported.types[0].file).is_file()

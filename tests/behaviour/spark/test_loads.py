@@ -71,7 +71,7 @@ def test_a_job_of_many_inputs_is_one_commit(tmp_path: Path, spark: SparkSession)
     graph = build_graph(tmp_path / "graph", SOCIAL)
     persons = spark.createDataFrame([("Ann", 1), ("Bob", None)], "name string, age int")
     parquet.write_table(pa.table({"src": ["Ann"], "dst": ["Bob"]}), tmp_path / "knows.parquet")
-    told: list[str] = []
+    reported: list[str] = []
 
     with graph.bulk(
         mode="append",
@@ -79,7 +79,7 @@ def test_a_job_of_many_inputs_is_one_commit(tmp_path: Path, spark: SparkSession)
         branch="side",
         base="main",
         actor="loader",
-        progress=lambda stage, _done, _total: told.append(stage),
+        progress=lambda stage, _done, _total: reported.append(stage),
     ) as job:
         job.nodes("Person", persons)
         job.nodes("Company", pa.table({"name": ["Acme"]}))
@@ -102,7 +102,7 @@ def test_a_job_of_many_inputs_is_one_commit(tmp_path: Path, spark: SparkSession)
     assert values(graph, "Person", "age", "side") == {"Ann": 1, "Bob": None}
     assert ends(graph, "Knows", "side") == [("Ann", "Bob")]
     assert ends(graph, "WorksAt", "side") == [("Ann", "Acme")]
-    assert list(dict.fromkeys(told)) == ["read", "check", "commit"]
+    assert list(dict.fromkeys(reported)) == ["read", "check", "commit"]
 
 
 def test_ends_go_by_either_name_and_rows_may_be_dicts_on_spark(
@@ -174,7 +174,7 @@ def test_rows_are_given_as_what_they_are(tmp_path: Path, spark: SparkSession) ->
             job.nodes("Knows", frame)
         with pytest.raises(InvalidValueError, match="use `nodes`"):
             job.edges("Person", frame)
-        with pytest.raises(InvalidValueError, match="say of which type"):
+        with pytest.raises(InvalidValueError, match="name the type of its rows"):
             graph.load(frame, mode="append", engine="spark")
         with pytest.raises(InvalidValueError, match="nothing is rejected unless"):
             graph.load(frame, mode="append", engine="spark", quarantine=tmp_path)
@@ -204,7 +204,7 @@ def test_a_load_says_which_engine_it_took(
     assert engine_of([path, packed]) == "spark"
 
 
-def test_an_engine_that_cannot_do_what_is_asked_is_refused(
+def test_an_engine_that_does_not_support_the_request_is_rejected(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     graph = build_graph(tmp_path / "graph", SOCIAL)
@@ -391,7 +391,7 @@ def test_a_file_that_is_cut_off_changes_nothing(tmp_path: Path, spark: SparkSess
 
 
 @pytest.mark.parametrize("branch", ["main", "side"])
-def test_a_merge_replaces_rows_and_history_tells_so(
+def test_a_merge_replaces_rows_and_records_it_in_history(
     tmp_path: Path, spark: SparkSession, branch: str
 ) -> None:
     graph = social_graph(tmp_path / "graph")

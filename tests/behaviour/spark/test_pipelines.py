@@ -59,9 +59,14 @@ def test_a_declared_pipeline_ends_in_a_commit_for_each_type(tmp_path: Path) -> N
 
 
 def test_a_stream_that_was_given_a_name_is_taken() -> None:
-    told = {"path": "/graph", "type": "Person", "queryname": "people", "checkpointlocation": "/x"}
+    given = {
+        "path": "/graph",
+        "type": "Person",
+        "queryname": "people",
+        "checkpointlocation": "/x",
+    }
 
-    options = parse_write_options(told, is_overwrite=False)
+    options = parse_write_options(given, is_overwrite=False)
 
     assert (options.type_name, options.query_id) == ("Person", None)
 
@@ -81,8 +86,8 @@ def read_to_end(spark: SparkSession, graph: Graph, home: Path) -> None:
     columns = "name string, age int, friends array<string>"
     arriving = spark.readStream.schema(columns).json(str(home / "incoming"))
     stream = arriving.writeStream.foreachBatch(lambda batch, _: write_contacts(graph, batch))
-    kept = stream.option("checkpointLocation", str(home / "checkpoint"))
-    kept.trigger(availableNow=True).start().awaitTermination()
+    retained = stream.option("checkpointLocation", str(home / "checkpoint"))
+    retained.trigger(availableNow=True).start().awaitTermination()
 
 
 def test_a_batch_of_several_types_is_one_commit_and_changes_nothing_when_it_comes_again(

@@ -84,9 +84,9 @@ def test_what_cannot_be_loaded_is_set_aside_and_the_rest_is_one_commit(
     assert sorted(rows(graph, "Person")) == sorted(["Ann", *(f"p{n}" for n in range(40))])
     assert values(graph, "Person", "mail")["Ann"] == "ann@x"
     assert set_aside(done).read_text().splitlines() == [json.dumps(record) for record, _ in bad]
-    told = reasons(done)
-    assert [each["rule"] for each in told] == [rule for _, rule in bad]
-    assert [each["place"] for each in told] == [
+    reported = reasons(done)
+    assert [each["rule"] for each in reported] == [rule for _, rule in bad]
+    assert [each["place"] for each in reported] == [
         f"{path}: record {6 + 4 * number} (line {11 + 8 * number})" for number in range(len(bad))
     ]
     assert done.rejected == done.report.count == len(bad)
@@ -94,7 +94,7 @@ def test_what_cannot_be_loaded_is_set_aside_and_the_rest_is_one_commit(
     assert graph.doctor().is_healthy
 
 
-def test_what_was_set_aside_can_be_mended_and_loaded(tmp_path: Path, spark: SparkSession) -> None:
+def test_quarantined_rows_can_be_corrected_and_loaded(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path / "graph", TEAM, person("Ann"))
     people = pa.table({"name": ["Bob", "Cyd"], "motto": [None, "m"], "age": [1, 2**40]})
     knows = pa.table({"src": ["Ann", "Ann"], "dst": ["Bob", "Ann"]})
@@ -110,12 +110,12 @@ def test_what_was_set_aside_can_be_mended_and_loaded(tmp_path: Path, spark: Spar
     assert path.is_relative_to(tmp_path / "aside")
     assert done.rejected == 3
     assert (done.nodes_loaded, done.edges_loaded) == ({}, {"Knows": 1})
-    mended = (
+    corrected = (
         path.read_text()
         .replace(str(2**40), "2")
         .replace('"name":"Bob"', '"name":"Bob","motto":"m"')
     )
-    path.write_text(mended.replace(',"motto":null', ""))
+    path.write_text(corrected.replace(',"motto":null', ""))
     assert graph.load(path, mode="append").nodes_loaded == {"Person": 2}
     assert ends(graph, "Knows") == [("Ann", "Ann"), ("Ann", "Bob")]
 
@@ -214,7 +214,7 @@ def test_rows_that_must_all_go_leave_the_graph_as_it_was(
 def test_too_many_faults_are_the_fault_of_the_input(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("omnigraph.spark.load.staging.QUARANTINED_ROWS_MAX", 3)
+    monkeypatch.setattr("omnigraph.spark.load.staged.QUARANTINED_ROWS_MAX", 3)
     graph = build_graph(tmp_path / "graph", TEAM)
     path = write_lines(tmp_path / "in.jsonl", *(person(f"p{n}", age=151) for n in range(4)))
     before = files_below(root_of(graph))
@@ -234,7 +234,7 @@ def test_a_frame_that_changes_when_it_is_read_again_is_refused(
     knows = named.selectExpr("name as src", "'nobody' as dst")
     before = files_below(root_of(graph))
 
-    with unchanged(graph), pytest.raises(UnavailableError, match="persist a frame"):
+    with unchanged(graph), pytest.raises(UnavailableError, match="persist the frame"):
         graph.load({"Knows": knows}, mode="append", on_error="quarantine")
 
     assert files_below(root_of(graph)) == before

@@ -145,11 +145,11 @@ def test_an_explanation_shows_the_steps_and_what_spark_makes_of_them(
         "match { $a: Person { age: $age }  $a knows $b } return { $b.name }", parameters="$age: I32"
     )
 
-    told = crowd.explain(text, {"age": 4}, engine="spark", spark=spark)
+    reported = crowd.explain(text, {"age": 4}, engine="spark", spark=spark)
 
-    assert "scan $a: Person" in told
-    assert "Physical Plan" in told
-    assert "MapInArrow" in told
+    assert "scan $a: Person" in reported
+    assert "Physical Plan" in reported
+    assert "MapInArrow" in reported
 
 
 def test_a_large_type_is_not_sent_to_every_executor(crowd: Graph, spark: SparkSession) -> None:
@@ -157,12 +157,12 @@ def test_a_large_type_is_not_sent_to_every_executor(crowd: Graph, spark: SparkSe
     before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "100KB")
     try:
-        told = crowd.explain(text, engine="spark", spark=spark)
+        reported = crowd.explain(text, engine="spark", spark=spark)
     finally:
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", str(before))
 
-    assert "SortMergeJoin" in told
-    assert "BroadcastHashJoin" not in told
+    assert "SortMergeJoin" in reported
+    assert "BroadcastHashJoin" not in reported
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_large_type_is_not_sent_to_every_executor(crowd: Graph, spark: SparkSe
         ("match { $a: Person } return { $a.name } limit $n", {"n": 2**70}),
     ],
 )
-def test_what_is_wrong_with_a_call_is_told_alike(
+def test_both_executors_report_the_same_errors(
     crowd: Graph, spark: SparkSession, body: str, params: dict[str, object]
 ) -> None:
     text = query(body, parameters="$n: I64")

@@ -73,12 +73,12 @@ from omnigraph.spark import session
 from omnigraph.spark.jobs import run_job
 from tests.support.spark import no_progress, refusing, slowly, tasks
 
-told = []
+reported = []
 spark = session(sys.argv[1])
 found = run_job(
-    spark, tasks(spark, slowly).toArrow, stage="rows", progress=lambda *one: told.append(one)
+    spark, tasks(spark, slowly).toArrow, stage="rows", progress=lambda *one: reported.append(one)
 )
-print(found.num_rows, told[0], told[-1])
+print(found.num_rows, reported[0], reported[-1])
 try:
     run_job(spark, tasks(spark, refusing).toArrow, stage="rows", progress=no_progress)
 except GraphError as error:
@@ -221,7 +221,7 @@ def test_what_is_no_session_is_refused(spark: SparkSession) -> None:
 def test_a_setting_that_comes_too_late_is_refused(
     spark: SparkSession, name: str, value: str
 ) -> None:
-    with pytest.raises(InvalidValueError, match=f"{name}: the Spark session that runs"):
+    with pytest.raises(InvalidValueError, match=f"{name}: the running Spark session"):
         session(**{name: value})
 
     assert session() is spark
@@ -238,26 +238,26 @@ def test_a_setting_that_can_still_be_changed_is_changed(spark: SparkSession) -> 
     spark.conf.set(name, str(before))
 
 
-def test_a_job_tells_how_many_of_its_tasks_are_done(spark: SparkSession) -> None:
-    told: list[tuple[str, int, int | None]] = []
+def test_a_job_reports_its_completed_tasks(spark: SparkSession) -> None:
+    reported: list[tuple[str, int, int | None]] = []
     threads: set[int] = set()
 
     def progress(stage: str, done: int, total: int | None) -> None:
-        told.append((stage, done, total))
+        reported.append((stage, done, total))
         threads.add(threading.get_ident())
 
     frame = tasks(spark, slowly, count=6)
     found = run_job(spark, frame.toArrow, stage="rows", progress=progress)
 
     assert found.num_rows == 6
-    assert told[0] == ("rows", 0, None)
-    assert told[-1] == ("rows", 6, 6)
-    assert any(0 < done < 6 for _, done, _ in told)
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert reported[0] == ("rows", 0, None)
+    assert reported[-1] == ("rows", 6, 6)
+    assert any(0 < done < 6 for _, done, _ in reported)
+    assert [done for _, done, _ in reported] == sorted(done for _, done, _ in reported)
     assert threads == {threading.get_ident()}
 
 
-def test_a_task_that_fails_is_told_in_one_line(spark: SparkSession) -> None:
+def test_a_failed_task_is_reported_in_one_line(spark: SparkSession) -> None:
     with pytest.raises(UnavailableError) as raised:
         run_job(spark, tasks(spark, failing).toArrow, stage="rows", progress=no_progress)
 
@@ -334,7 +334,7 @@ def test_without_pyspark_a_session_says_what_to_install() -> None:
     assert said.startswith("cannot start Spark: pyspark is not installed; install it")
 
 
-def test_a_machine_without_java_is_told_what_to_install() -> None:
+def test_an_error_without_java_says_what_to_install() -> None:
     nowhere = ("env", "JAVA_HOME=/nowhere")
 
     assert run_script(START, prefix=nowhere) == (
@@ -364,7 +364,7 @@ def test_a_spark_connect_server_runs_jobs_as_this_machine_does(tmp_path: Path) -
         assert _interrupted(address, tmp_path) == "interrupted\nended\n3\n"
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
+def test_an_unreachable_server_fails_soon() -> None:
     printed = run_script(START, "sc://127.0.0.1:9")
 
     assert printed.splitlines()[-1] == (

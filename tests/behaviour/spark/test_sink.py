@@ -84,9 +84,9 @@ def write(
     graph: Graph, given: pa.Table, *, batch: StreamBatch | None = None, **options: str
 ) -> None:
     """Write rows as Spark would in two tasks, each with the half of them."""
-    told = {"uri": graph.uri, **options}
+    reported = {"uri": graph.uri, **options}
     is_overwrite = options.get("mode") == "overwrite"
-    job = plan_write(parse_write_options(told, is_overwrite=is_overwrite), given.schema)
+    job = plan_write(parse_write_options(reported, is_overwrite=is_overwrite), given.schema)
     half = given.num_rows // 2
     parts = (given.slice(half), given.slice(0, half))
     staged = [stage_rows(job, 1 - number, part.to_batches()) for number, part in enumerate(parts)]
@@ -203,7 +203,7 @@ def test_a_write_by_a_schema_that_was_changed_meanwhile_is_refused(tmp_path: Pat
     staged = stage_rows(job, 0, given.to_batches())
     graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
 
-    with unchanged(graph), pytest.raises(SchemaChangedError, match="try again"):
+    with unchanged(graph), pytest.raises(SchemaChangedError, match="retry"):
         commit_rows(job, [staged], batch=None)
 
 
@@ -233,7 +233,7 @@ def test_a_write_to_a_branch_leaves_others_alone(tmp_path: Path) -> None:
     assert set(rows(graph, "Person")) == {"ann", "bob", "cyd"}
 
 
-def test_a_write_that_others_were_quicker_than_is_judged_again(tmp_path: Path) -> None:
+def test_a_write_is_checked_again_after_a_concurrent_commit(tmp_path: Path) -> None:
     graph = people_graph(tmp_path / "graph")
     given = people(("ann", 77, None), ("dan", 1, None))
     job = plan(graph, given.schema, type="Person", mode="merge")
@@ -255,8 +255,8 @@ def test_a_batch_is_committed_once_however_often_it_is_written(tmp_path: Path) -
     write(graph, notes, type="Note", batch=StreamBatch("one", 1))
     write(graph, notes, type="Note", batch=StreamBatch("other", 0))
 
-    told = [each.notes.batch for each in graph.commits() if each.notes.batch is not None]
-    assert told == [StreamBatch("one", 0), StreamBatch("one", 1), StreamBatch("other", 0)]
+    reported = [each.notes.batch for each in graph.commits() if each.notes.batch is not None]
+    assert reported == [StreamBatch("one", 0), StreamBatch("one", 1), StreamBatch("other", 0)]
     assert len(rows(graph, "Note")) == 6
     assert len(data_files(graph)) == len(files) + 2
 
@@ -283,23 +283,23 @@ def test_files_of_tasks_are_removed_when_another_task_failed_and_not_otherwise(
     message = CommitMessage(job, stage_rows(job, 0, given.to_batches()), None)
     sink = BatchWriter(job)
 
-    # Whoever has all messages has tried to commit: the files may be part of the graph.
+    # With all messages a commit was attempted: the files may be part of the graph.
     sink.abort([message])
-    kept = data_files(graph)
+    retained = data_files(graph)
     sink.abort([message, None])
 
-    assert len(kept - before) == 1
+    assert len(retained - before) == 1
     assert data_files(graph) == before
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({}, "say of which type the rows are"),
+        ({}, "name the type of the rows"),
         ({"type": "Persn"}, "did you mean 'Person'?"),
         ({"type": "Person", "mode": "upsert"}, "none of append, merge and overwrite"),
         ({"type": "Person", "mode": "overwrite"}, "`.mode('overwrite')`"),
-        ({"type": "Person", "where": "age > 3"}, "there is no such option"),
+        ({"type": "Person", "where": "age > 3"}, "unknown option"),
         ({"type": "Person", "branch": "nope"}, "branch 'nope' not found"),
     ],
 )
@@ -342,7 +342,7 @@ def test_a_missing_option_of_a_write_is_one_line_with_an_example(
         save(spark.createDataFrame([("dan",)], "name string"), graph, "append")
 
     said, *rest = str(refused.value).splitlines()
-    assert """option 'type': not given; say of which type the rows are, as in .option(""" in said
+    assert """option 'type': not given; name the type of the rows, as in .option(""" in said
     assert [line.strip() for line in rest] == ["SQLSTATE: 38000"]
 
 
@@ -420,7 +420,7 @@ def texts_in(graph: Graph) -> list[str]:
     return sorted(str(row["text"]) for row in rows(graph, "Note").values())
 
 
-def test_each_batch_of_a_stream_is_a_commit_that_tells_of_it(
+def test_each_batch_of_a_stream_is_recorded_in_its_commit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = people_graph(tmp_path / "graph")
@@ -431,8 +431,8 @@ def test_each_batch_of_a_stream_is_a_commit_that_tells_of_it(
     stream.awaitTermination()
 
     assert texts_in(graph) == ["a", "b", "c"]
-    told = [each.notes.batch for each in graph.commits()[-2:]]
-    assert told == [StreamBatch(str(stream.id), 0), StreamBatch(str(stream.id), 1)]
+    reported = [each.notes.batch for each in graph.commits()[-2:]]
+    assert reported == [StreamBatch(str(stream.id), 0), StreamBatch(str(stream.id), 1)]
 
 
 def test_a_batch_that_was_committed_before_its_query_died_is_not_written_again(
@@ -450,7 +450,7 @@ def test_a_batch_that_was_committed_before_its_query_died_is_not_written_again(
     assert texts_in(graph) == ["a", "b", "c"]
 
 
-def test_a_stream_that_breaks_a_rule_stops_and_goes_on_when_it_is_mended(
+def test_a_stream_that_violates_a_rule_stops_and_resumes_after_a_fix(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = build_graph(tmp_path / "graph", "node Note { text: String @key }")
@@ -487,7 +487,7 @@ def test_a_stream_that_is_killed_between_write_and_commit_has_every_line_once(
     files = data_files(graph)
 
     with started_script(STREAM, str(tmp_path)) as child:
-        # Rows are staged, and nobody has committed them.
+        # Rows are staged, and no process has committed them.
         await_that(lambda: data_files(graph) > files, child)
     head = graph.head()
     with started_script(STREAM, str(tmp_path)) as child:

@@ -60,7 +60,7 @@ def test_an_edge_type_is_read_with_its_ends(spark: SparkSession, tmp_path: Path)
     assert sorted(rows(frame)) == [("Alice", "Bob"), ("Alice", "Charlie"), ("Bob", "Diana")]
 
 
-def test_a_name_of_both_kinds_says_which_it_means(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_name_of_both_kinds_needs_its_kind(spark: SparkSession, tmp_path: Path) -> None:
     schema = "node Tie { name: String @key }\nedge Tie: Tie -> Tie"
     graph = build_graph(tmp_path / "graph", schema, node("Tie", name="a"), edge("Tie", "a", "a"))
 
@@ -211,7 +211,7 @@ def test_the_result_of_a_query_is_a_frame_in_the_querys_order(
     assert rows(read(spark, graph, query=text, name="other")) == [(4,)]
 
 
-def test_a_query_is_answered_at_the_state_the_frame_was_made_at(
+def test_a_query_reads_the_state_at_which_the_frame_was_created(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = social_graph(tmp_path / "graph")
@@ -244,8 +244,8 @@ def test_a_query_that_finds_nothing_is_an_empty_frame(spark: SparkSession, tmp_p
         ({"type": "Person", "commit": "nope"}, "commit 'nope' not found"),
         ({"type": "Person", "columns": "nmae"}, "column 'nmae' not found; did you mean `name`?"),
         ({"type": "Person", "where": "agee > 3"}, "Person has no property `agee`"),
-        ({"type": "Person", "query": "x"}, "say what to read: either a type or a query"),
-        ({"type": "Person", "colums": "x"}, "option 'colums': there is no such option"),
+        ({"type": "Person", "query": "x"}, "give either a type or a query, not both"),
+        ({"type": "Person", "colums": "x"}, "option 'colums': unknown option"),
         ({"query": "query q() { match { $p: Persn } return { $p } }"}, "Persn"),
         (
             {"query": "query q() { match { $p: Person } return { $p.name as a  $p.age as a } }"},
@@ -278,10 +278,13 @@ def test_what_is_wrong_with_a_read_is_in_the_error_that_spark_raises(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"type": "Person"}, """option 'uri': not given; say where the graph is, as in .option("""),
+        (
+            {"type": "Person"},
+            """option 'uri': not given; name the location of the graph, as in .option(""",
+        ),
         (
             {"uri": "/none"},
-            """option 'type': not given; say what to read, as in .option("type", """,
+            """option 'type': not given; name what to read, as in .option("type", """,
         ),
     ],
     ids=["uri", "type"],
@@ -301,7 +304,7 @@ def test_a_given_schema_with_other_types_is_refused(spark: SparkSession, tmp_pat
     graph = social_graph(tmp_path / "graph")
     source = spark.read.format("omnigraph").schema("age string").option("type", "Person")
 
-    with pytest.raises(PySparkException, match="it is int, not string; cast it after it is read"):
+    with pytest.raises(PySparkException, match="it is int, not string; cast it after reading"):
         source.load(str(root_of(graph))).count()
 
 
@@ -360,7 +363,7 @@ def test_rows_that_were_cleaned_up_before_a_task_came_are_refused(tmp_path: Path
         list(read_part(pinned, part, pinned.schema))
 
 
-def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_of_the_plan(tmp_path: Path) -> None:
+def test_a_recreated_branch_is_not_read_in_place_of_the_planned_one(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "graph")
     graph.create_branch("side")
     grow_older(graph, branch="side")
@@ -371,7 +374,7 @@ def test_a_branch_that_was_made_anew_is_not_taken_for_the_one_of_the_plan(tmp_pa
     graph.create_branch("side")
     graph.mutate(query('delete Person where name = "Bob"'), branch="side")
 
-    with pytest.raises(NotFoundError, match="made anew"):
+    with pytest.raises(NotFoundError, match="deleted or recreated"):
         list(read_part(pinned, part, pinned.schema))
 
 

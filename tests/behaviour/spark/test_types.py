@@ -122,7 +122,7 @@ def by_name(row: Mapping[str, object]) -> str:
     return str(row["name"])
 
 
-def kept(graph: Graph) -> pa.Table:
+def retained(graph: Graph) -> pa.Table:
     return graph.export_batches("Thing").read_all().sort_by("id")
 
 
@@ -182,7 +182,7 @@ def test_values_that_come_back_from_spark_are_stored_as_they_were(
 
     copy.load({"Thing": rows}, mode="append")
 
-    assert comparable(kept(copy).to_pylist()) == comparable(kept(graph).to_pylist())
+    assert comparable(retained(copy).to_pylist()) == comparable(retained(graph).to_pylist())
 
 
 def test_a_timestamp_is_the_instant_that_spark_shows_in_the_sessions_zone(

@@ -31,7 +31,7 @@ def made(graph: Graph, spark: SparkSession, **how: str) -> Iterator[Mapping[str,
             spark.catalog.dropTempView(name)
 
 
-def ask(spark: SparkSession, text: str) -> list[tuple[object, ...]]:
+def run_sql(spark: SparkSession, text: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in spark.sql(text).collect()]
 
 
@@ -46,7 +46,7 @@ def test_types_are_joined_with_tables_of_ones_own(spark: SparkSession, tmp_path:
     own.createOrReplaceTempView("payroll")
 
     with made(graph, spark):
-        found = ask(
+        found = run_sql(
             spark,
             """
             SELECT k.src, sum(pay), max(p.age)
@@ -66,7 +66,7 @@ def test_every_type_is_a_view_by_its_name_and_a_frame_beside_it(
     with made(graph, spark, prefix="town_") as frames:
         assert set(frames) == {"town_Person", "town_Company", "town_Knows", "town_WorksAt"}
         assert frames["town_Person"].columns == ["id", "age", "name"]
-        assert [ask(spark, f"SELECT count(*) FROM {each}") for each in sorted(frames)] == [
+        assert [run_sql(spark, f"SELECT count(*) FROM {each}") for each in sorted(frames)] == [
             [(2,)],
             [(3,)],
             [(4,)],
@@ -79,7 +79,7 @@ def test_a_session_that_runs_is_found(spark: SparkSession, tmp_path: Path) -> No
 
     frames = graph.spark_views(prefix="found_")
 
-    assert ask(spark, "SELECT count(*) FROM found_Knows") == [(3,)]
+    assert run_sql(spark, "SELECT count(*) FROM found_Knows") == [(3,)]
     for name in frames:
         spark.catalog.dropTempView(name)
 
@@ -94,11 +94,11 @@ def test_all_views_stay_at_one_commit_while_main_moves_until_they_are_made_again
     both = "SELECT (SELECT count(*) FROM Person), (SELECT count(*) FROM Knows)"
 
     with made(graph, spark):
-        before = ask(spark, both)
+        before = run_sql(spark, both)
         graph.mutate(query('delete Person where name = "Alice"'))
-        during = ask(spark, both)
+        during = run_sql(spark, both)
         with made(graph, spark):
-            after = ask(spark, both)
+            after = run_sql(spark, both)
 
     assert (before, during, after) == ([(4, 3)], [(4, 3)], [(3, 1)])
 
@@ -186,7 +186,7 @@ def test_views_of_a_graph_that_is_only_read_leave_nothing_in_it(
 # What is refused
 
 
-def test_types_that_spark_cannot_tell_apart_are_refused_and_nothing_is_made(
+def test_types_whose_names_differ_only_in_case_are_rejected_and_no_view_is_created(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = "node Tie { name: String @key }\nnode Knot { name: String @key }\nedge TIE: Tie -> Tie"

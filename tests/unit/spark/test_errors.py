@@ -63,7 +63,7 @@ NOT_INSTALLED = f"{OF_A_WORKER}\nModuleNotFoundError: No module named 'omnigraph
         (OUT_OF_MEMORY, "Spark's Java process ran out of memory; raise spark.driver.memory or"),
         (CRASHED, "a Python worker of Spark ended; it was killed or ran out of memory"),
         (NOT_INSTALLED, "Spark's Python workers do not have omnigraph; install it on every"),
-        ("", "no reason was given"),
+        ("", "no reason given"),
     ],
     ids=["task", "worker", "server", "memory", "crash", "not-installed", "silence"],
 )

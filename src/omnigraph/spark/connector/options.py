@@ -59,7 +59,7 @@ class ReadOptions:
     """What to read from which graph, at a branch or a commit."""
 
     place: GraphLocation
-    wanted: TypeOptions | QueryOptions
+    request: TypeOptions | QueryOptions
     branch: str | None
     commit: str | None
     is_read_only: bool
@@ -88,7 +88,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         raise refuse_option("commit", "a read is at a branch or at a commit, not at both")
     return ReadOptions(
         place=parse_place(given),
-        wanted=_parse_wanted(given),
+        request=_parse_request(given),
         branch=given.get("branch"),
         commit=given.get("commit"),
         is_read_only=_parse_truth(given, "readOnly"),
@@ -100,7 +100,7 @@ def parse_write_options(options: Mapping[str, str], *, is_overwrite: bool) -> Wr
     given = {name.lower(): value for name, value in options.items()}
     _require_known(given, (*_WRITE, *_STREAM))
     if "type" not in given:
-        problem = 'not given; say of which type the rows are, as in .option("type", "Person")'
+        problem = 'not given; name the type of the rows, as in .option("type", "Person")'
         raise refuse_option("type", problem)
     return WriteOptions(
         place=parse_place(given),
@@ -117,14 +117,14 @@ def parse_place(given: Mapping[str, str]) -> GraphLocation:
     uris = [given[name] for name in _PLACE if name in given]
     if not uris:
         problem = (
-            'not given; say where the graph is, as in .option("uri", "/data/team-graph"), '
+            'not given; name the location of the graph, as in .option("uri", "/data/team-graph"), '
             '.load("/data/team-graph") or .save("/data/team-graph")'
         )
         raise refuse_option("uri", problem)
     if len(uris) > 1:
-        raise refuse_option("uri", "say where the graph is once, not by 'uri' and by a path")
+        raise refuse_option("uri", "give the location once, as 'uri' or as a path")
     if uris[0].lower().startswith("memory:"):
-        problem = "a memory:// graph is seen by one process only, and Spark runs others"
+        problem = "a memory:// graph is visible to one process only, and Spark runs several"
         raise refuse_option("uri", problem)
     storage = {
         name.removeprefix(_STORAGE_PREFIX): value
@@ -146,8 +146,8 @@ def _require_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in by_folded and not name.startswith(_STORAGE_PREFIX):
             listed = ", ".join(sorted(known))
-            advice = advise_name(name, known) or f"there are {listed} and {_STORAGE_PREFIX}<name>"
-            raise refuse_option(name, f"there is no such option; {advice}")
+            advice = advise_name(name, known) or f"options are {listed} and {_STORAGE_PREFIX}<name>"
+            raise refuse_option(name, f"unknown option; {advice}")
 
 
 def _parse_write_mode(given: Mapping[str, str], *, is_overwrite: bool) -> LoadMode:
@@ -155,24 +155,24 @@ def _parse_write_mode(given: Mapping[str, str], *, is_overwrite: bool) -> LoadMo
         return LoadMode.OVERWRITE if is_overwrite else LoadMode.APPEND
     mode = parse_mode(given["mode"])
     if is_overwrite != (mode is LoadMode.OVERWRITE):
-        problem = "rows are replaced by `.mode('overwrite')` and no other mode with it"
+        problem = "only `.mode('overwrite')` replaces rows, and it excludes other modes"
         raise refuse_option("mode", problem)
     return mode
 
 
-def _parse_wanted(given: Mapping[str, str]) -> TypeOptions | QueryOptions:
+def _parse_request(given: Mapping[str, str]) -> TypeOptions | QueryOptions:
     if "type" not in given and "query" not in given:
         problem = (
-            'not given; say what to read, as in .option("type", "Person") '
+            'not given; name what to read, as in .option("type", "Person") '
             'or .option("query", "query q() { … }")'
         )
         raise refuse_option("type", problem)
     if "type" in given and "query" in given:
-        raise refuse_option("type", "say what to read: either a type or a query")
+        raise refuse_option("type", "give either a type or a query, not both")
     is_type = "type" in given
     for name in _QUERY_ONLY if is_type else _TYPE_ONLY:
         if name in given:
-            raise refuse_option(name, f"it goes with a {'query' if is_type else 'type'}")
+            raise refuse_option(name, f"it is an option of a {'query' if is_type else 'type'} only")
     if is_type:
         return TypeOptions(given["type"], _parse_columns(given), given.get("where"))
     return QueryOptions(given["query"], given.get("name"), _parse_params(given))
@@ -183,7 +183,7 @@ def _parse_columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
         return None
     names = tuple(each.strip() for each in given["columns"].split(","))
     if len(set(names)) < len(names) or "" in names:
-        raise refuse_option("columns", "it is made of different names, with commas between")
+        raise refuse_option("columns", "it must be a list of distinct names, separated by commas")
     return names
 
 
@@ -193,9 +193,9 @@ def _parse_params(given: Mapping[str, str]) -> Mapping[str, object] | None:
     try:
         params: object = orjson.loads(given["params"])
     except orjson.JSONDecodeError as error:
-        raise refuse_option("params", f"it is no JSON: {error}") from error
+        raise refuse_option("params", f"it is not valid JSON: {error}") from error
     if not isinstance(params, dict):
-        raise refuse_option("params", 'it is a JSON object, like {"name": "Ann"}')
+        raise refuse_option("params", 'it must be a JSON object, such as {"name": "Ann"}')
     return params
 
 

@@ -78,16 +78,16 @@ def select_columns(schema: StructType, names: Iterable[str]) -> StructType:
     return StructType(chosen)
 
 
-def require_readable(wanted: StructType, schema: StructType) -> None:
+def require_readable(request: StructType, schema: StructType) -> None:
     """Raise unless a schema given by the caller matches the types of the columns."""
-    for given, there in zip(wanted, select_columns(schema, wanted.fieldNames()), strict=True):
-        told, kept = _describe(given), _describe(there)
+    for given, there in zip(request, select_columns(schema, request.fieldNames()), strict=True):
+        requested, stored_type = _describe(given), _describe(there)
         if given.dataType != there.dataType or (there.nullable and not given.nullable):
             raise InvalidValueError(
                 subject=f"column '{given.name}'",
-                expected=kept,
-                value=told,
-                problem=f"it is {kept}, not {told}; cast it after it is read",
+                expected=stored_type,
+                value=requested,
+                problem=f"it is {stored_type}, not {requested}; cast it after reading",
             )
 
 
@@ -100,23 +100,33 @@ _TEXT_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
+class PinnedVersion:
+    """One version of a type.
+
+    The snapshot has no other type, because a task protects only what it reads. `made_by`
+    distinguishes the version from another one with the same name; it is None on main, which cannot
+    be deleted. `pinned_at` is None unless the version was current at that time.
+    """
+
+    place: GraphLocation
+    snapshot: Snapshot
+    made_by: TransactionRecord | None
+    pinned_at: datetime | None
+    is_read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PinnedType:
     """The rows of a type in one state.
 
     `stored` are the columns of its version. `entry` is None if the state has no matching rows.
-    `made_by` distinguishes the version from another one with the same name; it is None on main,
-    which cannot be deleted.
     """
 
-    place: GraphLocation
+    version: PinnedVersion
     schema: StructType
-    snapshot: Snapshot
     entry: Entry | None
     stored: frozenset[str]
     predicate: Predicate | None
-    made_by: TransactionRecord | None
-    pinned_at: datetime | None
-    is_read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ class PinnedQuery:
 
     place: GraphLocation
     schema: StructType
-    wanted: QueryOptions
+    request: QueryOptions
     commit_id: str
 
 
@@ -140,11 +150,11 @@ def pin_read(options: ReadOptions) -> PinnedRead:
     settings = _settings_of(options.place)
     graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
     basis = graph.at(options.branch, options.commit, action=Action.READ)
-    match options.wanted:
-        case TypeOptions() as wanted:
-            return _pin_type(wanted, options, graph, basis)
-        case QueryOptions() as wanted:
-            return _pin_query(wanted, options, graph, basis)
+    match options.request:
+        case TypeOptions() as request:
+            return _pin_type(request, options, graph, basis)
+        case QueryOptions() as request:
+            return _pin_query(request, options, graph, basis)
 
 
 def pin_rows(
@@ -152,19 +162,34 @@ def pin_rows(
 ) -> PinnedType:
     """The rows of a type that match a condition, in the state of the basis."""
     entry = basis.snapshot.entries.get(table_key_of(declared))
-    tables, location = graph.stores.tables, graph.settings.location
+    tables = graph.stores.tables
     stored = frozenset() if entry is None else frozenset(tables.schema(entry.at).names)
-    settled = fold_missing_columns(condition, stored=stored)
-    is_empty = settled == NEVER or entry is None or not entry.row_count
-    is_main = entry is None or entry.branch is None
+    bound = fold_missing_columns(condition, stored=stored)
+    is_empty = bound == NEVER or entry is None or not entry.row_count
     return PinnedType(
-        place=GraphLocation(location.uri, location.storage_options),
+        version=pin_version(entry, graph.settings.location.uri, graph=graph, basis=basis),
         schema=spark_schema(declared),
-        snapshot=_only(entry, declared, basis.snapshot),
         entry=None if is_empty else entry,
         stored=stored,
-        predicate=find_predicate(settled),
-        made_by=None if is_main or entry is None else tables.find_transaction(entry.at),
+        predicate=find_predicate(bound),
+    )
+
+
+def pin_version(
+    entry: Entry | None, uri: str, *, graph: GraphContext, basis: Basis
+) -> PinnedVersion:
+    """Pin the version of an entry of the basis for tasks, which find the graph at the URI."""
+    snapshot = basis.snapshot
+    is_main = entry is None or entry.branch is None
+    find = graph.stores.tables.find_transaction
+    return PinnedVersion(
+        place=GraphLocation(uri, graph.settings.location.storage_options),
+        snapshot=Snapshot(
+            snapshot.branch,
+            snapshot.manifest_version,
+            {} if entry is None else {entry.table_key: entry},
+        ),
+        made_by=None if is_main or entry is None else find(entry.at),
         # A caller that knows the state to be current may set this time.
         pinned_at=None,
         is_read_only=graph.is_read_only,
@@ -173,7 +198,7 @@ def pin_rows(
 
 def split_type(pinned: PinnedType, schema: StructType) -> tuple[TablePart, ...]:
     """The rows in parts, one per task; empty if there are no rows."""
-    tables = open_stores(_settings_of(pinned.place)).tables
+    tables = open_stores(_settings_of(pinned.version.place)).tables
     return split_rows(pinned, schema.fieldNames(), tables=tables)
 
 
@@ -204,13 +229,15 @@ def collect_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
     settings = _settings_of(pinned.place)
     graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
     basis = graph.at(None, pinned.commit_id, action=Action.READ)
-    wanted = pinned.wanted
-    plan = graph.compiled.read(wanted.text, name=wanted.name, accepted_schema=basis.accepted_schema)
-    values = convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)
+    request = pinned.request
+    plan = graph.compiled.read(
+        request.text, name=request.name, accepted_schema=basis.accepted_schema
+    )
+    values = convert_parameters(plan.ir.parameters, request.params, numbers=NumberReading.EXACT)
     call = QueryCall(plan, values, settings.runtime.now())
     rows = run_query(call, basis=basis, path=graph.reads).to_arrow().combine_chunks()
     return tuple(
-        _encode_rows(to_spark(each, schema)) for batch in rows.to_batches() for each in _cut(batch)
+        encode_rows(to_spark(each, schema)) for batch in rows.to_batches() for each in _cut(batch)
     )
 
 
@@ -233,18 +260,24 @@ def scan_pinned(
     assert pinned.entry is not None, "a type without rows has no parts"
     # At least one column is needed to convey the number of rows.
     stored = [name for name in dict.fromkeys(columns) if name in pinned.stored] or ["id"]
-    settings = _settings_of(pinned.place)
-    with _claimed(pinned, settings):
+    with read_claim(pinned.version, otherwise="load the DataFrame again"):
         found = scan_part(part, columns=stored, predicate=pinned.predicate, with_address=False)
         for batch in found:
             yield from _cut(batch)
-    _require_same(pinned, settings)
 
 
-def decode_rows(part: bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of a query's result."""
-    with pa.ipc.open_stream(part) as stream:
-        yield from stream
+def encode_rows(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Rows as a stream of Arrow batches."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write(rows)
+    return bytes(sink.getvalue())
+
+
+def decode_rows(content: bytes) -> pa.Table:
+    """The rows of a stream of Arrow batches."""
+    with pa.ipc.open_stream(content) as stream:
+        return stream.read_all()
 
 
 def _settings_of(place: GraphLocation) -> Settings:
@@ -252,29 +285,32 @@ def _settings_of(place: GraphLocation) -> Settings:
 
 
 def _pin_type(
-    wanted: TypeOptions, options: ReadOptions, graph: GraphContext, basis: Basis
+    request: TypeOptions, options: ReadOptions, graph: GraphContext, basis: Basis
 ) -> PinnedType:
-    declared = get_stored_type(wanted.name, basis.catalog)
+    declared = get_stored_type(request.name, basis.catalog)
     schema = spark_schema(declared)
     now = graph.settings.runtime.now()
     condition: BoundCondition = ALWAYS
-    if wanted.where is not None:
-        condition = compile_condition(wanted.where, declared, catalog=basis.catalog, now=now)
+    if request.where is not None:
+        condition = compile_condition(request.where, declared, catalog=basis.catalog, now=now)
     pinned = pin_rows(declared, condition, graph=graph, basis=basis)
-    return replace(
-        pinned,
-        place=GraphLocation(pinned.place.uri, options.place.storage_options),
-        schema=schema if wanted.columns is None else select_columns(schema, wanted.columns),
+    version = replace(
+        pinned.version,
+        place=replace(pinned.version.place, storage_options=options.place.storage_options),
         pinned_at=now if options.commit is None else None,
         is_read_only=options.is_read_only,
     )
+    columns = schema if request.columns is None else select_columns(schema, request.columns)
+    return replace(pinned, version=version, schema=columns)
 
 
 def _pin_query(
-    wanted: QueryOptions, options: ReadOptions, graph: GraphContext, basis: Basis
+    request: QueryOptions, options: ReadOptions, graph: GraphContext, basis: Basis
 ) -> PinnedQuery:
-    plan = graph.compiled.read(wanted.text, name=wanted.name, accepted_schema=basis.accepted_schema)
-    convert_parameters(plan.ir.parameters, wanted.params, numbers=NumberReading.EXACT)
+    plan = graph.compiled.read(
+        request.text, name=request.name, accepted_schema=basis.accepted_schema
+    )
+    convert_parameters(plan.ir.parameters, request.params, numbers=NumberReading.EXACT)
     schema = result_schema(plan.ir.columns)
     names = schema.fieldNames()
     for name in names:
@@ -282,13 +318,7 @@ def _pin_query(
             problem = f"it returns '{name}' twice; name one of them with `as`"
             raise refuse_option("query", problem)
     place = GraphLocation(graph.settings.location.uri, options.place.storage_options)
-    return PinnedQuery(place, schema, wanted, basis.head.id)
-
-
-def _only(entry: Entry | None, declared: NodeType | EdgeType, snapshot: Snapshot) -> Snapshot:
-    """The snapshot restricted to one type, because a task protects only what it reads."""
-    entries = {} if entry is None else {table_key_of(declared): entry}
-    return Snapshot(snapshot.branch, snapshot.manifest_version, entries)
+    return PinnedQuery(place, schema, request, basis.head.id)
 
 
 def _value_bytes(field: pa.Field, entry: Entry, tables: TableReader) -> int:
@@ -302,34 +332,34 @@ def _value_bytes(field: pa.Field, entry: Entry, tables: TableReader) -> int:
 
 
 @contextmanager
-def _claimed(pinned: PinnedType, settings: Settings) -> Iterator[None]:
-    """Protect the versions that are read from cleanup, for the block."""
-    if pinned.is_read_only:
+def read_claim(pin: PinnedVersion, *, otherwise: str) -> Iterator[None]:
+    """Protect a version from cleanup for the block.
+
+    Raises `NotFoundError` if its branch was deleted or recreated, because versions may have the
+    same names; `otherwise` is what to do then.
+    """
+    settings = _settings_of(pin.place)
+    stores = open_stores(settings)
+    if pin.is_read_only:
         # A read-only reader writes no claim; recently replaced versions are retained for a while
         # anyway.
         yield
-        return
-    clock = settings.locking.clock
-    # For a current snapshot the claim is written only after half of the grace period of replaced
-    # versions.
-    lately = timedelta(seconds=READER_GRACE_S / 4)
-    is_past = pinned.pinned_at is None or clock.now() - pinned.pinned_at > lately
-    readers = Readers(open_stores(settings).objects, clock)
-    with readers.reading(pinned.snapshot, id=settings.runtime.new_id(), is_past=is_past):
-        yield
-
-
-def _require_same(pinned: PinnedType, settings: Settings) -> None:
-    """Raise if the branch was deleted or recreated, because versions may have the same names."""
-    if pinned.made_by is None or pinned.entry is None:
-        return
-    found = open_stores(settings).tables.find_transaction(pinned.entry.at)
-    if found != pinned.made_by:
-        raise NotFoundError(
-            kind="branch",
-            name=pinned.snapshot.branch,
-            advice="it was deleted or made anew meanwhile; load the DataFrame again",
-        )
+    else:
+        clock = settings.locking.clock
+        # For a current snapshot the claim is written only after half of the grace period of
+        # replaced versions.
+        lately = timedelta(seconds=READER_GRACE_S / 4)
+        is_past = pin.pinned_at is None or clock.now() - pin.pinned_at > lately
+        readers = Readers(stores.objects, clock)
+        with readers.reading(pin.snapshot, id=settings.runtime.new_id(), is_past=is_past):
+            yield
+    for entry in pin.snapshot:
+        if pin.made_by is not None and stores.tables.find_transaction(entry.at) != pin.made_by:
+            raise NotFoundError(
+                kind="branch",
+                name=pin.snapshot.branch,
+                advice=f"it was deleted or recreated during the read; {otherwise}",
+            )
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -342,10 +372,3 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         places = np.arange(start, min(start + rows, batch.num_rows))
         # A slice would retain offsets that exceed the 31 bits that Spark supports.
         yield batch.take(pa.array(places))
-
-
-def _encode_rows(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    return bytes(sink.getvalue())

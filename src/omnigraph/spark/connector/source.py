@@ -65,11 +65,7 @@ class OmniGraphSource(DataSource):
         with _shown_without_traceback():
             pinned = self._pinned or pin_read(parse_read_options(self.options))
             require_readable(schema, pinned.schema)
-        match pinned:
-            case PinnedType():
-                return _TypeReader(pinned, schema)
-            case PinnedQuery():
-                return _QueryReader(pinned, schema)
+        return _Reader(pinned, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001  # Spark's
         return BatchWriter(self._open_job(schema, is_overwrite=overwrite))
@@ -101,37 +97,32 @@ def _shown_without_traceback() -> Iterator[None]:
         raise
 
 
-class _TypeReader(DataSourceReader):
-    """Reads the rows of a type, one group of files per task."""
+class _Reader(DataSourceReader):
+    """Reads the rows of a type, one group of files per task, or the parts of a query's result.
 
-    def __init__(self, pinned: PinnedType, schema: StructType) -> None:
+    A query is run in the planning process.
+    """
+
+    def __init__(self, pinned: PinnedRead, schema: StructType) -> None:
         self._pinned = pinned
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in split_type(self._pinned, self._schema)]
+        match self._pinned:
+            case PinnedType() as pinned:
+                return [InputPartition(part) for part in split_type(pinned, self._schema)]
+            case PinnedQuery() as pinned:
+                return [InputPartition(part) for part in collect_query(pinned, self._schema)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Without partitions, Spark creates one with the value None.
         if partition.value is None:
             return iter(())
-        return read_part(self._pinned, partition.value, self._schema)
-
-
-class _QueryReader(DataSourceReader):
-    """Reads the result of a query, which is computed in the planning process."""
-
-    def __init__(self, pinned: PinnedQuery, schema: StructType) -> None:
-        self._pinned = pinned
-        self._schema = schema
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in collect_query(self._pinned, self._schema)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:
-            return iter(())
-        return decode_rows(partition.value)
+        match self._pinned:
+            case PinnedType() as pinned:
+                return read_part(pinned, partition.value, self._schema)
+            case PinnedQuery():
+                return iter(decode_rows(partition.value).to_batches())
 
 
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?", re.ASCII)
@@ -146,14 +137,14 @@ def make_views(
     """
     require_text(prefix, subject="prefix")
     if not _PREFIX.fullmatch(prefix):
-        rule = "a prefix is made of letters, digits and underscores, and begins with no digit"
+        rule = "a prefix has letters, digits and underscores, and does not start with a digit"
         raise InvalidNameError(kind="view", name=prefix, rule=rule)
     basis = opened.at(branch, commit, action=Action.READ)
-    opened.require_unrestricted(basis, "make views of types")
+    opened.require_unrestricted(basis, "create views of types")
     type_by_view = {f"{prefix}{each.name}": each for each in _distinct_types(basis.catalog)}
     options = _options_of(opened, commit_id=basis.head.id)
     session = find_working_session(spark)
-    with spark_errors(action="make views of the graph"):
+    with spark_errors(action="create views of the graph"):
         frame_by_view = {
             view: session.read.format(FORMAT).options(**options, type=table_key_of(declared)).load()
             for view, declared in type_by_view.items()
@@ -172,12 +163,12 @@ def _distinct_types(catalog: Catalog) -> list[NodeType | EdgeType]:
         first = first_by_name.setdefault(each.name.lower(), each)
         if first is not each:
             names = f"{first.kind} {first.name} and {each.kind} {each.name}"
-            advice = f"read one with `spark.read.format({FORMAT!r})` and give it a name of your own"
+            advice = f"read one with `spark.read.format({FORMAT!r})` and name the view yourself"
             raise InvalidValueError(
                 subject="views",
-                expected="types that Spark can tell apart",
+                expected="types whose names differ in more than case",
                 value=each.name,
-                problem=f"{names} would be one view, as Spark ignores capitals; {advice}",
+                problem=f"{names} would be the same view, because Spark ignores case; {advice}",
             )
     return declared
 

@@ -25,6 +25,8 @@ from pyspark.sql.datasource import (
 )
 from ulid import ULID
 
+from omnigraph.engine.commit.integrity.check import find_violations_except_values
+from omnigraph.engine.commit.integrity.violations import Violations
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.sidecar import WriterKind
 from omnigraph.engine.commit.staging import needs_fork
@@ -46,21 +48,28 @@ from omnigraph.engine.state.manifest import (
     table_key_of,
     type_name_of,
 )
-from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.errors import (
     GraphError,
+    IntegrityError,
     KeyConflictError,
-    LimitExceededError,
     SchemaChangedError,
 )
-from omnigraph.model.limits import CLAIMED_ROWS_MAX, SPLITS_MAX
+from omnigraph.model.limits import CLAIMED_ROWS_MAX
 from omnigraph.model.names import BranchName, parse_branch_name
 from omnigraph.spark.connector.options import WriteOptions, refuse_option
-from omnigraph.spark.load.checks import read_keys, require_rules
 from omnigraph.spark.load.inputs import LocalInput
-from omnigraph.spark.load.rejections import require_read
-from omnigraph.spark.load.staged import POSITION_BITS, SplitKey, StagedSplit
-from omnigraph.spark.load.staging import StagingPlan, stage_batches
+from omnigraph.spark.load.key_claims import key_columns
+from omnigraph.spark.load.rejections import gather_values, require_read
+from omnigraph.spark.load.staging import (
+    POSITION_BITS,
+    PartitionKey,
+    StagedPartition,
+    StagingPlan,
+    delete_rows,
+    group_addresses,
+    stage_batches,
+)
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -69,7 +78,7 @@ from omnigraph.storage.ports import (
     TableRef,
 )
 from omnigraph.storage.row_files import table_schema
-from omnigraph.storage.tables import scan_part, write_deletions
+from omnigraph.storage.tables import scan_file, scan_part
 
 # The factor by which the searched history grows if a batch was not found.
 _FURTHER = 64
@@ -78,11 +87,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """A write as every process sees it; `line` is the table branch, which may not exist yet."""
+    """A write as every process sees it; its table branch may not exist yet."""
 
     options: WriteOptions
     table_key: str
-    line: TableRef
+    table_branch: TableRef
     schema_hash: str
     plan: StagingPlan
 
@@ -103,12 +112,12 @@ def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
     branch = parse_branch_name(options.branch)
     basis = opened.branch_states.capture(branch)
     declared = get_type(options.type_name, basis.catalog)
-    _require_fitting(columns, declared, opened.read_context(basis))
+    _require_loadable(columns, declared, opened.read_context(basis))
     table_key = table_key_of(declared)
-    line = TableRef(basis.snapshot.get(table_key).path, table_branch_of(branch))
+    table_branch = TableRef(basis.snapshot.get(table_key).path, table_branch_of(branch))
     plan = StagingPlan(
         schema=basis.accepted_schema.source,
-        folders={table_key: opened.stores.tables.folder(line)},
+        folders={table_key: opened.stores.tables.folder(table_branch)},
         external=opened.settings.external_blobs,
         storage_options=opened.settings.location.storage_options,
         folder="",
@@ -121,30 +130,26 @@ def plan_write(options: WriteOptions, columns: pa.Schema) -> WriteJob:
     )
     place = replace(options.place, uri=opened.settings.location.uri)
     schema_hash = basis.accepted_schema.schema_hash
-    return WriteJob(replace(options, place=place), table_key, line, schema_hash, plan)
+    return WriteJob(replace(options, place=place), table_key, table_branch, schema_hash, plan)
 
 
-def stage_rows(job: WriteJob, number: int, batches: Iterable[pa.RecordBatch]) -> StagedSplit:
+def stage_rows(job: WriteJob, number: int, batches: Iterable[pa.RecordBatch]) -> StagedPartition:
     """Write the rows of a partition, given by its number, to unreferenced files."""
-    if number >= SPLITS_MAX:
-        raise LimitExceededError(
-            resource="the partitions of a frame", limit=SPLITS_MAX, found=number + 1
-        )
     # Set per task, because a stream plans once for all its batches and each needs new ids.
     first_id = int(ULID()) >> POSITION_BITS << POSITION_BITS
     plan = replace(job.plan, first_id=first_id)
-    return stage_batches(plan, SplitKey(0, number), job.table_key, batches)
+    return stage_batches(plan, PartitionKey(0, number), job.table_key, batches)
 
 
 def commit_rows(
-    job: WriteJob, portions: Sequence[StagedSplit], *, batch: StreamBatch | None
+    job: WriteJob, partitions: Sequence[StagedPartition], *, batch: StreamBatch | None
 ) -> None:
     """Commit staged rows as one commit, or change nothing.
 
     A batch that was already committed is not committed again.
     """
     opened = _open(job.options)
-    ordered = sorted(portions, key=lambda each: each.key)
+    ordered = sorted(partitions, key=lambda each: each.key)
     try:
         is_needed = _Committing(job, ordered, batch, opened).run()
     except GraphError as error:
@@ -155,13 +160,13 @@ def commit_rows(
         discard_rows(job, ordered)
 
 
-def discard_rows(job: WriteJob, portions: Iterable[StagedSplit]) -> None:
+def discard_rows(job: WriteJob, partitions: Iterable[StagedPartition]) -> None:
     """Delete staged files, which must not be part of any version."""
     try:
-        _open(job.options).stores.tables.delete_files(job.line, _files_of(portions))
+        _open(job.options).stores.tables.delete_files(job.table_branch, _files_of(partitions))
     except GraphError as error:
         # The files are unreferenced, and `cleanup` deletes them later.
-        _LOG.warning("files of a write stay: %s", error)
+        _LOG.warning("files of a write were not deleted: %s", error)
 
 
 class _Committing:
@@ -170,19 +175,19 @@ class _Committing:
     def __init__(
         self,
         job: WriteJob,
-        portions: Sequence[StagedSplit],
+        partitions: Sequence[StagedPartition],
         batch: StreamBatch | None,
         opened: GraphContext,
     ) -> None:
-        self._job, self._portions, self._batch, self._opened = job, portions, batch, opened
-        self._files = _files_of(portions)
+        self._job, self._partitions, self._batch, self._opened = job, partitions, batch, opened
+        self._files = _files_of(partitions)
         self._mode = job.options.mode
 
     def run(self) -> bool:
         """Commit the rows and return whether a commit was made."""
         job, opened = self._job, self._opened
         basis = opened.branch_states.capture(job.branch)
-        require_read(self._portions, [LocalInput((), ())], context=opened.read_context(basis))
+        require_read(self._partitions, [LocalInput((), ())], context=opened.read_context(basis))
         if self._mode is LoadMode.MERGE and needs_fork(self._entry(basis), job.branch):
             # Deletion files have to be in the folder that the branch reads.
             create_table_branches([job.table_key], branch=job.branch, path=opened.writes)
@@ -198,15 +203,15 @@ class _Committing:
 
     def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[None]:
         if basis.accepted_schema.schema_hash != self._job.schema_hash:
-            raise SchemaChangedError(reason="the schema changed while rows were written; try again")
+            raise SchemaChangedError(reason="the schema changed while rows were written; retry")
         is_overwrite = self._mode is LoadMode.OVERWRITE
         if self._is_known(basis) or not (self._files or is_overwrite):
             return Prepared(PreparedWrite({}, {}, frozenset(), is_strict=False), None)
         declared = get_type(self._job.table_key, basis.catalog)
-        keys = read_keys(declared, self._files, self._job.folder)
+        keys = self._read_keys(declared)
         change = TableChange(declared, keys, pa.array([], pa.string()), is_overwrite=is_overwrite)
         known = self._find_known(keys, committed)
-        require_rules(change, self._portions, catalog=basis.catalog, committed=committed)
+        self._require_rules(change, basis.catalog, committed)
         write = PreparedWrite(
             changes={
                 self._job.table_key: replace(
@@ -223,6 +228,36 @@ class _Committing:
         )
         return Prepared(write, None)
 
+    def _read_keys(self, declared: NodeType | EdgeType) -> pa.Table:
+        """The columns of the staged rows that cross-row rules use, in the order of the files."""
+        columns = key_columns(declared)
+        schema = pa.schema([table_schema(declared).field(name) for name in columns])
+        batches = [
+            batch
+            for file in self._files
+            for batch in scan_file(self._job.folder, file, columns=columns)
+        ]
+        return pa.table(pa.Table.from_batches(batches, schema=schema).columns, schema=schema)
+
+    def _require_rules(
+        self, change: TableChange, catalog: Catalog, committed: SnapshotRows
+    ) -> None:
+        """Raise `IntegrityError` unless every rule holds once the rows are committed.
+
+        Violations of value rules were found when the rows were staged.
+        """
+        values = [
+            Violations(each.violations, each.count) for each in gather_values(self._partitions)
+        ]
+        violations = find_violations_except_values(
+            lambda _: iter(values),
+            changes={self._job.table_key: change},
+            catalog=catalog,
+            committed=committed,
+        )
+        if violations.count:
+            raise IntegrityError(violations=violations.found, count=violations.count)
+
     def _is_known(self, basis: Basis) -> bool:
         """Whether the branch already contains the batch.
 
@@ -238,14 +273,14 @@ class _Committing:
             looked_at *= _FURTHER
             since = newest - looked_at
             for each in reversed(self._opened.branch_states.commits_at(basis.state, since=since)):
-                told = each.notes.batch
-                if told is not None and told.query_id == self._batch.query_id:
-                    return told.batch_id >= self._batch.batch_id
+                recorded = each.notes.batch
+                if recorded is not None and recorded.query_id == self._batch.query_id:
+                    return recorded.batch_id >= self._batch.batch_id
         return False
 
     def _find_known(self, keys: pa.Table, committed: SnapshotRows) -> pa.Array:
         """The ids that already exist and have to be replaced."""
-        has_given_id = any(rows.has_given_id for each in self._portions for rows in each.rows)
+        has_given_id = any(rows.has_given_id for each in self._partitions for rows in each.rows)
         if self._mode is LoadMode.OVERWRITE or not has_given_id:
             return pa.array([], pa.string())
         ids = keys["id"].combine_chunks()
@@ -263,15 +298,8 @@ class _Committing:
         tables = self._opened.stores.tables
         parts = tables.parts(entry.at, rows_max=CLAIMED_ROWS_MAX)
         found = [_find_addresses(part, known) for part in parts]
-        addresses = np.sort(np.concatenate(found))
-        numbers, starts = np.unique(addresses >> np.uint64(32), return_index=True)
-        offsets = np.split(addresses & np.uint64(0xFFFF_FFFF), starts[1:])
-        return tuple(
-            write_deletions(
-                TablePart(self._job.folder, entry.version, (number,), len(own)), own.tolist()
-            )
-            for number, own in zip(numbers.tolist(), offsets, strict=True)
-        )
+        rows = group_addresses(np.concatenate(found), self._job.folder, entry.version)
+        return tuple(map(delete_rows, rows))
 
     def _entry(self, basis: Basis) -> Entry:
         return basis.snapshot.get(self._job.table_key)
@@ -283,7 +311,7 @@ def _open(options: WriteOptions) -> GraphContext:
     return GraphContext(settings, open_stores(settings), actor=options.actor, is_read_only=False)
 
 
-def _require_fitting(
+def _require_loadable(
     columns: pa.Schema, declared: NodeType | EdgeType, context: ReadContext
 ) -> None:
     """Raise before staging if rows with these columns would all be rejected."""
@@ -295,8 +323,8 @@ def _require_fitting(
         pass
 
 
-def _files_of(portions: Iterable[StagedSplit]) -> tuple[NewFile, ...]:
-    return tuple(file for each in portions for rows in each.rows for file in rows.files)
+def _files_of(partitions: Iterable[StagedPartition]) -> tuple[NewFile, ...]:
+    return tuple(file for each in partitions for rows in each.rows for file in rows.files)
 
 
 def _find_addresses(part: TablePart, ids: pa.Array) -> npt.NDArray[np.uint64]:
@@ -316,9 +344,9 @@ _QUERY_ID = "sql.streaming.queryId"
 class CommitMessage(WriterCommitMessage):
     """The message of a task to the committing process: the staged rows, their job and query."""
 
-    def __init__(self, job: WriteJob, portion: StagedSplit, query_id: str | None) -> None:
+    def __init__(self, job: WriteJob, partition: StagedPartition, query_id: str | None) -> None:
         self.job = job
-        self.portion = portion
+        self.partition = partition
         self.query_id = query_id
 
     @classmethod
@@ -326,8 +354,8 @@ class CommitMessage(WriterCommitMessage):
         """Stage the rows of this task."""
         context = TaskContext.get()
         assert context is not None, "only a task writes"
-        portion = stage_rows(job, context.partitionId(), batches)
-        return cls(job, portion, context.getLocalProperty(_QUERY_ID))
+        partition = stage_rows(job, context.partitionId(), batches)
+        return cls(job, partition, context.getLocalProperty(_QUERY_ID))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -340,7 +368,7 @@ class BatchWriter(DataSourceArrowWriter):
         return CommitMessage.of_task(self._job, iterator)
 
     def commit(self, messages: Messages) -> None:
-        commit_rows(self._job, _portions(messages), batch=None)
+        commit_rows(self._job, _partitions(messages), batch=None)
 
     def abort(self, messages: Messages) -> None:
         _abort(self._job, messages)
@@ -360,7 +388,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         staged = [each for each in messages if isinstance(each, CommitMessage)]
         if staged:
             batch = StreamBatch(_query_id_of(staged[0]), batchId)
-            commit_rows(staged[0].job, _portions(messages), batch=batch)
+            commit_rows(staged[0].job, _partitions(messages), batch=batch)
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803  # Spark's name
         _abort(self._job, messages)
@@ -369,16 +397,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _query_id_of(message: CommitMessage) -> str:
     query_id = message.job.options.query_id or message.query_id
     if query_id is None:
-        raise refuse_option("queryId", "Spark does not tell it; give the stream a name of its own")
+        raise refuse_option("queryId", "Spark does not provide it; set an id for the stream")
     return query_id
 
 
-def _portions(messages: Messages) -> list[StagedSplit]:
-    return [each.portion for each in messages if isinstance(each, CommitMessage)]
+def _partitions(messages: Messages) -> list[StagedPartition]:
+    return [each.partition for each in messages if isinstance(each, CommitMessage)]
 
 
 def _abort(job: WriteJob, messages: Messages) -> None:
     # If every task has sent a message, a commit was attempted and has handled the files itself.
     # Files that may be part of a version are never deleted.
     if None in messages:
-        discard_rows(job, _portions(messages))
+        discard_rows(job, _partitions(messages))

@@ -14,8 +14,8 @@ from omnigraph.engine.input.sources import holds_dicts, read_given
 from omnigraph.engine.input.splits import Split, is_named, plan_splits, refuse_given
 from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.errors import LimitExceededError
-from omnigraph.model.limits import SPLIT_BYTES_MAX, SPLIT_BYTES_MIN, SPLITS_MAX
-from omnigraph.spark.load.staged import INPUTS_MAX
+from omnigraph.model.limits import PARTITION_BYTES_MAX, PARTITION_BYTES_MIN, PARTITIONS_MAX
+from omnigraph.spark.load.staging import INPUTS_MAX
 
 _TASKS_PER_CORE = 3
 
@@ -24,7 +24,7 @@ _TASKS_PER_CORE = 3
 class FileInput:
     """Files in partitions of some splits each, in input order."""
 
-    portions: tuple[tuple[Split, ...], ...]
+    partitions: tuple[tuple[Split, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,11 @@ def parse_inputs(
     whole = [
         split for each in files for split in plan_splits(each, context=context, split_bytes=None)
     ]
-    size = _portion_size(sum(split.size for split in whole), cores=cores)
+    size = _partition_bytes(sum(split.size for split in whole), cores=cores)
     inputs: list[JobInput] = []
-    for run in _in_runs(flat):
-        if is_named(run[0].source):
+    # Consecutive files are one input.
+    for is_file, run in groupby(flat, key=lambda each: is_named(each.source)):
+        if is_file:
             splits = [
                 split
                 for each in run
@@ -86,12 +87,6 @@ def _flatten(given: Iterable[Input]) -> Iterator[Input]:
                 yield each
 
 
-def _in_runs(given: Sequence[Input]) -> Iterator[list[Input]]:
-    """Consecutive inputs that are all files, or that are all not files."""
-    for _, run in groupby(given, key=lambda each: is_named(each.source)):
-        yield list(run)
-
-
 def _name_source(given: Input) -> object:
     return given.source if given.type_name is None else {given.type_name: given.source}
 
@@ -99,7 +94,7 @@ def _name_source(given: Input) -> object:
 def _parse_other(given: Input, context: ReadContext, *, is_tolerant: bool) -> JobInput:
     if isinstance(given.source, DataFrame):
         if given.type_name is None:
-            raise refuse_given(given.source, "say of which type its rows are: {type: frame}")
+            raise refuse_given(given.source, "name the type of its rows: {type: frame}")
         key = table_key_of(get_type(given.type_name, context.catalog))
         return FrameInput(key, given.source)
     faults: list[RowError] = []
@@ -108,22 +103,22 @@ def _parse_other(given: Input, context: ReadContext, *, is_tolerant: bool) -> Jo
     return LocalInput(pieces, tuple(faults))
 
 
-def _portion_size(total_bytes: int, *, cores: int) -> int:
+def _partition_bytes(total_bytes: int, *, cores: int) -> int:
     """How many bytes of input one task gets: enough tasks for all cores, each worth starting."""
-    wanted = total_bytes // (cores * _TASKS_PER_CORE)
-    bounded = min(max(wanted, SPLIT_BYTES_MIN), SPLIT_BYTES_MAX)
-    return max(bounded, total_bytes // SPLITS_MAX)
+    share = total_bytes // (cores * _TASKS_PER_CORE)
+    bounded = min(max(share, PARTITION_BYTES_MIN), PARTITION_BYTES_MAX)
+    return max(bounded, total_bytes // PARTITIONS_MAX)
 
 
 def _pack(splits: Iterable[Split], *, size: int) -> Iterator[tuple[Split, ...]]:
     """Splits packed into partitions of about a size; a larger split is a partition by itself."""
-    portion: list[Split] = []
+    partition: list[Split] = []
     filled = 0
     for split in splits:
-        if portion and filled + split.size > size:
-            yield tuple(portion)
-            portion, filled = [], 0
-        portion.append(split)
+        if partition and filled + split.size > size:
+            yield tuple(partition)
+            partition, filled = [], 0
+        partition.append(split)
         filled += split.size
-    if portion:
-        yield tuple(portion)
+    if partition:
+        yield tuple(partition)

@@ -2,26 +2,35 @@
 
 Each row claims its id, its unique values and its endpoints, and all claims of one key meet in one
 group. Claims are pre-aggregated per task. The result is conservative: a key without doubt violates
-no rule, and `checks` decides the others exactly. Keys are equal exactly if their values are equal
+no rule, and `validate` decides the others exactly. Keys are equal exactly if their values are equal
 to the rules: -0.0 equals 0.0, NaN equals NaN, and a null gives no key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from omnigraph.engine.commit.integrity.edges import ends_of
 from omnigraph.engine.commit.integrity.violations import normal_floats
-from omnigraph.model.limits import CLAIMED_ROWS_MAX
-from omnigraph.spark.errors import carried_errors
-from omnigraph.spark.load.staged import StoredRows, read_stored
+from omnigraph.engine.ops.load import LoadMode
+from omnigraph.engine.state.manifest import table_key_of
+from omnigraph.model.catalog import ANY_CARDINALITY, Cardinality, EdgeType, NodeType, Unique
+from omnigraph.model.limits import CLAIMED_ROWS_MAX, CLAIMING_ROWS_MAX
+from omnigraph.spark.jobs import map_tasks
+from omnigraph.spark.load.staged import JobRows
+from omnigraph.spark.load.staging import Declared, StagedFile, StoredRows, read_stored
+from omnigraph.storage.ports import TablePart
+
+S = TypeVar("S", StagedFile, TablePart)
 
 
 def encode_keys(rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
@@ -60,16 +69,15 @@ class SpaceKind(StrEnum):
 class KeySpace:
     """Keys that are compared with each other.
 
-    `minimum` and `maximum` bound the number of edges of a source. With `is_replaced`, committed
-    rows are deleted whatever they contain.
+    `bounds` apply to the number of edges of a source. With `is_replaced`, all committed rows are
+    deleted.
     """
 
     kind: SpaceKind
     table_key: str
     columns: tuple[str, ...]
-    minimum: int = 0
-    maximum: int | None = None
-    is_replaced: bool = False
+    bounds: Cardinality
+    is_replaced: bool
 
 
 class Role(StrEnum):
@@ -77,7 +85,7 @@ class Role(StrEnum):
 
     PUT = "put"
     HELD = "held"
-    WANTED = "wanted"
+    REFERENCED = "referenced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ class ClaimSource:
 
 @dataclass(frozen=True, slots=True)
 class KeyOutcome:
-    """Counts of keys of a space that are put twice, put and held, wanted but absent, or in doubt.
+    """How many keys of a space are put twice, put and held, referenced but absent, or in doubt.
 
     `first_met` is the smallest key that is both put and held.
     """
@@ -111,7 +119,44 @@ class KeyOutcome:
     first_met: str | None
 
 
-NO_VERDICT = KeyOutcome(0, 0, 0, 0, None)
+NO_OUTCOME = KeyOutcome(0, 0, 0, 0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCheckResult:
+    """The outcome of the key claims of a job for each key space, and the claims themselves."""
+
+    spaces: tuple[KeySpace, ...]
+    outcomes: Mapping[int, KeyOutcome]
+    claims: DataFrame
+
+    def of_ids(self, table_key: str) -> tuple[int, KeyOutcome]:
+        """The key space of a type's ids, and its outcome."""
+        for number, space in enumerate(self.spaces):
+            if space.kind is SpaceKind.ID and space.table_key == table_key:
+                return number, self.outcomes.get(number, NO_OUTCOME)
+        return -1, NO_OUTCOME
+
+    def doubtful(self, kind: SpaceKind, table_key: str) -> Iterator[KeySpace]:
+        """The key spaces of a kind in which a rule may be violated."""
+        for number, space in enumerate(self.spaces):
+            is_match = (space.kind, space.table_key) == (kind, table_key)
+            if is_match and self.outcomes.get(number, NO_OUTCOME).doubtful:
+                yield space
+
+
+def check_keys(spark: SparkSession, job: JobRows, *, cores: int) -> KeyCheckResult:
+    """Collect and check the key claims of all staged and committed rows of a job.
+
+    There is one task per core, because a task combines its claims of the same key into one.
+    """
+    plan = _ClaimsPlan(job, cores)
+    claims = _gather_claims(spark, tuple(plan.sources()), plan.spaces)
+    if job.mode is LoadMode.MERGE:
+        # The claims are read again for the addresses of replaced rows.
+        claims = claims.persist()
+    return KeyCheckResult(plan.spaces, _check_claims(claims, plan.spaces), claims)
+
 
 _CLAIMS = pa.schema(
     [
@@ -119,45 +164,41 @@ _CLAIMS = pa.schema(
         pa.field("key", pa.string()),
         pa.field("put", pa.int64()),
         pa.field("held", pa.int64()),
-        pa.field("wanted", pa.int64()),
+        pa.field("referenced", pa.int64()),
         pa.field("low", pa.string()),
         pa.field("high", pa.string()),
         pa.field("address", pa.int64()),
     ]
 )
 _CLAIMS_DDL = (
-    "space int, key string, put long, held long, wanted long, low string, high string, address long"
+    "space int, key string, put long, held long, referenced long, "
+    "low string, high string, address long"
 )
 
 
-def gather_claims(
+def _gather_claims(
     spark: SparkSession, claimants: Sequence[ClaimSource], spaces: Sequence[KeySpace]
 ) -> DataFrame:
     """All claims, one row per space and key."""
-    count = max(len(claimants), 1)
-    emitted = spark.range(0, count, 1, count).mapInArrow(
-        partial(_emit_all, tuple(claimants), tuple(spaces)), _CLAIMS_DDL
-    )
+    emitted = map_tasks(spark, partial(_emit, tuple(spaces)), claimants, _CLAIMS_DDL)
     return emitted.groupBy("space", "key").agg(
-        f.sum("put").alias("put"),
-        f.sum("held").alias("held"),
-        f.sum("wanted").alias("wanted"),
+        *(f.sum(role.value).alias(role.value) for role in Role),
         f.min("low").alias("low"),
         f.max("high").alias("high"),
         f.max("address").alias("address"),
     )
 
 
-def check_claims(claims: DataFrame, spaces: Sequence[KeySpace]) -> Mapping[int, KeyOutcome]:
+def _check_claims(claims: DataFrame, spaces: Sequence[KeySpace]) -> Mapping[int, KeyOutcome]:
     """The outcome of the claims of each space."""
     is_id = f.col("space").isin(_numbers(spaces, SpaceKind.ID))
     is_met = is_id & (f.col("put") > 0) & (f.col("held") > 0)
-    is_absent = is_id & (f.col("wanted") > 0) & (f.col("put") == 0) & (f.col("held") == 0)
+    is_absent = is_id & (f.col("referenced") > 0) & (f.col("put") == 0) & (f.col("held") == 0)
     summary = claims.groupBy("space").agg(
-        _count_where(is_id & (f.col("put") > 1)).alias("repeated"),
-        _count_where(is_met).alias("met"),
-        _count_where(is_absent).alias("absent"),
-        _count_where(_is_doubtful(spaces)).alias("doubtful"),
+        f.count_if(is_id & (f.col("put") > 1)).alias("repeated"),
+        f.count_if(is_met).alias("met"),
+        f.count_if(is_absent).alias("absent"),
+        f.count_if(_is_doubtful(spaces)).alias("doubtful"),
         f.min(f.when(is_met, f.col("key"))).alias("first_met"),
     )
     return {
@@ -187,15 +228,12 @@ def _is_doubtful(spaces: Sequence[KeySpace]) -> Column:
 def _is_miscounted(space: KeySpace) -> Column:
     put, held = f.col("put"), f.col("held")
     count = put if space.is_replaced else put + held
-    is_wrong = f.lit(space.minimum > 0) & (count < space.minimum)
-    if space.maximum is not None:
-        is_wrong |= (put > 0) & (count > space.maximum)
+    bounds = space.bounds
+    is_wrong = f.lit(bounds.minimum > 0) & (count < bounds.minimum)
+    if bounds.maximum is not None:
+        is_wrong |= (put > 0) & (count > bounds.maximum)
     # Sources that only committed edges have matter only if those edges are deleted.
     return is_wrong if space.is_replaced else is_wrong & (put > 0)
-
-
-def _count_where(condition: Column) -> Column:
-    return f.count_if(condition)
 
 
 def _numbers(spaces: Sequence[KeySpace], kind: SpaceKind) -> list[int]:
@@ -205,17 +243,7 @@ def _numbers(spaces: Sequence[KeySpace], kind: SpaceKind) -> list[int]:
 # On executors
 
 
-def _emit_all(
-    claimants: Sequence[ClaimSource], spaces: Sequence[KeySpace], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    with carried_errors():
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                if number < len(claimants):
-                    yield from _emit(claimants[number], spaces)
-
-
-def _emit(claimants: ClaimSource, spaces: Sequence[KeySpace]) -> Iterator[pa.RecordBatch]:
+def _emit(spaces: Sequence[KeySpace], claimants: ClaimSource) -> Iterator[pa.RecordBatch]:
     columns = sorted({name for claim in claimants.claims for name in claim.columns})
     needs_id = any(spaces[claim.space].kind is SpaceKind.UNIQUE for claim in claimants.claims)
     if needs_id and "id" not in columns:
@@ -226,7 +254,7 @@ def _emit(claimants: ClaimSource, spaces: Sequence[KeySpace]) -> Iterator[pa.Rec
     )
     gathered = {claim.space: _Gathered(spaces[claim.space].kind) for claim in claimants.claims}
     for stored in claimants.rows:
-        rows = read_stored((stored,), columns=columns, with_address=needs_address)
+        rows = read_stored((stored,), columns=columns, with_place=needs_address)
         for claim in claimants.claims:
             yield from gathered[claim.space].add(_claim(rows, claim, spaces[claim.space].kind))
     for each in gathered.values():
@@ -303,3 +331,122 @@ def _complete(found: Mapping[str, pa.ChunkedArray], count: int) -> pa.Table:
         else:
             columns.append(pa.nulls(count, field.type))
     return pa.table(columns, schema=_CLAIMS)
+
+
+class _ClaimsPlan:
+    """The plan of which rows claim which keys."""
+
+    def __init__(self, job: JobRows, cores: int) -> None:
+        self._job, self._cores = job, cores
+        self.spaces = tuple(_list_spaces(job))
+        self._number_by_space = {
+            (space.kind, space.table_key, space.columns): number
+            for number, space in enumerate(self.spaces)
+        }
+
+    def sources(self) -> Iterator[ClaimSource]:
+        """The rows to read and their claims, in tasks with a bounded number of rows."""
+        for key, files in self._job.staged.items():
+            yield from self._in_tasks(files, tuple(self._staged_claims(key)))
+        for key, parts in self._job.parts.items():
+            yield from self._in_tasks(parts, tuple(self._committed_claims(key)))
+
+    def _in_tasks(self, stored: Sequence[S], claims: tuple[Claim, ...]) -> Iterator[ClaimSource]:
+        if claims:
+            # A task reads whole files.
+            share = -(-sum(each.row_count for each in stored) // self._cores)
+            rows_max = min(max(share, CLAIMED_ROWS_MAX // 4), CLAIMING_ROWS_MAX)
+            yield from (ClaimSource(task, claims) for task in group_rows(stored, rows_max=rows_max))
+
+    def _staged_claims(self, key: str) -> Iterator[Claim]:
+        declared = self._job.types[key]
+        yield from self._claim(SpaceKind.ID, key, ("id",), Role.PUT)
+        yield from self._unique_claims(key, declared, Role.PUT)
+        if isinstance(declared, EdgeType):
+            for end in ends_of(declared):
+                yield from self._claim(SpaceKind.ID, end.table_key, (end.column,), Role.REFERENCED)
+            yield from self._claim(SpaceKind.SOURCE, key, ("src",), Role.PUT)
+
+    def _committed_claims(self, key: str) -> Iterator[Claim]:
+        declared = self._job.types.get(key)
+        if not self._job.is_replaced(key):
+            yield from self._claim(SpaceKind.ID, key, ("id",), Role.HELD)
+            if declared is not None:
+                yield from self._unique_claims(key, declared, Role.HELD)
+            edges = (each for each in self._job.catalog.edges.values() if table_key_of(each) == key)
+            for end in (end for edge in edges for end in ends_of(edge)):
+                if self._job.is_replaced(end.table_key):
+                    yield from self._claim(
+                        SpaceKind.ID, end.table_key, (end.column,), Role.REFERENCED
+                    )
+        yield from self._claim(SpaceKind.SOURCE, key, ("src",), Role.HELD)
+
+    def _unique_claims(self, key: str, declared: Declared, role: Role) -> Iterator[Claim]:
+        for group in _unique_groups(declared):
+            yield from self._claim(SpaceKind.UNIQUE, key, group, role)
+
+    def _claim(
+        self, kind: SpaceKind, key: str, columns: tuple[str, ...], role: Role
+    ) -> Iterator[Claim]:
+        # Ids share one key space, whichever column holds them.
+        group = ("id",) if kind is SpaceKind.ID else columns
+        number = self._number_by_space.get((kind, key, group))
+        if number is not None:
+            yield Claim(number, columns, role)
+
+
+def _list_spaces(job: JobRows) -> Iterator[KeySpace]:
+    referenced = _list_referenced(job)
+    for key in sorted({*job.types, *referenced}):
+        declared = job.types.get(key)
+        space = partial(KeySpace, table_key=key, is_replaced=job.is_replaced(key))
+        # Generated ids are new, so no other row can refer to them.
+        if key in job.with_given_id or key in referenced:
+            yield space(SpaceKind.ID, columns=("id",), bounds=ANY_CARDINALITY)
+        if declared is None:
+            continue
+        for group in _unique_groups(declared):
+            yield space(SpaceKind.UNIQUE, columns=group, bounds=ANY_CARDINALITY)
+        if isinstance(declared, EdgeType) and declared.cardinality != ANY_CARDINALITY:
+            yield space(SpaceKind.SOURCE, columns=("src",), bounds=declared.cardinality)
+
+
+def _list_referenced(job: JobRows) -> frozenset[str]:
+    """The node types at the ends of the job's edges, or of committed edges that may be stranded."""
+    edges = [each for each in job.types.values() if isinstance(each, EdgeType)]
+    referenced = {end.table_key for edge in edges for end in ends_of(edge)}
+    if job.is_overwrite:
+        for edge in job.catalog.edges.values():
+            if table_key_of(edge) not in job.types and table_key_of(edge) in job.parts:
+                ends = {end.table_key for end in ends_of(edge)}
+                referenced |= ends & job.types.keys()
+    return frozenset(referenced)
+
+
+def _unique_groups(declared: Declared) -> Iterator[tuple[str, ...]]:
+    for constraint in declared.constraints:
+        if isinstance(constraint, Unique):
+            yield constraint.columns
+
+
+def group_rows(stored: Sequence[S], *, rows_max: int) -> Iterator[tuple[S, ...]]:
+    """Files or parts grouped into tasks with about the given number of rows."""
+    task: list[S] = []
+    count = 0
+    for each in stored:
+        rows = each.row_count
+        if task and count + rows / 2 > rows_max:
+            yield tuple(task)
+            task, count = [], 0
+        task.append(each)
+        count += rows
+    if task:
+        yield tuple(task)
+
+
+def key_columns(declared: Declared) -> list[str]:
+    """The columns of a type that cross-row rules use."""
+    ends = ("src", "dst") if isinstance(declared, EdgeType) else ()
+    key = declared.key if isinstance(declared, NodeType) else ()
+    unique = (name for group in _unique_groups(declared) for name in group)
+    return list(dict.fromkeys(["id", *ends, *key, *unique]))

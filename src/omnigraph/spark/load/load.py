@@ -1,4 +1,4 @@
-"""The driver of a bulk load: stage, validate, and one commit through the ordinary write path.
+"""The driver of a bulk load: read, coerce, stage, validate by one shuffle, and one commit.
 
 A load is one commit or changes nothing. Rows never reach the driver. A load that fails leaves only
 files that no version references, and removes them unless the outcome of the commit is uncertain.
@@ -7,11 +7,12 @@ files that no version references, and removes them unless the outcome of the com
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -35,23 +36,31 @@ from omnigraph.model.errors import GraphError
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import Action
 from omnigraph.spark.errors import carried_errors
-from omnigraph.spark.jobs import decode, encode, run_job
-from omnigraph.spark.load.checks import JobRows, KeyCheckResult
+from omnigraph.spark.jobs import count_cores, run_job
 from omnigraph.spark.load.inputs import parse_inputs
-from omnigraph.spark.load.key_claims import select_met
+from omnigraph.spark.load.key_claims import KeyCheckResult, check_keys, select_met
 from omnigraph.spark.load.rejections import (
-    PlacedRow,
+    LocatedRow,
     Quarantine,
+    locate_rejected,
     open_quarantine,
-    place_rejected,
     report_rejected,
     require_embedded,
     require_read,
 )
-from omnigraph.spark.load.staged import POSITION_BITS
-from omnigraph.spark.load.staging import JobStaging, StagingPlan
+from omnigraph.spark.load.staged import (
+    JobRows,
+    LeftOut,
+    StagedJob,
+    collect_rows,
+    require_few_rejected,
+    require_same_rows,
+    stage_job,
+    stage_without,
+)
+from omnigraph.spark.load.staging import POSITION_BITS, StagingPlan
 from omnigraph.spark.load.validate import Validator
-from omnigraph.spark.sessions import find_working_session, is_connect
+from omnigraph.spark.sessions import find_working_session
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -64,32 +73,7 @@ from omnigraph.storage.tables import write_deletions
 
 _FRAGMENT = "shiftright(address, 32)"
 _OFFSET = "address & 4294967295"
-
-
-def delete_replaced_rows(
-    addresses: DataFrame, *, folder: TableBranchFolder, version: int
-) -> tuple[FragmentDeletions, ...]:
-    """Write deletions of the rows of a version at some addresses, given as a column `address`."""
-    places = addresses.select(f.expr(_FRAGMENT).alias("fragment"), f.expr(_OFFSET).alias("offset"))
-    # This must be a function of one argument, because Spark inspects the argument count.
-    deletions = places.groupBy("fragment").applyInArrow(
-        lambda group: _write_deletions(folder, version, group), "deletions string"
-    )
-    found = (decode(FragmentDeletions, row["deletions"]) for row in deletions.collect())
-    return tuple(sorted(found, key=lambda each: each.number))
-
-
-def _write_deletions(folder: TableBranchFolder, version: int, places: pa.Table) -> pa.Table:
-    number = places["fragment"][0].as_py()
-    part = TablePart(folder, version, (number,), places.num_rows)
-    with carried_errors():
-        deletions = write_deletions(part, places["offset"].to_pylist())
-    return pa.table({"deletions": [encode(deletions)]})
-
-
-_CORES_OF_SERVER = 8
 _LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadResult:
@@ -99,11 +83,11 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """The staged rows, the schema they were read with, and the table branches of their files."""
+    """The staged job, the schema it was read with, and the table branches of its files."""
 
     schema_hash: str
-    rows: JobStaging
-    lines: Mapping[str, TableRef]
+    job: StagedJob
+    table_branches: Mapping[str, TableRef]
 
 
 class _Load:
@@ -118,8 +102,8 @@ class _Load:
         self._vectors = policy_of(call, opened)
         if self._vectors.embedder is not None:
             require_portable(self._vectors.embedder)
-        self._is_stale = False
         self._is_new_branch = False
+        self._is_stale = False
         self._is_done = False
         # Whether the files may have become part of a version.
         self._is_in_doubt = False
@@ -133,16 +117,16 @@ class _Load:
             opened.require_allowed(create, branch=call.base, target=call.target, actor=None)
         start = opened.branch_states.capture(call.base if is_missing and call.base else call.target)
         try:
-            staged = self._stage(start)
+            self._stage(start)
             if is_missing and call.base is not None:
                 # Rows rejected on the base would be rejected on the branch, so check before
                 # creating it.
-                _, judgement = self._sift(staged, start)
-                judgement.claims.unpersist()
+                _, keys = self._validate(start)
+                keys.claims.unpersist()
                 self._is_new_branch = ensure_branch(
                     call.target, base=call.base, if_head=call.expected_head, path=opened.writes
                 )
-            self._open_lines(staged)
+            self._create_table_branches()
             done = run_write(
                 call.target,
                 prepare=self._prepare,
@@ -158,44 +142,32 @@ class _Load:
             raise
         finally:
             if not self._is_done and not self._is_in_doubt:
-                self._forsake()
+                self._discard()
         result = replace(done.result, commit_id=done.commit_id)
         if done.is_repeated:
             return result
-        self._tidy()
-        rejected = self._rejected()
+        self._delete(self._job.obsolete_files())
+        rejected = self._locate_rejected()
         if not rejected:
             return result
         return replace(result, report=report_rejected(rejected, self._quarantine().location))
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the rows have to be staged, and their texts embedded, with another schema."""
-        return self._is_stale
+    # Read, coerce and stage
 
-    def request(self) -> None:
-        """Stage the rows again with the current schema."""
-        assert self._staged is not None, "the rows were staged before"
-        self._delete(self._staged, self._staged.rows.all_files())
-        self._is_stale = False
-        self._stage(self._opened.branch_states.capture(self._call.target))
-
-    # Staging
-
-    def _stage(self, basis: Basis) -> _Staged:
+    def _stage(self, basis: Basis) -> None:
         settings = self._opened.settings
         context = self._opened.read_context(basis)
         is_tolerant = self._call.on_error is OnError.QUARANTINE
         inputs = parse_inputs(
-            self._given, context=context, cores=_count_cores(self._spark), is_tolerant=is_tolerant
+            self._given, context=context, cores=count_cores(self._spark), is_tolerant=is_tolerant
         )
-        line = table_branch_of(self._call.target)
+        branch = table_branch_of(self._call.target)
         entries = basis.snapshot.entries
-        lines = {key: TableRef(entry.path, line) for key, entry in entries.items()}
+        table_branches = {key: TableRef(entry.path, branch) for key, entry in entries.items()}
         tables = self._opened.stores.tables
         plan = StagingPlan(
             schema=basis.accepted_schema.source,
-            folders={key: tables.folder(ref) for key, ref in lines.items()},
+            folders={key: tables.folder(ref) for key, ref in table_branches.items()},
             external=settings.external_blobs,
             storage_options=settings.location.storage_options,
             folder=str(Path.cwd()),
@@ -205,15 +177,23 @@ class _Load:
             vectors=self._vectors,
             before={},
         )
-        rows = JobStaging(self._spark, plan, inputs, progress=self._call.progress)
-        staged = _Staged(basis.accepted_schema.schema_hash, rows, lines)
-        self._staged = staged
-        rows.stage()
-        require_read(rows.portions, inputs, context=context)
-        require_embedded(rows.portions)
-        return staged
+        job = stage_job(self._spark, plan, inputs, progress=self._call.progress)
+        self._staged = _Staged(basis.accepted_schema.schema_hash, job, table_branches)
+        require_read(job.partitions, inputs, context=context)
+        require_embedded(job.partitions)
 
-    def _open_lines(self, staged: _Staged) -> None:
+    @property
+    def is_due(self) -> bool:
+        """Whether the rows have to be staged, and their texts embedded, with another schema."""
+        return self._is_stale
+
+    def request(self) -> None:
+        """Stage the rows again with the current schema."""
+        self._delete(self._job.all_files())
+        self._is_stale = False
+        self._stage(self._opened.branch_states.capture(self._call.target))
+
+    def _create_table_branches(self) -> None:
         """Create table branches where rows may be replaced.
 
         Deletion files have to be in the folders that the branch reads.
@@ -224,15 +204,51 @@ class _Load:
         entries = self._opened.pin(call.target).snapshot.entries
         given = {
             rows.table_key
-            for portion in staged.rows.portions
-            for rows in portion.rows
+            for partition in self._job.partitions
+            for rows in partition.rows
             if rows.has_given_id
         }
         keys = [key for key in sorted(given & entries.keys()) if entries[key].row_count]
         if keys:
             create_table_branches(keys, branch=call.target, path=self._opened.writes)
 
-    # Validation
+    @property
+    def _job(self) -> StagedJob:
+        assert self._staged is not None, "the rows were staged before"
+        return self._staged.job
+
+    # Validate by one shuffle
+
+    def _validate(self, basis: Basis) -> tuple[JobRows, KeyCheckResult]:
+        """The rows that can be committed, after leaving out rejected rows.
+
+        Raises `RequestError` if rows are rejected and must not be left out. The caller has to
+        unpersist the claims of the result.
+        """
+        spark, progress = self._spark, self._call.progress
+        while True:
+            job = self._job
+            require_few_rejected(job.partitions)
+            rows = collect_rows(
+                job, mode=self._call.mode, basis=basis, tables=self._opened.stores.tables
+            )
+            check = partial(check_keys, spark, rows, cores=count_cores(spark))
+            keys = run_job(spark, check, stage="check", progress=progress)
+            left_out: LeftOut | None = None
+            try:
+                validate = Validator(spark, job, rows, keys).find_rejected
+                left_out = run_job(spark, validate, stage="check", progress=progress)
+            finally:
+                if left_out != {}:
+                    keys.claims.unpersist()
+            if not left_out:
+                return rows, keys
+            assert self._staged is not None, "the rows were staged before"
+            staged = stage_without(spark, job, left_out, progress=progress)
+            self._staged = replace(self._staged, job=staged)
+            require_same_rows(job, staged)
+
+    # Commit
 
     def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[LoadResult]:  # noqa: ARG002
         staged = self._staged
@@ -240,32 +256,24 @@ class _Load:
         if basis.accepted_schema.schema_hash != staged.schema_hash:
             # Results with another schema do not apply to this one.
             self._is_stale = True
-            return self._make_prepared(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
-        job, judgement = self._sift(staged, basis)
+            return self._with_result(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
+        rows, keys = self._validate(basis)
         try:
-            prepared = self._make_write(job, judgement, basis)
+            prepared = self._prepare_write(rows, keys, basis)
         finally:
-            judgement.claims.unpersist()
-        rejected = self._rejected()
+            keys.claims.unpersist()
+        rejected = self._locate_rejected()
         if rejected:
             self._quarantine().write(rejected)
+        result = prepared.result
+        row_count = sum([*result.nodes_loaded.values(), *result.edges_loaded.values()])
         # This is the last progress call, because the graph is written from here on.
-        self._call.progress("commit", 0, _count_rows(prepared.result))
+        self._call.progress("commit", 0, row_count)
         self._is_in_doubt = True
         return prepared
 
-    def _sift(self, staged: _Staged, basis: Basis) -> tuple[JobRows, KeyCheckResult]:
-        sifting = Validator(
-            spark=self._spark,
-            call=self._call,
-            rows=staged.rows,
-            tables=self._opened.stores.tables,
-            cores=_count_cores(self._spark),
-        )
-        return sifting.sift(basis)
-
-    def _make_write(
-        self, job: JobRows, judgement: KeyCheckResult, basis: Basis
+    def _prepare_write(
+        self, job: JobRows, keys: KeyCheckResult, basis: Basis
     ) -> Prepared[LoadResult]:
         changes: dict[str, TableChange] = {}
         nodes: dict[str, int] = {}
@@ -280,7 +288,7 @@ class _Load:
                 removed=table_schema(declared).empty_table()["id"].combine_chunks(),
                 is_overwrite=job.is_overwrite,
                 files=files,
-                deletions=self._write_deletions(key, job, judgement, basis),
+                deletions=self._delete_replaced(key, job, keys, basis),
             )
             counts = nodes if isinstance(declared, NodeType) else edges
             counts[declared.name] = sum(each.row_count for each in files)
@@ -290,9 +298,25 @@ class _Load:
             read_set=job.related,
             is_strict=job.is_overwrite,
         )
-        return self._make_prepared(write, nodes, edges)
+        return self._with_result(write, nodes, edges)
 
-    def _make_prepared(
+    def _delete_replaced(
+        self, key: str, job: JobRows, keys: KeyCheckResult, basis: Basis
+    ) -> tuple[FragmentDeletions, ...]:
+        """Mark the committed rows that the job replaces as deleted."""
+        space, outcome = keys.of_ids(key)
+        if job.mode is not LoadMode.MERGE or not outcome.met:
+            return ()
+        entry = basis.snapshot.get(key)
+        folder = self._opened.stores.tables.folder(
+            TableRef(entry.path, table_branch_of(basis.branch))
+        )
+        delete = partial(
+            _write_deletions, select_met(keys.claims, space), folder=folder, version=entry.version
+        )
+        return run_job(self._spark, delete, stage="replace", progress=self._call.progress)
+
+    def _with_result(
         self, write: PreparedWrite, nodes: dict[str, int], edges: dict[str, int]
     ) -> Prepared[LoadResult]:
         result = LoadResult(
@@ -303,35 +327,14 @@ class _Load:
             base_branch=self._call.base,
             branch_created=self._is_new_branch,
             engine="spark",
-            rejected=len(self._rejected()),
+            rejected=len(self._locate_rejected()),
         )
         return Prepared(write, result)
 
-    def _write_deletions(
-        self, key: str, job: JobRows, judgement: KeyCheckResult, basis: Basis
-    ) -> tuple[FragmentDeletions, ...]:
-        """Mark the committed rows that the job replaces as deleted."""
-        space, verdict = judgement.of_ids(key)
-        if job.mode is not LoadMode.MERGE or not verdict.met:
-            return ()
-        entry = basis.snapshot.get(key)
-        folder = self._opened.stores.tables.folder(
-            TableRef(entry.path, table_branch_of(basis.branch))
-        )
-        addresses = select_met(judgement.claims, space)
-        return self._run(
-            lambda: delete_replaced_rows(addresses, folder=folder, version=entry.version),
-            stage="replace",
-        )
+    # Rejected rows and clean-up
 
-    def _run(self, action: Callable[[], T], *, stage: str) -> T:
-        return run_job(self._spark, action, stage=stage, progress=self._call.progress)
-
-    # Clean-up
-
-    def _rejected(self) -> tuple[PlacedRow, ...]:
-        staged = self._staged
-        return () if staged is None else place_rejected(staged.rows.portions, staged.rows.inputs)
+    def _locate_rejected(self) -> tuple[LocatedRow, ...]:
+        return locate_rejected(self._job.partitions, self._job.inputs)
 
     def _quarantine(self) -> Quarantine:
         settings = self._opened.settings
@@ -344,32 +347,44 @@ class _Load:
             is_durable=settings.is_durable,
         )
 
-    def _tidy(self) -> None:
-        """Delete files that other files have replaced."""
-        if self._staged is not None:
-            self._delete(self._staged, self._staged.rows.obsolete_files().items())
-
-    def _forsake(self) -> None:
+    def _discard(self) -> None:
         """Delete all files of a failed job."""
         if self._staged is not None:
-            self._delete(self._staged, self._staged.rows.all_files())
+            self._delete(self._job.all_files())
         if self._call.on_error is OnError.QUARANTINE:
             with suppress(GraphError):
                 self._quarantine().remove()
 
-    def _delete(self, staged: _Staged, files: Iterable[tuple[str, Sequence[NewFile]]]) -> None:
+    def _delete(self, files: Iterable[tuple[str, Sequence[NewFile]]]) -> None:
+        assert self._staged is not None, "the rows were staged before"
         for table_key, some in files:
             try:
-                self._opened.stores.tables.delete_files(staged.lines[table_key], some)
+                table_branch = self._staged.table_branches[table_key]
+                self._opened.stores.tables.delete_files(table_branch, some)
             except GraphError as error:
                 # The files are unreferenced, and `cleanup` deletes them later.
-                _LOG.warning("files of a load stay: %s", error)
+                _LOG.warning("files of a load were not deleted: %s", error)
 
 
-def _count_rows(result: LoadResult) -> int:
-    return sum(result.nodes_loaded.values()) + sum(result.edges_loaded.values())
+def _write_deletions(
+    addresses: DataFrame, *, folder: TableBranchFolder, version: int
+) -> tuple[FragmentDeletions, ...]:
+    """Write deletions of the rows of a version at some addresses, given as a column `address`."""
+    places = addresses.select(f.expr(_FRAGMENT).alias("fragment"), f.expr(_OFFSET).alias("offset"))
+    # This must be a function of one argument, because Spark inspects the argument count.
+    deleted = places.groupBy("fragment").applyInArrow(
+        lambda group: _delete_in_fragment(folder, version, group), "deleted binary"
+    )
+    found: list[FragmentDeletions] = [pickle.loads(row["deleted"]) for row in deleted.collect()]
+    return tuple(sorted(found, key=lambda each: each.number))
 
 
-def _count_cores(spark: SparkSession) -> int:
-    # A server does not report its cores; a few tasks more than cores do no harm.
-    return _CORES_OF_SERVER if is_connect(spark) else spark.sparkContext.defaultParallelism
+# On executors
+
+
+def _delete_in_fragment(folder: TableBranchFolder, version: int, places: pa.Table) -> pa.Table:
+    number = places["fragment"][0].as_py()
+    part = TablePart(folder, version, (number,), places.num_rows)
+    with carried_errors():
+        deleted = write_deletions(part, places["offset"].to_pylist())
+    return pa.table({"deleted": [pickle.dumps(deleted)]})

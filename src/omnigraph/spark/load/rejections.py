@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 
 import orjson
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from omnigraph.engine.input.batches import (
@@ -38,119 +37,135 @@ from omnigraph.model.errors import (
     UnavailableError,
 )
 from omnigraph.model.limits import PLACES_SHOWN_MAX, VIOLATIONS_MAX
-from omnigraph.spark.errors import carried_errors
+from omnigraph.spark.jobs import collect_tasks
 from omnigraph.spark.load.inputs import FileInput, FrameInput, JobInput, LocalInput
-from omnigraph.spark.load.staged import Broken, Reason, SplitKey, StagedSplit, parse_position
-from omnigraph.spark.load.staging import StagingPlan
+from omnigraph.spark.load.staged import StagedJob
+from omnigraph.spark.load.staging import (
+    PartitionKey,
+    Reason,
+    StagedPartition,
+    StagingPlan,
+    ViolatedRule,
+    parse_position,
+)
 from omnigraph.storage.locations import parse_location
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore
 
 
 def require_read(
-    portions: Sequence[StagedSplit], inputs: Sequence[JobInput], *, context: ReadContext
+    partitions: Sequence[StagedPartition], inputs: Sequence[JobInput], *, context: ReadContext
 ) -> None:
     """Raise for the first row that could not be converted, as a load in process does."""
-    for portion in portions:
-        if portion.fault is None:
+    for partition in partitions:
+        if partition.fault is None:
             continue
-        given = inputs[portion.key.source]
+        given = inputs[partition.key.source]
         if isinstance(given, FileInput):
-            split = given.portions[portion.key.number][portion.fault]
-            counts = count_before(portion.key.source, portions, given)
-            before = counts[portion.key, portion.fault]
+            split = given.partitions[partition.key.number][partition.fault]
+            counts = _count_before(partition.key.source, partitions, given)
+            before = counts[partition.key, partition.fault]
             for _ in read_split(split, context=context, counter=RowCounter(before), report=None):
                 pass
             raise UnavailableError(
                 action=f"read '{split.path}', so the graph is unchanged",
-                reason=f"it could be read only now, and not before ({portion.problem}); try again",
+                reason=f"a task could not read it ({partition.problem}), but this process can; "
+                "try again",
             )
-        raise _refuse_row(portion, portions)
+        raise _row_error(partition, partitions)
 
 
-def require_embedded(portions: Sequence[StagedSplit]) -> None:
+def require_embedded(partitions: Sequence[StagedPartition]) -> None:
     """Raise if rows got no vectors, with the reason of the first affected partition."""
-    for portion in portions:
-        if portion.unembedded:
+    for partition in partitions:
+        if partition.unembedded:
             raise EmbeddingError(
                 action="embed the texts of the rows, so the graph is unchanged",
-                reason=portion.unembedded,
+                reason=partition.unembedded,
             )
 
 
-def count_before(
-    source: int, portions: Sequence[StagedSplit], given: FileInput
-) -> Mapping[tuple[SplitKey, int], Counted]:
+def _count_before(
+    source: int, partitions: Sequence[StagedPartition], given: FileInput
+) -> Mapping[tuple[PartitionKey, int], Counted]:
     """The records and lines before each split in its file, as far as the file was read.
 
     The keys are a partition and the number of the split in it.
     """
-    before: dict[tuple[SplitKey, int], Counted] = {}
+    before: dict[tuple[PartitionKey, int], Counted] = {}
     counted: dict[tuple[str, str | None], Counted] = {}
-    for portion in portions:
-        if portion.key.source != source:
+    for partition in partitions:
+        if partition.key.source != source:
             continue
-        for number, split in enumerate(given.portions[portion.key.number]):
+        for number, split in enumerate(given.partitions[partition.key.number]):
             file = split.path, split.declared
             so_far = counted.get(file, NOTHING_YET)
-            before[portion.key, number] = so_far
-            if number < len(portion.counts):
-                records, lines = portion.counts[number]
+            before[partition.key, number] = so_far
+            if number < len(partition.counts):
+                records, lines = partition.counts[number]
                 counted[file] = Counted(so_far.records + records, so_far.lines + lines)
     return before
 
 
-def count_rows_before(key: SplitKey, portions: Sequence[StagedSplit]) -> int:
+def _count_rows_before(key: PartitionKey, partitions: Sequence[StagedPartition]) -> int:
     """The number of rows of a frame before one of its partitions."""
-    earlier = (each for each in portions if each.key.source == key.source and each.key < key)
+    earlier = (each for each in partitions if each.key.source == key.source and each.key < key)
     return sum(each.counts[0][0] for each in earlier)
 
 
-def _refuse_row(portion: StagedSplit, portions: Sequence[StagedSplit]) -> InvalidValueError:
+def _row_error(
+    partition: StagedPartition, partitions: Sequence[StagedPartition]
+) -> InvalidValueError:
     """The error for a row of a frame, numbered over all its partitions."""
-    before = count_rows_before(portion.key, portions)
-    subject, _, problem = portion.problem.partition(": ")
+    before = _count_rows_before(partition.key, partitions)
+    subject, _, problem = partition.problem.partition(": ")
     head, _, rest = subject.removeprefix("row ").partition(",")
     if subject.startswith("row ") and head.isdigit():
         subject = f"row {int(head) + before},{rest}"
     return InvalidValueError(subject=subject, expected="rows", value=None, problem=problem)
 
 
-def gather_values(portions: Iterable[StagedSplit]) -> Iterator[Broken]:
+def gather_values(partitions: Iterable[StagedPartition]) -> Iterator[ViolatedRule]:
     """The violated value rules, each combined over all partitions."""
-    by_rule: dict[tuple[str, int], list[Broken]] = {}
-    for portion in portions:
-        for each in portion.broken:
+    by_rule: dict[tuple[str, int], list[ViolatedRule]] = {}
+    for partition in partitions:
+        for each in partition.violated:
             by_rule.setdefault((each.table_key, each.rank), []).append(each)
     for (table_key, rank), parts in sorted(by_rule.items()):
         violations = tuple(islice((v for part in parts for v in part.violations), VIOLATIONS_MAX))
         positions = tuple(islice((p for part in parts for p in part.positions), VIOLATIONS_MAX))
         count = sum(part.count for part in parts)
-        yield Broken(table_key, rank, count, violations, positions)
+        yield ViolatedRule(table_key, rank, count, violations, positions)
 
 
-def refuse(broken: Iterable[Broken], places: Mapping[tuple[str, int], str]) -> IntegrityError:
-    """The error for a job, with violations in the order of a load in process."""
-    ordered = sorted(broken, key=lambda each: (each.table_key, each.rank))
-    told = (violation for rule in ordered for violation in rule.violations)
-    return IntegrityError(
-        violations=tuple(islice(told, VIOLATIONS_MAX)),
-        count=sum(rule.count for rule in ordered),
-        report=LoadReport(tuple(_report(rule, places) for rule in ordered), None),
+def require_none(spark: SparkSession, violated: Iterable[ViolatedRule], *, job: StagedJob) -> None:
+    """Raise `IntegrityError` for violated rules, with violations in the order of a load in process.
+
+    The report has the input locations of the rows that it shows.
+    """
+    rules = sorted(
+        (rule for rule in violated if rule.count), key=lambda rule: (rule.table_key, rule.rank)
+    )
+    if not rules:
+        return
+    shown = (
+        (rule.table_key, position)
+        for rule in rules
+        for position in rule.positions[:PLACES_SHOWN_MAX]
+        if position is not None
+    )
+    places = _locate_rows(spark, shown, job)
+    violations = (violation for rule in rules for violation in rule.violations)
+    raise IntegrityError(
+        violations=tuple(islice(violations, VIOLATIONS_MAX)),
+        count=sum(rule.count for rule in rules),
+        report=LoadReport(tuple(_report(rule, places) for rule in rules), None),
     )
 
 
-def list_shown(broken: Iterable[Broken]) -> Iterator[tuple[str, int]]:
-    """The rows, by table key and position, that the report shows."""
-    for rule in broken:
-        for position in rule.positions[:PLACES_SHOWN_MAX]:
-            if position is not None:
-                yield rule.table_key, position
-
-
-def report_rejected(rejected: Iterable[PlacedRow], location: str) -> LoadReport:
+def report_rejected(rejected: Iterable[LocatedRow], location: str) -> LoadReport:
     """The report of rows left out of a load, by rule."""
-    by_rule: dict[tuple[str, str], list[PlacedRow]] = {}
+    by_rule: dict[tuple[str, str], list[LocatedRow]] = {}
     for each in rejected:
         by_rule.setdefault((each.type or "", each.reason.rule), []).append(each)
     rules = tuple(
@@ -169,7 +184,7 @@ def report_rejected(rejected: Iterable[PlacedRow], location: str) -> LoadReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedRow:
+class LocatedRow:
     """A rejected row and its location in the whole input."""
 
     type: str | None
@@ -178,28 +193,28 @@ class PlacedRow:
     original: str
 
 
-def place_rejected(
-    portions: Sequence[StagedSplit], inputs: Sequence[JobInput]
-) -> tuple[PlacedRow, ...]:
+def locate_rejected(
+    partitions: Sequence[StagedPartition], inputs: Sequence[JobInput]
+) -> tuple[LocatedRow, ...]:
     """All rejected rows of a job, in input order."""
-    before: dict[tuple[SplitKey, int], Counted] = {}
-    for portion in portions:
-        given = inputs[portion.key.source]
-        if not portion.rejected or (portion.key, 0) in before:
+    before: dict[tuple[PartitionKey, int], Counted] = {}
+    for partition in partitions:
+        given = inputs[partition.key.source]
+        if not partition.rejected or (partition.key, 0) in before:
             continue
         if isinstance(given, FileInput):
-            before |= count_before(portion.key.source, portions, given)
+            before |= _count_before(partition.key.source, partitions, given)
         elif isinstance(given, FrameInput):
-            before[portion.key, 0] = Counted(count_rows_before(portion.key, portions), 0)
+            before[partition.key, 0] = Counted(_count_rows_before(partition.key, partitions), 0)
     return tuple(
-        PlacedRow(
+        LocatedRow(
             row.type,
             row.reason,
-            str(_shift(row.place, before.get((portion.key, row.split), NOTHING_YET))),
+            str(_shift(row.place, before.get((partition.key, row.split), NOTHING_YET))),
             row.original,
         )
-        for portion in portions
-        for row in portion.rejected
+        for partition in partitions
+        for row in partition.rejected
     )
 
 
@@ -208,7 +223,7 @@ def _shift(place: InputLocation, before: Counted) -> InputLocation:
     return replace(place, record=place.record + before.records, line=line)
 
 
-def _report(rule: Broken, places: Mapping[tuple[str, int], str]) -> RuleReport:
+def _report(rule: ViolatedRule, places: Mapping[tuple[str, int], str]) -> RuleReport:
     first = rule.violations[0]
     shown = zip(rule.violations, rule.positions, strict=True)
     return RuleReport(
@@ -217,113 +232,80 @@ def _report(rule: Broken, places: Mapping[tuple[str, int], str]) -> RuleReport:
         property=first.property,
         count=rule.count,
         shown=tuple(
-            LocatedMessage(_find_place(rule, position, places), violation.message)
+            LocatedMessage(
+                "" if position is None else places.get((rule.table_key, position), ""),
+                violation.message,
+            )
             for violation, position in islice(shown, PLACES_SHOWN_MAX)
         ),
     )
 
 
-def _find_place(rule: Broken, position: int | None, places: Mapping[tuple[str, int], str]) -> str:
-    return "" if position is None else places.get((rule.table_key, position), "")
-
-
-_PLACES = "table_key string, position long, place string"
-
-Wanted = tuple[SplitKey, tuple[tuple[Split, Counted], ...], frozenset[tuple[str, int]]]
+_SplitRows = tuple[PartitionKey, tuple[tuple[Split, Counted], ...], frozenset[tuple[str, int]]]
 """A partition, its splits with the counts before each in its file, and rows of it."""
 
 
-def locate_rows(
-    spark: SparkSession,
-    rows: Iterable[tuple[str, int]],
-    *,
-    plan: StagingPlan,
-    inputs: Sequence[JobInput],
-    portions: Sequence[StagedSplit],
+def _locate_rows(
+    spark: SparkSession, rows: Iterable[tuple[str, int]], job: StagedJob
 ) -> Mapping[tuple[str, int], str]:
     """The input locations of rows, given by table key and position."""
-    rows_by_portion: dict[SplitKey, set[tuple[str, int]]] = {}
+    rows_by_partition: dict[PartitionKey, set[tuple[str, int]]] = {}
     for table_key, position in rows:
-        portion, ordinal = parse_position(position)
-        rows_by_portion.setdefault(portion, set()).add((table_key, ordinal))
+        partition, ordinal = parse_position(position)
+        rows_by_partition.setdefault(partition, set()).add((table_key, ordinal))
     places: dict[tuple[str, int], str] = {}
-    to_read: list[Wanted] = []
-    before: dict[tuple[SplitKey, int], Counted] = {}
-    for key, wanted in rows_by_portion.items():
-        match inputs[key.source]:
+    to_read: list[_SplitRows] = []
+    before: dict[tuple[PartitionKey, int], Counted] = {}
+    for key, chosen in rows_by_partition.items():
+        match job.inputs[key.source]:
             case FileInput() as given:
                 if (key, 0) not in before:
-                    before |= count_before(key.source, portions, given)
+                    before |= _count_before(key.source, job.partitions, given)
                 splits = tuple(
                     (split, before[key, number])
-                    for number, split in enumerate(given.portions[key.number])
+                    for number, split in enumerate(given.partitions[key.number])
                 )
-                to_read.append((key, splits, frozenset(wanted)))
+                to_read.append((key, splits, frozenset(chosen)))
             case FrameInput():
-                places |= _number_rows(key, wanted, portions)
+                first = _count_rows_before(key, job.partitions) + 1
+                for table_key, ordinal in chosen:
+                    places[table_key, key.position(ordinal)] = f"row {first + ordinal}"
             case LocalInput(pieces):
-                places |= _find_in_pieces(key, wanted, pieces)
+                places |= _find_in_pieces(key, chosen, pieces)
     if to_read:
-        frame = spark.range(0, len(to_read), 1, len(to_read)).mapInArrow(
-            partial(_locate_all, plan, tuple(to_read)), _PLACES
-        )
-        places |= {(row["table_key"], row["position"]): row["place"] for row in frame.collect()}
+        for found in collect_tasks(spark, partial(_locate_in_splits, job.plan), to_read):
+            places |= found
     return places
-
-
-def _number_rows(
-    key: SplitKey, wanted: Iterable[tuple[str, int]], portions: Sequence[StagedSplit]
-) -> Mapping[tuple[str, int], str]:
-    """The locations of rows of a frame: their numbers over all partitions."""
-    before = count_rows_before(key, portions)
-    return {
-        (table_key, key.position(ordinal)): f"row {before + ordinal + 1}"
-        for table_key, ordinal in wanted
-    }
 
 
 # On executors and the driver
 
 
-def _locate_all(
-    plan: StagingPlan, wanted: Sequence[Wanted], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    with carried_errors():
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                key, splits, rows = wanted[number]
-                places = _find_in_pieces(key, rows, _read_all(plan, splits))
-                yield pa.record_batch(
-                    {
-                        "table_key": [table_key for table_key, _ in places],
-                        "position": pa.array([position for _, position in places], pa.int64()),
-                        "place": list(places.values()),
-                    }
-                )
-
-
-def _read_all(plan: StagingPlan, splits: Sequence[tuple[Split, Counted]]) -> Iterator[RowBatch]:
-    context = plan.context()
-    for split, before in splits:
-        yield from read_split(split, context=context, counter=RowCounter(before), report=None)
+def _locate_in_splits(plan: StagingPlan, task: _SplitRows) -> Mapping[tuple[str, int], str]:
+    key, splits, rows = task
+    context = plan.read_context()
+    pieces = (
+        piece
+        for split, before in splits
+        for piece in read_split(split, context=context, counter=RowCounter(before), report=None)
+    )
+    return _find_in_pieces(key, rows, pieces)
 
 
 def _find_in_pieces(
-    key: SplitKey, wanted: Iterable[tuple[str, int]], pieces: Iterable[RowBatch]
+    key: PartitionKey, rows: Iterable[tuple[str, int]], pieces: Iterable[RowBatch]
 ) -> Mapping[tuple[str, int], str]:
     ordinals_by_key: dict[str, list[int]] = {}
-    for table_key, ordinal in sorted(wanted):
+    for table_key, ordinal in sorted(rows):
         ordinals_by_key.setdefault(table_key, []).append(ordinal)
     seen: dict[str, int] = {}
     places: dict[tuple[str, int], str] = {}
     for piece in pieces:
         table_key = table_key_of(piece.declared)
         start = seen.get(table_key, 0)
-        seen[table_key] = start + piece.rows.num_rows
+        end = seen[table_key] = start + piece.rows.num_rows
         ordinals = ordinals_by_key.get(table_key, [])
-        for ordinal in ordinals[
-            bisect_left(ordinals, start) : bisect_left(ordinals, seen[table_key])
-        ]:
+        for ordinal in ordinals[bisect_left(ordinals, start) : bisect_left(ordinals, end)]:
             places[table_key, key.position(ordinal)] = str(piece.locate(ordinal - start))
     return places
 
@@ -340,7 +322,7 @@ class Quarantine:
     prefix: str
     location: str
 
-    def write(self, rejected: Sequence[PlacedRow]) -> None:
+    def write(self, rejected: Sequence[LocatedRow]) -> None:
         """Write the rows, and for each of them the reason of the rejection."""
         self.objects.put(f"{self.prefix}/{_ROWS}", _join(row.original for row in rejected))
         reasons = (

@@ -1,227 +1,229 @@
-"""Reports of staging tasks, and columns of staged or committed rows read back on executors.
+"""What the driver knows about staged files: partitions, files to delete, and the rows of a job.
 
-A staged row is identified by split, type and ordinal, and this position never changes, even if
-other rows are removed later. Positions ascend in input order. A committed row is identified by its
-address.
+Partitions with rejected rows are staged again without them. Every written file is recorded, so that
+obsolete files can be deleted. Rows never reach the driver.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 
-import numpy as np
-import pyarrow as pa
+from pyspark.sql import SparkSession
 
-from omnigraph.engine.input.batches import InputLocation
-from omnigraph.model.errors import Violation
-from omnigraph.storage.ports import NewFile, TableBranchFolder, TablePart
-from omnigraph.storage.tables import scan_file, scan_part, take_rows
+from omnigraph.engine.commit.integrity.edges import ends_of
+from omnigraph.engine.ops.load import LoadMode, Progress
+from omnigraph.engine.state.branch_state import Basis
+from omnigraph.engine.state.manifest import table_key_of
+from omnigraph.model.catalog import Catalog, EdgeType
+from omnigraph.model.errors import LimitExceededError, UnavailableError
+from omnigraph.model.limits import CLAIMED_ROWS_MAX, QUARANTINED_ROWS_MAX
+from omnigraph.spark.jobs import collect_tasks, run_job
+from omnigraph.spark.load.inputs import FileInput, FrameInput, JobInput, LocalInput
+from omnigraph.spark.load.staging import (
+    Declared,
+    PartitionKey,
+    Reason,
+    StagedFile,
+    StagedPartition,
+    StagedRows,
+    StagingPlan,
+    files_of,
+    parse_position,
+    stage_frame,
+    stage_rows_read,
+    stage_splits,
+)
+from omnigraph.storage.ports import NewFile, TablePart, TableReader
 
-_INPUT_BITS, _PORTION_BITS, _ROW_BITS = 6, 16, 30
-
-INPUTS_MAX = 1 << _INPUT_BITS
-"""How many inputs one job can have."""
-
-POSITION_BITS = _INPUT_BITS + _PORTION_BITS + _ROW_BITS
-"""The number of bits of a row position."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class SplitKey:
-    """An input of a job, by its order, and the number of a partition of it."""
-
-    source: int
-    number: int
-
-    def position(self, ordinal: int) -> int:
-        """The position of a row of a type; positions ascend in input order."""
-        assert self.number < 1 << _PORTION_BITS, "more portions than positions can tell apart"
-        return ((self.source << _PORTION_BITS | self.number) << _ROW_BITS) + ordinal
-
-
-def parse_position(position: int) -> tuple[SplitKey, int]:
-    """The partition that contains a position, and the ordinal of the row in it."""
-    portion, ordinal = position >> _ROW_BITS, position & (1 << _ROW_BITS) - 1
-    return SplitKey(portion >> _PORTION_BITS, portion & (1 << _PORTION_BITS) - 1), ordinal
+LeftOut = Mapping[str, Mapping[int, Reason | None]]
+"""Rows by table key and position, each with a reason if the row is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRows:
-    """The rows of one type in a partition.
+class StagedJob:
+    """The staged partitions of a job, in input order.
 
-    Unless `has_given_id` (some row has an id, given or made from its key), every id is new.
-    `dropped` are the ordinals of rows that were left out of the files, ascending. `checksum` covers
-    the ids and endpoints of all rows.
+    `obsolete` are the rows of partitions that were staged again.
     """
 
-    table_key: str
-    files: tuple[NewFile, ...]
-    has_given_id: bool
-    dropped: tuple[int, ...]
-    checksum: int
+    plan: StagingPlan
+    inputs: tuple[JobInput, ...]
+    partitions: tuple[StagedPartition, ...]
+    obsolete: tuple[StagedRows, ...]
 
-    @property
-    def row_count(self) -> int:
-        """How many rows the files contain."""
-        return sum(each.row_count for each in self.files)
+    def all_files(self) -> Iterator[tuple[str, tuple[NewFile, ...]]]:
+        """Every file that was written, by table key."""
+        yield from self.obsolete_files()
+        yield from ((rows.table_key, rows.files) for each in self.partitions for rows in each.rows)
 
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A rule that rows of a type violate: the number of violations, and the first of them.
-
-    `rank` is the order of the rule among those checked for the type. `positions` belong to the
-    reported rows, and are None for rows that are not of the job.
-    """
-
-    table_key: str
-    rank: int
-    count: int
-    violations: tuple[Violation, ...]
-    positions: tuple[int | None, ...]
+    def obsolete_files(self) -> Iterator[tuple[str, tuple[NewFile, ...]]]:
+        """The files that other files have replaced, by table key."""
+        yield from ((rows.table_key, rows.files) for rows in self.obsolete)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a row is rejected."""
-
-    rule: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedRow:
-    """A row that was left out or could not be read: the reason, its location and its original text.
-
-    Records and lines are counted from the start of the split with that number in the partition.
-    """
-
-    type: str | None
-    reason: Reason
-    split: int
-    place: InputLocation
-    original: str
+def stage_job(
+    spark: SparkSession, plan: StagingPlan, inputs: tuple[JobInput, ...], *, progress: Progress
+) -> StagedJob:
+    """Stage all partitions of some inputs."""
+    staged = _run(spark, plan, inputs, progress)
+    assert len({each.key for each in staged}) == len(staged), "a partition is staged once"
+    return StagedJob(plan, inputs, staged, ())
 
 
-@dataclass(frozen=True, slots=True)
-class StagedSplit:
-    """The result of staging a partition.
-
-    `counts` are the records and lines of each of its splits. `fault` is the split, if any, at which
-    reading stopped because a row cannot be converted; later splits were not read. `unembedded` is
-    the reason why rows got no vectors, if staging stopped for that; otherwise it is empty.
-    """
-
-    key: SplitKey
-    rows: tuple[StagedRows, ...]
-    counts: tuple[tuple[int, int], ...]
-    fault: int | None
-    problem: str
-    broken: tuple[Broken, ...]
-    rejected: tuple[RejectedRow, ...]
-    unembedded: str
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """One file of a partition's rows; `start` is the number of rows in the files before it."""
-
-    folder: TableBranchFolder
-    file: NewFile
-    portion: SplitKey
-    start: int
-    dropped: tuple[int, ...]
-
-    @property
-    def row_count(self) -> int:
-        """How many rows the file contains."""
-        return self.file.row_count
-
-    def positions(self) -> pa.Array:
-        """The position of each row in the input."""
-        end = self.start + self.file.row_count
-        numbers = np.arange(end + len(self.dropped))
-        kept = np.delete(numbers, np.array(self.dropped, np.int64)) if self.dropped else numbers
-        return pa.array(kept[self.start : end] + self.portion.position(0))
-
-    def find(self, ordinal: int) -> int | None:
-        """The offset in the file of a row of the partition; None if it is in another file."""
-        offset = ordinal - bisect_left(self.dropped, ordinal) - self.start
-        return offset if 0 <= offset < self.file.row_count else None
+def stage_without(
+    spark: SparkSession, job: StagedJob, left_out: LeftOut, *, progress: Progress
+) -> StagedJob:
+    """Stage the partitions of some rows again without these rows."""
+    merged = {key: dict(rows) for key, rows in job.plan.left_out.items()}
+    affected: set[PartitionKey] = set()
+    for table_key, reasons in left_out.items():
+        for position, reason in reasons.items():
+            key, ordinal = parse_position(position)
+            affected.add(key)
+            by_type = merged.setdefault(key, {})
+            by_type[table_key] = {**by_type.get(table_key, {}), ordinal: reason}
+    # Vectors of the remaining rows are copied from the files that contain them.
+    before = {each.key: each for each in job.partitions if each.key in affected}
+    plan = replace(job.plan, left_out=merged, before=before)
+    after = {each.key: each for each in _run(spark, plan, job.inputs, progress)}
+    replaced = tuple(rows for key in after for rows in before[key].rows)
+    partitions = tuple(after.get(each.key, each) for each in job.partitions)
+    return StagedJob(plan, job.inputs, partitions, job.obsolete + replaced)
 
 
-StoredRows = Sequence[StagedFile | TablePart]
-
-
-def files_of(
-    portion: SplitKey, rows: StagedRows, folder: TableBranchFolder
-) -> Iterator[StagedFile]:
-    """The files of a type's rows in a partition."""
-    start = 0
-    for file in rows.files:
-        yield StagedFile(folder, file, portion, start, rows.dropped)
-        start += file.row_count
-
-
-def read_stored(stored: StoredRows, *, columns: Sequence[str], with_address: bool) -> pa.Table:
-    """Some columns of rows; for committed rows also `_rowaddr`, if requested."""
-    batches: list[pa.RecordBatch] = []
-    for each in stored:
-        match each:
-            case TablePart():
-                batches += scan_part(
-                    each, columns=columns, predicate=None, with_address=with_address
-                )
-            case StagedFile():
-                batches += scan_file(each.folder, each.file, columns=columns)
-    return _join([pa.Table.from_batches([each]) for each in batches])
-
-
-def read_positions(stored: Sequence[StagedFile], *, columns: Sequence[str]) -> pa.Table:
-    """Some columns of staged rows, preceded by the `position` of each."""
-    tables = [
-        pa.Table.from_batches(scan_file(each.folder, each.file, columns=columns)).add_column(
-            0, "position", each.positions()
+def require_same_rows(before: StagedJob, after: StagedJob) -> None:
+    """Raise `UnavailableError` if an input had other rows when it was read again."""
+    if [*_identify(before)] != [*_identify(after)]:
+        raise UnavailableError(
+            action="leave out rows that cannot be loaded, so the graph is unchanged",
+            reason="the input returned other rows when it was read again; persist the frame",
         )
-        for each in stored
-    ]
-    return _join(tables)
 
 
-def take_positions(
-    stored: Sequence[StagedFile], positions: Sequence[int], *, columns: Sequence[str]
-) -> pa.Table:
-    """Some columns of the rows at the given positions, at least one, in the given order."""
-    by_portion: dict[SplitKey, list[StagedFile]] = {}
-    for each in stored:
-        by_portion.setdefault(each.portion, []).append(each)
-    file_by_start: dict[tuple[SplitKey, int], StagedFile] = {}
-    places_by_start: dict[tuple[SplitKey, int], list[tuple[int, int]]] = {}
-    for index, position in enumerate(positions):
-        portion, ordinal = parse_position(position)
-        file, offset = _find_file(by_portion[portion], ordinal)
-        file_by_start[portion, file.start] = file
-        places_by_start.setdefault((portion, file.start), []).append((offset, index))
-    parts: list[pa.Table] = []
-    indexes: list[int] = []
-    for start, places in places_by_start.items():
-        file = file_by_start[start]
-        offsets, found = zip(*sorted(places), strict=True)
-        parts.append(take_rows(file.folder, file.file, offsets, columns=columns))
-        indexes += found
-    return _join(parts).take(np.argsort(indexes))
+def _identify(job: StagedJob) -> Iterator[tuple[PartitionKey, str, int, int]]:
+    for each in job.partitions:
+        for rows in each.rows:
+            row_count = rows.row_count + len(rows.dropped)
+            yield each.key, rows.table_key, row_count, rows.checksum
 
 
-def _join(tables: Sequence[pa.Table]) -> pa.Table:
-    # The schema of a file whose rows lack required values is nullable, unlike those of other files.
-    return pa.concat_tables(tables, promote_options="default")
+def _run(
+    spark: SparkSession, plan: StagingPlan, inputs: Sequence[JobInput], progress: Progress
+) -> tuple[StagedPartition, ...]:
+    """Stage the partitions that the plan includes, in input order."""
+
+    def stage() -> tuple[StagedPartition, ...]:
+        found: list[StagedPartition] = []
+        for source, each in enumerate(inputs):
+            if plan.before and all(key.source != source for key in plan.before):
+                continue
+            # Each input has its own job, because a task knows its partition number only within its
+            # job.
+            found += sorted(_stage_input(spark, plan, source, each), key=attrgetter("key"))
+        return tuple(found)
+
+    return run_job(spark, stage, stage="read", progress=progress)
 
 
-def _find_file(files: Sequence[StagedFile], ordinal: int) -> tuple[StagedFile, int]:
-    for each in files:
-        offset = each.find(ordinal)
-        if offset is not None:
-            return each, offset
-    raise AssertionError("a position names a row that was staged")
+def _stage_input(
+    spark: SparkSession, plan: StagingPlan, source: int, given: JobInput
+) -> Sequence[StagedPartition]:
+    match given:
+        case LocalInput(pieces, faults):
+            return [stage_rows_read(plan, PartitionKey(source, 0), pieces, faults)]
+        case FileInput(partitions):
+            keys = [PartitionKey(source, number) for number in range(len(partitions))]
+            tasks = [(key, partitions[key.number]) for key in keys if plan.includes(key)]
+            return collect_tasks(spark, partial(stage_splits, plan), tasks)
+        case FrameInput(table_key, frame):
+            stage = partial(stage_frame, plan, source, table_key)
+            rows = frame.mapInArrow(stage, "staged binary").collect()
+            return [pickle.loads(row["staged"]) for row in rows]
+
+
+def require_few_rejected(partitions: Sequence[StagedPartition]) -> None:
+    """Raise if so many rows were left out that the whole input is probably wrong."""
+    rejected = sum(len(each.rejected) for each in partitions)
+    if rejected > QUARANTINED_ROWS_MAX:
+        raise LimitExceededError(
+            resource="the rows that one load leaves out", limit=QUARANTINED_ROWS_MAX, found=rejected
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobRows:
+    """The rows of a job and the committed rows that they are checked against.
+
+    `types` are the types that the job writes rows of, by table key. `parts` are the committed rows
+    of the types that the checks read.
+    """
+
+    mode: LoadMode
+    catalog: Catalog
+    types: Mapping[str, Declared]
+    staged: Mapping[str, tuple[StagedFile, ...]]
+    with_given_id: frozenset[str]
+    parts: Mapping[str, tuple[TablePart, ...]]
+
+    @property
+    def related(self) -> frozenset[str]:
+        """The types whose committed rows affect the checks of the job."""
+        return frozenset(_list_related(self.types, self.catalog, is_overwrite=self.is_overwrite))
+
+    @property
+    def is_overwrite(self) -> bool:
+        """Whether the job replaces all rows of its types."""
+        return self.mode is LoadMode.OVERWRITE
+
+    def is_replaced(self, table_key: str) -> bool:
+        """Whether every committed row of a type is deleted."""
+        return self.is_overwrite and table_key in self.types
+
+
+def collect_rows(job: StagedJob, *, mode: LoadMode, basis: Basis, tables: TableReader) -> JobRows:
+    """The staged rows of a job, and the committed rows that their checks need.
+
+    The job writes the type of a frame even if it has no row of it.
+    """
+    frames = (each for each in job.inputs if isinstance(each, FrameInput))
+    staged: dict[str, list[StagedFile]] = {each.table_key: [] for each in frames}
+    with_given_id: set[str] = set()
+    for partition in job.partitions:
+        for rows in partition.rows:
+            files = staged.setdefault(rows.table_key, [])
+            files += files_of(partition.key, rows, job.plan.folders[rows.table_key])
+            if rows.has_given_id:
+                with_given_id.add(rows.table_key)
+    declared_by_key = {table_key_of(each): each for each in basis.catalog.stored_types()}
+    types = {key: declared_by_key[key] for key in sorted(staged)}
+    parts = {
+        key: tables.parts(basis.snapshot.get(key).at, rows_max=CLAIMED_ROWS_MAX)
+        for key in _list_related(types, basis.catalog, is_overwrite=mode is LoadMode.OVERWRITE)
+        if basis.snapshot.get(key).row_count
+    }
+    return JobRows(
+        mode=mode,
+        catalog=basis.catalog,
+        types=types,
+        staged={key: tuple(files) for key, files in staged.items()},
+        with_given_id=frozenset(with_given_id),
+        parts=parts,
+    )
+
+
+def _list_related(
+    types: Mapping[str, Declared], catalog: Catalog, *, is_overwrite: bool
+) -> list[str]:
+    related = set(types)
+    for declared in types.values():
+        if isinstance(declared, EdgeType):
+            related |= {end.table_key for end in ends_of(declared)}
+    if is_overwrite:
+        for edge in catalog.edges.values():
+            if any(end.table_key in types for end in ends_of(edge)):
+                related.add(table_key_of(edge))
+    return sorted(related)

@@ -1,23 +1,24 @@
 """Staging on executors: input partitions become data files that no version references.
 
-Reading, value rules and ids are those of a load in process. A task that Spark runs twice leaves
-only unreferenced files. Partitions with rejected rows are staged again without them, and every
-written file is recorded, so obsolete files can be deleted. Commits are not known here.
+Reading, value rules and ids are those of a load in process. A staged row is identified by
+partition, type and ordinal, and this position never changes, even if other rows are left out later.
+Positions ascend in input order. A committed row is identified by its address. A task that Spark
+runs twice leaves only unreferenced files. Commits are not known here.
 """
 
 from __future__ import annotations
 
+import pickle
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
 
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.engine.commit.integrity.values import find_value_faults
@@ -26,8 +27,8 @@ from omnigraph.engine.commit.prepared_write import TableChange
 from omnigraph.engine.input.arrow import ColumnSource, keep_column, read_batches
 from omnigraph.engine.input.batches import (
     NOTHING_YET,
+    InputLocation,
     ReadContext,
-    Report,
     RowBatch,
     RowCounter,
     RowError,
@@ -41,47 +42,258 @@ from omnigraph.engine.ops.embeddings import (
     promise_vectors,
     put_vectors,
 )
-from omnigraph.engine.ops.load import Progress
 from omnigraph.engine.state.manifest import get_type, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.errors import (
-    EmbeddingError,
-    LimitExceededError,
-    RequestError,
-    UnavailableError,
-    Violation,
-)
+from omnigraph.model.errors import EmbeddingError, LimitExceededError, RequestError, Violation
 from omnigraph.model.limits import (
     FRAGMENT_ROWS_MAX,
-    QUARANTINED_ROWS_MAX,
-    SPLITS_MAX,
+    PARTITIONS_MAX,
     STAGED_BYTES_MAX,
     VIOLATIONS_MAX,
 )
 from omnigraph.model.runtime import encode_ids
 from omnigraph.model.source import Source
 from omnigraph.spark.errors import carried_errors
-from omnigraph.spark.jobs import decode, encode, run_job
-from omnigraph.spark.load.inputs import FileInput, FrameInput, JobInput, LocalInput
-from omnigraph.spark.load.staged import (
-    Broken,
-    Reason,
-    RejectedRow,
-    SplitKey,
-    StagedFile,
-    StagedRows,
-    StagedSplit,
-    files_of,
-    parse_position,
-    take_positions,
-)
 from omnigraph.storage.external_files import ExternalBlobs, ExternalFiles
-from omnigraph.storage.ports import NewFile, TableBranchFolder
-from omnigraph.storage.tables import write_files
+from omnigraph.storage.ports import FragmentDeletions, NewFile, TableBranchFolder, TablePart
+from omnigraph.storage.tables import (
+    scan_file,
+    scan_part,
+    take_rows,
+    write_deletions,
+    write_files,
+)
 
 Declared = NodeType | EdgeType
 
 _NUMBER_BYTES = 4
+_INPUT_BITS, _PARTITION_BITS, _ROW_BITS = 6, 16, 30
+
+INPUTS_MAX = 1 << _INPUT_BITS
+"""How many inputs one job can have."""
+
+POSITION_BITS = _INPUT_BITS + _PARTITION_BITS + _ROW_BITS
+"""The number of bits of a row position."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PartitionKey:
+    """An input of a job, by its order, and the number of a partition of it."""
+
+    source: int
+    number: int
+
+    def position(self, ordinal: int) -> int:
+        """The position of a row of a type; positions ascend in input order."""
+        assert self.number < 1 << _PARTITION_BITS, "the number fits in a position"
+        return ((self.source << _PARTITION_BITS | self.number) << _ROW_BITS) + ordinal
+
+
+def parse_position(position: int) -> tuple[PartitionKey, int]:
+    """The partition that contains a position, and the ordinal of the row in it."""
+    partition, ordinal = divmod(position, 1 << _ROW_BITS)
+    return PartitionKey(*divmod(partition, 1 << _PARTITION_BITS)), ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """The rows of one type in a partition.
+
+    Unless `has_given_id` (some row has an id, given or made from its key), every id is new.
+    `dropped` are the ordinals of rows that were left out of the files, ascending. `checksum` covers
+    the ids and endpoints of all rows.
+    """
+
+    table_key: str
+    files: tuple[NewFile, ...]
+    has_given_id: bool
+    dropped: tuple[int, ...]
+    checksum: int
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the files contain."""
+        return sum(each.row_count for each in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ViolatedRule:
+    """A rule that rows of a type violate: the number of violations, and the first of them.
+
+    `rank` is the order of the rule among those checked for the type. `positions` belong to the
+    reported rows, and are None for rows that are not of the job.
+    """
+
+    table_key: str
+    rank: int
+    count: int
+    violations: tuple[Violation, ...]
+    positions: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a row is rejected."""
+
+    rule: str
+    message: str
+
+
+def reason_of(violation: Violation) -> Reason:
+    """The reason to reject the row of a violation."""
+    return Reason(violation.rule, violation.message)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row that was left out or could not be read: the reason, its location and its original text.
+
+    Records and lines are counted from the start of the split with that number in the partition.
+    """
+
+    type: str | None
+    reason: Reason
+    split: int
+    place: InputLocation
+    original: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPartition:
+    """The result of staging a partition.
+
+    `counts` are the records and lines of each of its splits. `fault` is the split, if any, at which
+    reading stopped because a row cannot be converted; later splits were not read. `unembedded` is
+    the reason why rows got no vectors, if staging stopped for that; otherwise it is empty.
+    """
+
+    key: PartitionKey
+    rows: tuple[StagedRows, ...]
+    counts: tuple[tuple[int, int], ...]
+    fault: int | None
+    problem: str
+    violated: tuple[ViolatedRule, ...]
+    rejected: tuple[RejectedRow, ...]
+    unembedded: str
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """One file of a partition's rows; `start` is the number of rows in the files before it."""
+
+    folder: TableBranchFolder
+    file: NewFile
+    partition: PartitionKey
+    start: int
+    dropped: tuple[int, ...]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows the file contains."""
+        return self.file.row_count
+
+    def positions(self) -> pa.Array:
+        """The position of each row in the input."""
+        end = self.start + self.file.row_count
+        numbers = np.arange(end + len(self.dropped))
+        if self.dropped:
+            numbers = np.delete(numbers, np.array(self.dropped, np.int64))
+        return pa.array(numbers[self.start : end] + self.partition.position(0))
+
+    def find(self, ordinal: int) -> int | None:
+        """The offset in the file of a row of the partition; None if it is in another file."""
+        offset = ordinal - bisect_left(self.dropped, ordinal) - self.start
+        return offset if 0 <= offset < self.file.row_count else None
+
+
+StoredRows = Sequence[StagedFile | TablePart]
+
+
+def files_of(
+    partition: PartitionKey, rows: StagedRows, folder: TableBranchFolder
+) -> Iterator[StagedFile]:
+    """The files of a type's rows in a partition."""
+    start = 0
+    for file in rows.files:
+        yield StagedFile(folder, file, partition, start, rows.dropped)
+        start += file.row_count
+
+
+def read_stored(stored: StoredRows, *, columns: Sequence[str], with_place: bool) -> pa.Table:
+    """Some columns of rows; if requested, also `position` if staged or `_rowaddr` if committed."""
+    tables: list[pa.Table] = []
+    for each in stored:
+        match each:
+            case TablePart():
+                batches = scan_part(each, columns=columns, predicate=None, with_address=with_place)
+                tables += [pa.Table.from_batches([batch]) for batch in batches]
+            case StagedFile():
+                rows = pa.Table.from_batches(scan_file(each.folder, each.file, columns=columns))
+                if with_place:
+                    rows = rows.add_column(0, "position", each.positions())
+                tables.append(rows)
+    return _join(tables)
+
+
+def take_positions(
+    stored: Sequence[StagedFile], positions: Sequence[int], *, columns: Sequence[str]
+) -> pa.Table:
+    """Some columns of the rows at the given positions, at least one, in the given order."""
+    by_partition: dict[PartitionKey, list[StagedFile]] = {}
+    for each in stored:
+        by_partition.setdefault(each.partition, []).append(each)
+    file_by_start: dict[tuple[PartitionKey, int], StagedFile] = {}
+    places_by_start: dict[tuple[PartitionKey, int], list[tuple[int, int]]] = {}
+    for index, position in enumerate(positions):
+        partition, ordinal = parse_position(position)
+        file, offset = next(
+            (each, offset)
+            for each in by_partition[partition]
+            if (offset := each.find(ordinal)) is not None
+        )
+        file_by_start[partition, file.start] = file
+        places_by_start.setdefault((partition, file.start), []).append((offset, index))
+    parts: list[pa.Table] = []
+    indexes: list[int] = []
+    for start, places in places_by_start.items():
+        file = file_by_start[start]
+        offsets, found = zip(*sorted(places), strict=True)
+        parts.append(take_rows(file.folder, file.file, offsets, columns=columns))
+        indexes += found
+    return _join(parts).take(np.argsort(indexes))
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentRows:
+    """Committed rows of one fragment."""
+
+    part: TablePart
+    offsets: tuple[int, ...]
+
+
+def group_addresses(
+    addresses: npt.NDArray[np.uint64], folder: TableBranchFolder, version: int
+) -> list[FragmentRows]:
+    """Committed rows of a version, given by their addresses, by fragment."""
+    if not len(addresses):
+        return []
+    ordered = np.sort(addresses)
+    numbers, starts = np.unique(ordered >> np.uint64(32), return_index=True)
+    offsets = np.split(ordered & np.uint64(0xFFFF_FFFF), starts[1:])
+    return [
+        FragmentRows(TablePart(folder, version, (number,), len(each)), tuple(each.tolist()))
+        for number, each in zip(numbers.tolist(), offsets, strict=True)
+    ]
+
+
+def delete_rows(rows: FragmentRows) -> FragmentDeletions:
+    """Write a deletion file for committed rows."""
+    return write_deletions(rows.part, rows.offsets)
+
+
+def _join(tables: Sequence[pa.Table]) -> pa.Table:
+    # The schema of a file whose rows lack required values is nullable, unlike those of other files.
+    return pa.concat_tables(tables, promote_options="default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +304,7 @@ class StagingPlan:
     generate. A tolerant task leaves out rows that cannot be read or violate a value rule.
     `left_out` are rows, by partition, type and number, that were rejected after they were staged.
     `before` are the earlier results of the partitions with such rows, so that no vector is computed
-    twice.
+    twice; if there are any, only these partitions are staged.
     """
 
     schema: str
@@ -102,194 +314,163 @@ class StagingPlan:
     folder: str
     first_id: int
     is_tolerant: bool
-    left_out: Mapping[SplitKey, Mapping[str, Mapping[int, Reason | None]]]
+    left_out: Mapping[PartitionKey, Mapping[str, Mapping[int, Reason | None]]]
     # An embedder may hold an API key, which its repr does not show.
     vectors: VectorPolicy
-    before: Mapping[SplitKey, StagedSplit]
+    before: Mapping[PartitionKey, StagedPartition]
 
-    def context(self) -> ReadContext:
+    def includes(self, key: PartitionKey) -> bool:
+        """Whether a partition has to be staged."""
+        return not self.before or key in self.before
+
+    def read_context(self) -> ReadContext:
         """The context for reading rows."""
         catalog = compile_schema(Source("<schema>", self.schema))
         files = ExternalFiles(self.storage_options, folder=self.folder)
         return ReadContext(catalog, self.external, files)
 
 
-def stage_splits(plan: StagingPlan, key: SplitKey, splits: Sequence[Split]) -> StagedSplit:
-    """Stage the rows of some splits of files."""
-    context = plan.context()
-    staging = _Staging(plan, key)
-    counts: list[tuple[int, int]] = []
+def stage_splits(plan: StagingPlan, task: tuple[PartitionKey, Sequence[Split]]) -> StagedPartition:
+    """Stage the rows of some splits of files, in a task."""
+    key, splits = task
+    context = plan.read_context()
+    staging = _PartitionStager(plan, key)
     for number, split in enumerate(splits):
         counter = RowCounter(NOTHING_YET)
-        staging.split = number
-        try:
-            for piece in read_split(split, context=context, counter=counter, report=staging.report):
-                staging.add(piece)
-        except RequestError as error:
-            # The driver knows the counts before this split, and reads it again for the exact error.
-            return staging.finish(counts, fault=number, problem=str(error))
-        except EmbeddingError as error:
-            # Returned, not raised: Spark would retry the task, and files of other tasks would be
-            # left behind.
-            return staging.fail(counts, error)
-        counts.append((counter.counted.records, counter.counted.lines))
-    return staging.finish(counts, fault=None, problem="")
+        report = staging.reject if plan.is_tolerant else None
+        rows = read_split(split, context=context, counter=counter, report=report)
+        if not staging.add_split(number, rows, counter):
+            break
+    return staging.finish()
+
+
+def stage_frame(
+    plan: StagingPlan, source: int, table_key: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Stage a partition of a frame of one type, in a task."""
+    context = TaskContext.get()
+    assert context is not None, "only a task calls this"
+    key = PartitionKey(source, context.partitionId())
+    with carried_errors():
+        if plan.includes(key):
+            staged = stage_batches(plan, key, table_key, batches)
+            yield pa.record_batch({"staged": [pickle.dumps(staged)]})
 
 
 def stage_batches(
-    plan: StagingPlan, key: SplitKey, table_key: str, batches: Iterable[pa.RecordBatch]
-) -> StagedSplit:
+    plan: StagingPlan, key: PartitionKey, table_key: str, batches: Iterable[pa.RecordBatch]
+) -> StagedPartition:
     """Stage rows of one type that come in batches; they are identified by their numbers."""
-    context = plan.context()
-    staging = _Staging(plan, key)
+    if key.number >= PARTITIONS_MAX:
+        raise LimitExceededError(
+            resource="the partitions of a frame", limit=PARTITIONS_MAX, found=key.number + 1
+        )
+    context = plan.read_context()
+    staging = _PartitionStager(plan, key)
     counter = RowCounter(NOTHING_YET)
     source = ColumnSource(get_type(table_key, context.catalog), "", keep_column)
-    try:
-        for piece in read_batches(
-            batches, source, context=context, counter=counter, report=staging.report
-        ):
-            staging.add(piece)
-    except RequestError as error:
-        return staging.finish([], fault=0, problem=str(error))
-    except EmbeddingError as error:
-        return staging.fail([(counter.counted.records, 0)], error)
-    return staging.finish([(counter.counted.records, 0)], fault=None, problem="")
+    report = staging.reject if plan.is_tolerant else None
+    rows = read_batches(batches, source, context=context, counter=counter, report=report)
+    staging.add_split(0, rows, counter)
+    return staging.finish()
 
 
-def stage_pieces(
-    plan: StagingPlan, key: SplitKey, pieces: Iterable[RowBatch], faults: Iterable[RowError]
-) -> StagedSplit:
+def stage_rows_read(
+    plan: StagingPlan, key: PartitionKey, pieces: Iterable[RowBatch], faults: Iterable[RowError]
+) -> StagedPartition:
     """Stage rows that were read in this process; `faults` are the unreadable ones."""
-    staging = _Staging(plan, key)
+    staging = _PartitionStager(plan, key)
     for fault in faults:
         staging.reject(fault)
-    try:
-        for piece in pieces:
-            staging.add(piece)
-    except EmbeddingError as error:
-        return staging.fail([], error)
-    return staging.finish([], fault=None, problem="")
+    staging.add_split(0, pieces, RowCounter(NOTHING_YET))
+    return staging.finish()
 
 
-class _Staging:
+class _PartitionStager:
     """Stages the rows of a partition as they arrive."""
 
-    def __init__(self, plan: StagingPlan, key: SplitKey) -> None:
+    def __init__(self, plan: StagingPlan, key: PartitionKey) -> None:
         self._plan, self._key = plan, key
-        self._left_out = plan.left_out.get(key, {})
-        self._rows_by_key: dict[str, _TypeRows] = {}
+        self._rows_by_key: dict[str, _TypeStager] = {}
         self._rejected: list[RejectedRow] = []
-        self._unembedded = ""
-        self.split = 0
-        self.report: Report | None = self.reject if plan.is_tolerant else None
+        self._counts: list[tuple[int, int]] = []
+        self._split = 0
+        self._fault: int | None = None
+        self._problem = self._unembedded = ""
 
-    def add(self, piece: RowBatch) -> None:
-        """Add rows."""
-        table_key = table_key_of(piece.declared)
-        rows = self._rows_by_key.get(table_key)
-        if rows is None:
-            first_id = self._plan.first_id + self._key.position(0)
-            folder = self._plan.folders[table_key]
-            rows = _TypeRows(
-                piece.declared,
-                folder,
-                first_id,
-                self._key.position(0),
-                left_out=self._left_out.get(table_key, {}),
-                vectors=_Filling(self._plan.vectors, self._find_before(table_key)),
-            )
-            self._rows_by_key[table_key] = rows
-        reasons = rows.add(piece, is_tolerant=self._plan.is_tolerant)
-        for row, reason in sorted(reasons.items()):
-            if reason is not None:
-                self._reject_row(piece, row, reason)
-
-    def fail(self, counts: Sequence[tuple[int, int]], error: EmbeddingError) -> StagedSplit:
-        """Report the files written before rows failed to get vectors."""
-        self._unembedded = error.reason
-        return self.finish(counts, fault=None, problem="")
-
-    def finish(
-        self, counts: Sequence[tuple[int, int]], *, fault: int | None, problem: str
-    ) -> StagedSplit:
-        """Write the remaining rows and return the result."""
-        return StagedSplit(
-            key=self._key,
-            rows=tuple(self._rows_by_key[key].finish(key) for key in sorted(self._rows_by_key)),
-            counts=tuple(counts),
-            fault=fault,
-            problem=problem,
-            broken=tuple(
-                each for key, rows in self._rows_by_key.items() for each in rows.broken(key)
-            ),
-            # Unreadable records are reported before the rows around them arrive.
-            rejected=tuple(sorted(self._rejected, key=lambda row: (row.split, row.place.record))),
-            unembedded=self._unembedded,
-        )
+    def add_split(self, number: int, pieces: Iterable[RowBatch], counter: RowCounter) -> bool:
+        """Stage the rows of a split; returns whether the next split can be read."""
+        self._split = number
+        try:
+            for piece in pieces:
+                self._add(piece)
+        except RequestError as error:
+            # The driver knows the counts before this split, and reads it again for the exact error.
+            self._fault, self._problem = number, str(error)
+        except EmbeddingError as error:
+            # Returned, not raised: Spark would retry the task, and files of other tasks would be
+            # left behind.
+            self._unembedded = error.reason
+        else:
+            self._counts.append((counter.counted.records, counter.counted.lines))
+        return self._fault is None and not self._unembedded
 
     def reject(self, fault: RowError) -> None:
         """Record a row that could not be read."""
         message = fault.message.removeprefix(str(fault.place)).lstrip(",: ")
         original = fault.original.decode(errors="replace")
         reason = Reason("value", message)
-        self._rejected.append(RejectedRow(None, reason, self.split, fault.place, original))
+        self._rejected.append(RejectedRow(None, reason, self._split, fault.place, original))
 
-    def _find_before(self, table_key: str) -> tuple[StagedFile, ...]:
-        """The files in which rows of a type were staged before some were left out."""
-        portion = self._plan.before.get(self._key)
-        staged = () if portion is None else portion.rows
-        folder = self._plan.folders[table_key]
-        own = (rows for rows in staged if rows.table_key == table_key)
-        return tuple(file for rows in own for file in files_of(self._key, rows, folder))
+    def finish(self) -> StagedPartition:
+        """Write the remaining rows and return the result."""
+        return StagedPartition(
+            key=self._key,
+            rows=tuple(self._rows_by_key[key].finish(key) for key in sorted(self._rows_by_key)),
+            counts=tuple(self._counts),
+            fault=self._fault,
+            problem=self._problem,
+            violated=tuple(
+                each for key, rows in self._rows_by_key.items() for each in rows.violated(key)
+            ),
+            # Unreadable records are reported before the rows around them arrive.
+            rejected=tuple(sorted(self._rejected, key=lambda row: (row.split, row.place.record))),
+            unembedded=self._unembedded,
+        )
 
-    def _reject_row(self, piece: RowBatch, row: int, reason: Reason) -> None:
-        original = piece.original(row).decode(errors="replace")
-        place = piece.locate(row)
-        name = piece.declared.name
-        self._rejected.append(RejectedRow(name, reason, self.split, place, original))
-
-
-@dataclass(frozen=True, slots=True)
-class _Filling:
-    """Fills in missing vectors, from files that contain them or from the provider."""
-
-    policy: VectorPolicy
-    before: tuple[StagedFile, ...]
-
-    def fill(self, declared: Declared, rows: pa.Table, positions: RowNumbers) -> pa.Table:
-        """The rows with their vectors; `positions` are the positions of the rows in the input."""
-        if not self.before:
-            return fill_rows(declared, rows, self.policy)
-        for found in find_lacking(declared, rows, self.policy):
-            column = found.target.column
-            wanted = positions[found.numbers].tolist()
-            made = take_positions(self.before, wanted, columns=[column])[column]
-            rows = put_vectors(rows, found.target, found.numbers, made.combine_chunks())
-        return rows
-
-    def share(self, declared: Declared, rows: pa.Table) -> int:
-        """How many rows to fill at a time so that their vectors fit in memory."""
-        lacking = find_lacking(declared, rows, self.policy)
-        row_bytes = sum(each.target.dimension for each in lacking) * _NUMBER_BYTES
-        return max(1, STAGED_BYTES_MAX // row_bytes) if row_bytes else max(1, rows.num_rows)
+    def _add(self, piece: RowBatch) -> None:
+        table_key = table_key_of(piece.declared)
+        rows = self._rows_by_key.get(table_key)
+        if rows is None:
+            rows = _TypeStager(self._plan, self._key, piece.declared)
+            self._rows_by_key[table_key] = rows
+        for row, reason in sorted(rows.add(piece).items()):
+            if reason is not None:
+                original = piece.original(row).decode(errors="replace")
+                self._rejected.append(
+                    RejectedRow(
+                        piece.declared.name, reason, self._split, piece.locate(row), original
+                    )
+                )
 
 
-class _TypeRows:
+class _TypeStager:
     """The rows of one type in a partition: checked, given ids, and written in large files."""
 
-    def __init__(
-        self,
-        declared: Declared,
-        folder: TableBranchFolder,
-        first_id: int,
-        first_position: int,
-        *,
-        left_out: Mapping[int, Reason | None],
-        vectors: _Filling,
-    ) -> None:
-        self._declared, self._folder, self._vectors = declared, folder, vectors
-        self._left_out, self._left_out_numbers = left_out, sorted(left_out)
-        self._first_id, self._first_position = first_id, first_position
+    def __init__(self, plan: StagingPlan, key: PartitionKey, declared: Declared) -> None:
+        self._plan, self._declared = plan, declared
+        table_key = table_key_of(declared)
+        self._folder = plan.folders[table_key]
+        self._left_out = plan.left_out.get(key, {}).get(table_key, {})
+        self._left_out_numbers = sorted(self._left_out)
+        self._first_position = key.position(0)
+        before = plan.before[key].rows if key in plan.before else ()
+        self._files_before = tuple(
+            file
+            for rows in before
+            if rows.table_key == table_key
+            for file in files_of(key, rows, self._folder)
+        )
         self._seen = 0
         self._has_given_id = False
         self._waiting: list[pa.Table] = []
@@ -300,7 +481,7 @@ class _TypeRows:
         self._counts: list[int] = []
         self._found: list[list[tuple[Violation, int]]] = []
 
-    def add(self, piece: RowBatch, *, is_tolerant: bool) -> Mapping[int, Reason | None]:
+    def add(self, piece: RowBatch) -> Mapping[int, Reason | None]:
         """Add rows; returns the rows that are left out, with a reason if the row is at fault."""
         rows = self._identify(piece.rows)
         self._checksum = _add_checksum(rows, self._checksum)
@@ -309,7 +490,7 @@ class _TypeRows:
         dropped = {
             each - self._seen: self._left_out[each] for each in self._left_out_numbers[first:end]
         }
-        self._check(rows, dropped, is_tolerant=is_tolerant)
+        self._check(rows, dropped)
         positions = np.arange(rows.num_rows) + self._seen
         self._seen += rows.num_rows
         if dropped:
@@ -317,27 +498,41 @@ class _TypeRows:
             self._dropped += positions[numbers].tolist()
             positions = np.delete(positions, numbers)
             rows = rows.take(positions - self._seen + piece.rows.num_rows)
-        self._keep(rows, positions + self._first_position)
+        self._embed(rows, positions + self._first_position)
         return dropped
 
-    def _keep(self, rows: pa.Table, positions: RowNumbers) -> None:
+    def _embed(self, rows: pa.Table, positions: RowNumbers) -> None:
         """Queue rows for writing, with missing vectors filled in."""
         # Rows that violate a rule fail the load, so no vectors are needed.
         if any(self._counts):
-            self._await(rows)
+            self._queue(rows)
             return
-        share = self._vectors.share(self._declared, rows)
+        lacking = find_lacking(self._declared, rows, self._plan.vectors)
+        row_bytes = sum(each.target.dimension for each in lacking) * _NUMBER_BYTES
+        # Only as many rows at a time as have vectors that fit in memory.
+        share = max(1, STAGED_BYTES_MAX // row_bytes) if row_bytes else max(1, rows.num_rows)
         for start in range(0, rows.num_rows, share):
             some = rows.slice(start, share)
             try:
-                filled = self._vectors.fill(self._declared, some, positions[start : start + share])
+                filled = self._fill(some, positions[start : start + share])
             except EmbeddingError:
                 # Every row that was read has to be in a file, so that the reported counts add up.
-                self._await(rows.slice(start))
+                self._queue(rows.slice(start))
                 raise
-            self._await(filled)
+            self._queue(filled)
 
-    def _await(self, rows: pa.Table) -> None:
+    def _fill(self, rows: pa.Table, positions: RowNumbers) -> pa.Table:
+        """The rows with their vectors, from files that contain them or from the provider."""
+        if not self._files_before:
+            return fill_rows(self._declared, rows, self._plan.vectors)
+        for found in find_lacking(self._declared, rows, self._plan.vectors):
+            column = found.target.column
+            places = positions[found.numbers].tolist()
+            vectors = take_positions(self._files_before, places, columns=[column])[column]
+            rows = put_vectors(rows, found.target, found.numbers, vectors.combine_chunks())
+        return rows
+
+    def _queue(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
@@ -357,26 +552,25 @@ class _TypeRows:
             checksum=self._checksum,
         )
 
-    def broken(self, table_key: str) -> Iterator[Broken]:
+    def violated(self, table_key: str) -> Iterator[ViolatedRule]:
         """The value rules that rows violate."""
         for rank, (count, found) in enumerate(zip(self._counts, self._found, strict=True)):
             if count:
                 violations, positions = zip(*found, strict=True)
-                yield Broken(table_key, rank, count, violations, positions)
+                yield ViolatedRule(table_key, rank, count, violations, positions)
 
     def _identify(self, rows: pa.Table) -> pa.Table:
         ids = rows["id"]
         self._has_given_id |= ids.null_count < len(ids)
         if not ids.null_count:
             return rows
-        made = encode_ids(self._first_id + self._seen, rows.num_rows)
-        filled = pc.coalesce(ids, pa.chunked_array([pa.array(made, pa.string())]))
+        first_id = self._plan.first_id + self._first_position + self._seen
+        generated = pa.array(encode_ids(first_id, rows.num_rows), pa.string())
+        filled = pc.coalesce(ids, pa.chunked_array([generated]))
         return rows.set_column(0, rows.schema.field("id"), filled)
 
-    def _check(
-        self, rows: pa.Table, dropped: dict[int, Reason | None], *, is_tolerant: bool
-    ) -> None:
-        promised = promise_vectors(self._declared, rows, self._vectors.policy)
+    def _check(self, rows: pa.Table, dropped: dict[int, Reason | None]) -> None:
+        promised = promise_vectors(self._declared, rows, self._plan.vectors)
         change = TableChange(
             self._declared, promised, pa.array([], pa.string()), is_overwrite=False
         )
@@ -386,14 +580,16 @@ class _TypeRows:
                 self._found.append([])
             if not len(faults.rows):
                 continue
-            broken = _without(faults.rows, dropped) if dropped else faults.rows
-            if is_tolerant:
-                dropped |= {row: _reason(faults.describe(row)) for row in broken.tolist()}
+            faulty = faults.rows
+            if dropped:
+                faulty = faulty[~np.isin(faulty, np.fromiter(dropped, np.int64))]
+            if self._plan.is_tolerant:
+                dropped |= {row: reason_of(faults.describe(row)) for row in faulty.tolist()}
                 continue
-            self._counts[rank] += len(broken)
+            self._counts[rank] += len(faulty)
             room = VIOLATIONS_MAX - len(self._found[rank])
             start = self._first_position + self._seen
-            for row in broken[:room].tolist():
+            for row in faulty[:room].tolist():
                 self._found[rank].append((faults.describe(row), start + row))
 
     def _write(self) -> None:
@@ -401,10 +597,10 @@ class _TypeRows:
         self._waiting.clear()
         self._waiting_rows = self._waiting_bytes = 0
         if rows is not None and rows.num_rows:
-            self._files += write_files(self._folder, _with_holes(rows))
+            self._files += write_files(self._folder, _with_nullable_fields(rows))
 
 
-def _with_holes(rows: pa.Table) -> pa.Table:
+def _with_nullable_fields(rows: pa.Table) -> pa.Table:
     """Rows with a nullable schema if required values are missing.
 
     Such rows are rejected in the end, but they have to be written until then.
@@ -422,190 +618,3 @@ def _add_checksum(rows: pa.Table, checksum: int) -> int:
         if texts is not None:
             checksum = crc32(memoryview(texts)[start:end], checksum)
     return checksum
-
-
-def _without(rows: RowNumbers, dropped: Mapping[int, object]) -> RowNumbers:
-    return rows[~np.isin(rows, np.fromiter(dropped, np.int64))]
-
-
-def _reason(violation: Violation) -> Reason:
-    return Reason(violation.rule, violation.message)
-
-
-_RESULT = "staged string"
-
-
-def stage_inputs(
-    spark: SparkSession,
-    plan: StagingPlan,
-    inputs: Sequence[JobInput],
-    *,
-    only: frozenset[SplitKey] | None,
-) -> tuple[StagedSplit, ...]:
-    """Stage all partitions of some inputs, or only some of them; results are in input order."""
-    found: list[StagedSplit] = []
-    for source, each in enumerate(inputs):
-        if only is not None and all(key.source != source for key in only):
-            continue
-        if isinstance(each, LocalInput):
-            found.append(stage_pieces(plan, SplitKey(source, 0), each.pieces, each.faults))
-            continue
-        # Each input has its own job, because a task knows its partition number only within its job.
-        rows = _plan_input(spark, plan, source, each, only).collect()
-        found += sorted((decode(StagedSplit, row["staged"]) for row in rows), key=_key_of)
-    return tuple(found)
-
-
-def _key_of(portion: StagedSplit) -> SplitKey:
-    return portion.key
-
-
-def _plan_input(
-    spark: SparkSession,
-    plan: StagingPlan,
-    source: int,
-    given: FileInput | FrameInput,
-    only: frozenset[SplitKey] | None,
-) -> DataFrame:
-    match given:
-        case FileInput(portions):
-            chosen = tuple(
-                (SplitKey(source, number), splits)
-                for number, splits in enumerate(portions)
-                if only is None or SplitKey(source, number) in only
-            )
-            numbers = spark.range(0, len(chosen), 1, max(len(chosen), 1))
-            return numbers.mapInArrow(partial(_stage_files, plan, chosen), _RESULT)
-        case FrameInput(table_key, frame):
-            return frame.mapInArrow(partial(_stage_frame, plan, source, table_key, only), _RESULT)
-
-
-# On executors
-
-
-def _stage_files(
-    plan: StagingPlan,
-    chosen: Sequence[tuple[SplitKey, Sequence[Split]]],
-    batches: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    with carried_errors():
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                key, splits = chosen[number]
-                yield _as_batch(stage_splits(plan, key, splits))
-
-
-def _stage_frame(
-    plan: StagingPlan,
-    source: int,
-    table_key: str,
-    only: frozenset[SplitKey] | None,
-    batches: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    context = TaskContext.get()
-    assert context is not None, "it runs in a task"
-    key = SplitKey(source, context.partitionId())
-    with carried_errors():
-        if key.number >= SPLITS_MAX:
-            raise LimitExceededError(
-                resource="the partitions of a frame", limit=SPLITS_MAX, found=key.number + 1
-            )
-        if only is None or key in only:
-            yield _as_batch(stage_batches(plan, key, table_key, batches))
-
-
-def _as_batch(portion: StagedSplit) -> pa.RecordBatch:
-    return pa.record_batch({"staged": [encode(portion)]})
-
-
-LeftOut = Mapping[str, Mapping[int, Reason | None]]
-"""Rows by table key and position, each with a reason if the row is at fault."""
-
-
-class JobStaging:
-    """The staged partitions of a job."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        plan: StagingPlan,
-        inputs: Sequence[JobInput],
-        *,
-        progress: Progress,
-    ) -> None:
-        self.plan, self.inputs = plan, inputs
-        self._spark, self._progress = spark, progress
-        self._portion_by_key: dict[SplitKey, StagedSplit] = {}
-        self._obsolete: dict[str, list[NewFile]] = {}
-
-    @property
-    def portions(self) -> tuple[StagedSplit, ...]:
-        """The result of each partition, in input order."""
-        return tuple(self._portion_by_key[key] for key in sorted(self._portion_by_key))
-
-    def stage(self) -> None:
-        """Stage all partitions."""
-        staged = self._run(only=None)
-        assert len({each.key for each in staged}) == len(staged), "a portion is staged once"
-        self._portion_by_key = {each.key: each for each in staged}
-
-    def leave_out(self, left_out: LeftOut) -> None:
-        """Stage the partitions of some rows again without these rows."""
-        merged = {key: dict(rows) for key, rows in self.plan.left_out.items()}
-        for table_key, reasons in left_out.items():
-            for position, reason in reasons.items():
-                portion, ordinal = parse_position(position)
-                by_type = merged.setdefault(portion, {})
-                by_type[table_key] = {**by_type.get(table_key, {}), ordinal: reason}
-        affected = frozenset(
-            parse_position(position)[0] for rows in left_out.values() for position in rows
-        )
-        # Vectors of the remaining rows are copied from the files that contain them.
-        before = {key: self._portion_by_key[key] for key in affected}
-        self.plan = replace(self.plan, left_out=merged, before=before)
-        for staged in self._run(only=affected):
-            replaced = self._portion_by_key[staged.key]
-            _require_same(replaced, staged)
-            for rows in replaced.rows:
-                self._obsolete.setdefault(rows.table_key, []).extend(rows.files)
-            self._portion_by_key[staged.key] = staged
-
-    def obsolete_files(self) -> Mapping[str, Sequence[NewFile]]:
-        """The files that other files have replaced, by table key."""
-        return self._obsolete
-
-    def all_files(self) -> Iterator[tuple[str, Sequence[NewFile]]]:
-        """Every file that was written, by table key."""
-        yield from self._obsolete.items()
-        for portion in self._portion_by_key.values():
-            for rows in portion.rows:
-                yield rows.table_key, rows.files
-
-    def _run(self, *, only: frozenset[SplitKey] | None) -> tuple[StagedSplit, ...]:
-        return run_job(
-            self._spark,
-            lambda: stage_inputs(self._spark, self.plan, self.inputs, only=only),
-            stage="read",
-            progress=self._progress,
-        )
-
-
-def require_few_rejected(portions: Sequence[StagedSplit]) -> None:
-    """Raise if so many rows were left out that the whole input is probably wrong."""
-    rejected = sum(len(each.rejected) for each in portions)
-    if rejected > QUARANTINED_ROWS_MAX:
-        raise LimitExceededError(
-            resource="the rows that one load leaves out", limit=QUARANTINED_ROWS_MAX, found=rejected
-        )
-
-
-def _require_same(before: StagedSplit, after: StagedSplit) -> None:
-    if [*map(_identify, before.rows)] != [*map(_identify, after.rows)]:
-        raise UnavailableError(
-            action="leave out rows that cannot be loaded, so the graph is unchanged",
-            reason="the input gave other rows when it was read again; persist a frame that does",
-        )
-
-
-def _identify(rows: StagedRows) -> tuple[str, int, int]:
-    return rows.table_key, rows.row_count + len(rows.dropped), rows.checksum

@@ -39,6 +39,7 @@ from omnigraph.engine.read.entities import one_chunk
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Entry
 from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.spark.connector.reader import decode_rows, encode_rows, pin_version
 from omnigraph.spark.errors import carried_errors
 from omnigraph.spark.jobs import run_job_quietly
 from omnigraph.spark.ops.range_shuffle import (
@@ -47,13 +48,11 @@ from omnigraph.spark.ops.range_shuffle import (
     RangeJoin,
     Ranges,
     Reading,
-    decode_rows,
-    encode_rows,
     find_ranges,
     join_ranges,
     list_blobs,
+    make_report,
     measure_blobs,
-    pin_entry,
     shuffle_by_range,
 )
 from omnigraph.spark.sessions import find_session, find_working_session
@@ -71,43 +70,43 @@ def make_frame(parts: Sequence[ChangedRows], *, is_typed: bool, session: object)
     spark = find_session(session)
     if not is_typed:
         nothing = to_arrow_schema(STREAM_SCHEMA, timezone="UTC").empty_table()
-        rows = pa.concat_tables([nothing, *map(write_images, parts)])
+        rows = pa.concat_tables([nothing, *map(encode_row_versions, parts)])
         return create_frame(spark, rows, STREAM_SCHEMA)
     (part,) = parts
-    return create_frame(spark, type_images(part), typed_schema(part.declared))
+    return create_frame(spark, typed_row_versions(part), typed_schema(part.declared))
 
 
-def write_images(part: ChangedRows) -> pa.Table:
+def encode_row_versions(part: ChangedRows) -> pa.Table:
     """The changes of a type with their row versions as JSON texts."""
     return as_stream(part).cast(to_arrow_schema(STREAM_SCHEMA, timezone="UTC"))
 
 
 def typed_schema(declared: NodeType | EdgeType) -> StructType:
     """The columns of the changes of a type with typed row versions, each of which may be null."""
-    image = _image_schema(declared)
+    version = _row_version_schema(declared)
     return StructType(
         [
             StructField("id", StringType()),
             StructField("op", StringType()),
-            StructField("before", image),
-            StructField("after", image),
+            StructField("before", version),
+            StructField("after", version),
         ]
     )
 
 
-def type_images(part: ChangedRows) -> pa.Table:
+def typed_row_versions(part: ChangedRows) -> pa.Table:
     """The changes of a type with typed row versions."""
-    image = _image_schema(part.declared)
+    version = _row_version_schema(part.declared)
     columns = [
         part.ids.combine_chunks(),
         part.ops,
-        _as_structs(part.before, image),
-        _as_structs(part.after, image),
+        _as_structs(part.before, version),
+        _as_structs(part.after, version),
     ]
     return pa.table(columns, schema=to_arrow_schema(typed_schema(part.declared), timezone="UTC"))
 
 
-def _image_schema(declared: NodeType | EdgeType) -> StructType:
+def _row_version_schema(declared: NodeType | EdgeType) -> StructType:
     """The columns of a type, all nullable because a row version may be missing."""
     fields = spark_schema(declared).fields
     return StructType([StructField(each.name, each.dataType) for each in fields])
@@ -118,16 +117,16 @@ def _as_batch(rows: pa.Table) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=rows.schema)
 
 
-def _as_structs(rows: pa.Table, image: StructType) -> pa.Array:
-    fitted = to_spark(_as_batch(rows), image)
+def _as_structs(rows: pa.Table, version: StructType) -> pa.Array:
+    converted = to_spark(_as_batch(rows), version)
     every = np.arange(rows.num_rows)
     # `take` drops the values behind null lists; a cast may retain them, which Spark rejects.
-    columns = [each.take(every) for each in fitted.columns]
+    columns = [each.take(every) for each in converted.columns]
     mask = rows["id"].combine_chunks().is_null()
-    return pa.StructArray.from_arrays(columns, fields=list(fitted.schema), mask=mask)
+    return pa.StructArray.from_arrays(columns, fields=list(converted.schema), mask=mask)
 
 
-_GONE, _COME = 0, 1
+_DELETED, _ADDED = 0, 1
 _CHANGED = "meeting int, part int, inserts long, updates long, deletes long, rows binary"
 
 
@@ -208,16 +207,16 @@ class SparkChanges:
 def _plan_meeting(pair: TypePair, old: Basis, new: Basis, opened: GraphContext) -> RangeJoin:
     """The rows of a type that have to be compared."""
     delta = plan_changes(pair.old, pair.new, opened.stores.tables)
-    gone = _Side(_GONE, pair.old, old, delta.deleted)
-    come = _Side(_COME, pair.new, new, delta.added)
+    deleted = _Side(_DELETED, pair.old, old, delta.deleted)
+    added = _Side(_ADDED, pair.new, new, delta.added)
     columns = tuple(table_schema(pair.declared).names)
     return RangeJoin(
         readings=tuple(
             reading
-            for side in (gone, come)
+            for side in (deleted, added)
             for reading in _list_readings(side, pair.declared, columns, opened)
         ),
-        blob_bytes=max(_measure(side, pair.declared, opened) for side in (gone, come)),
+        blob_bytes=max(_measure(side, pair.declared, opened) for side in (deleted, added)),
     )
 
 
@@ -236,7 +235,9 @@ def _list_readings(
 ) -> Iterator[Reading]:
     if side.entry is None or not side.parts:
         return
-    pin = pin_entry(side.entry, side.basis.snapshot, opened=opened)
+    # The location as other processes see it, which may differ from the name in this process.
+    root = opened.settings.location.root
+    pin = pin_version(side.entry, root, graph=opened, basis=side.basis)
     blobs = list_blobs(declared, columns)
     for part in side.parts:
         yield Reading(side.sort, part, columns, blobs, pin)
@@ -279,34 +280,33 @@ def _compare(
     sides: tuple[list[pa.RecordBatch], ...] = ([], [])
     for each in pieces:
         sides[each.sort].append(each.rows)
-    gone, come = (pa.Table.from_batches(side) if side else nothing for side in sides)
-    found = put_in_order(declared, compare_rows(declared, removed=gone, added=come), ops)
+    deleted, added = (pa.Table.from_batches(side) if side else nothing for side in sides)
+    found = put_in_order(declared, compare_rows(declared, removed=deleted, added=added), ops)
     if not len(found.ops):
         return
     columns = [found.ops, *found.before.columns, *found.after.columns]
     names = [str(number) for number in range(len(columns))]
-    yield pa.record_batch(
+    yield make_report(
+        place,
         {
-            "meeting": pa.array([place.meeting], pa.int32()),
-            "part": pa.array([place.part], pa.int32()),
             "inserts": pa.array([found.count(ChangeOp.INSERT)], pa.int64()),
             "updates": pa.array([found.count(ChangeOp.UPDATE)], pa.int64()),
             "deletes": pa.array([found.count(ChangeOp.DELETE)], pa.int64()),
             "rows": pa.array([encode_rows(pa.table(columns, names=names))], pa.binary()),
-        }
+        },
     )
 
 
 def _convert_all(
-    types: Sequence[NodeType | EdgeType], wanted: int | None, batches: Iterable[pa.RecordBatch]
+    types: Sequence[NodeType | EdgeType], only: int | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Changes as Spark rows: of one type with typed row versions, or of all types with JSON."""
     with carried_errors():
         for batch in batches:
             for row in range(batch.num_rows):
                 meeting = batch["meeting"][row].as_py()
-                if wanted is not None and meeting != wanted:
+                if only is not None and meeting != only:
                     continue
                 part = _restore(types[meeting], [decode_rows(batch["rows"][row].as_buffer())])
-                rows = write_images(part) if wanted is None else type_images(part)
+                rows = encode_row_versions(part) if only is None else typed_row_versions(part)
                 yield from rows.to_batches()

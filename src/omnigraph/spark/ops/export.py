@@ -31,6 +31,7 @@ from omnigraph.spark.ops.range_shuffle import (
     find_ranges,
     join_ranges,
     list_blobs,
+    make_report,
     measure_blobs,
     shuffle_by_range,
 )
@@ -155,12 +156,11 @@ def _write(
     batches = (each.rows for each in pieces)
     ordered = sort_by_id(batches, bytes_max=SORTED_BYTES_MAX, batch_bytes=SCAN_BATCH_BYTES)
     row_count = _write_part(target, place.part, ordered)
-    yield pa.record_batch(
+    yield make_report(
+        place,
         {
-            "meeting": pa.array([place.meeting], pa.int32()),
-            "part": pa.array([place.part], pa.int32()),
             "row_count": pa.array([row_count], pa.int64()),
-        }
+        },
     )
 
 

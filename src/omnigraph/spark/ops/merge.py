@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +57,8 @@ from omnigraph.model.errors import Conflict, GraphError
 from omnigraph.model.limits import MERGE_CONFLICTS_MAX, SPARK_PART_ROWS_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.spark.jobs import open_workers, run_job_quietly
-from omnigraph.spark.load.checks import key_columns
+from omnigraph.spark.load.key_claims import key_columns
+from omnigraph.spark.load.staging import delete_rows, group_addresses
 from omnigraph.spark.ops.range_shuffle import (
     Piece,
     Range,
@@ -68,6 +68,7 @@ from omnigraph.spark.ops.range_shuffle import (
     find_ranges,
     join_ranges,
     list_blobs,
+    make_report,
     measure_blobs,
     shuffle_by_range,
 )
@@ -78,20 +79,19 @@ from omnigraph.storage.ports import (
     NewFile,
     TableBranchFolder,
     TableDelta,
-    TablePart,
     TableReader,
     TableRef,
     TableVersion,
 )
 from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
-from omnigraph.storage.tables import ADDRESS, find_shared, plan_delta, write_deletions, write_files
+from omnigraph.storage.tables import ADDRESS, find_shared, plan_delta, write_files
 
 _NOTHING = pa.table({})
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RowsRequest:
     """A request for the rows of `new` that `old` lacks or has at another location, and vice versa.
 
     Without an `old` version, it requests all rows of `new`.
@@ -105,7 +105,7 @@ class Question:
 class RecordedReads:
     """Records the requested reads and returns empty results."""
 
-    heard: dict[Question, None] = field(default_factory=dict)
+    requests: dict[RowsRequest, None] = field(default_factory=dict)
 
     def schema(self, at: TableVersion) -> pa.Schema:  # noqa: ARG002  # no caller needs more
         """An empty schema."""
@@ -120,7 +120,7 @@ class RecordedReads:
     ) -> pa.Table:
         """No rows."""
         assert predicate is None, "states are compared whole"
-        self.heard[Question(None, at)] = None
+        self.requests[RowsRequest(None, at)] = None
         return _NOTHING
 
     def find_delta(
@@ -131,7 +131,7 @@ class RecordedReads:
         columns: Sequence[str],  # noqa: ARG002  # tasks read those of the type
     ) -> TableDelta:
         """No difference."""
-        self.heard[Question(old, new)] = None
+        self.requests[RowsRequest(old, new)] = None
         return TableDelta(deleted=_NOTHING, added=_NOTHING)
 
 
@@ -139,20 +139,20 @@ class RecordedReads:
 class ShippedRows:
     """Returns the rows that were sent to a task; other requests get empty results."""
 
-    questions: tuple[Question, ...]
+    requests: tuple[RowsRequest, ...]
     rows_by_sort: Mapping[int, pa.Table]
 
     @staticmethod
-    def of(questions: Sequence[Question], pieces: Iterable[Piece]) -> ShippedRows:
+    def of(requests: Sequence[RowsRequest], pieces: Iterable[Piece]) -> ShippedRows:
         """The rows from the pieces of a range."""
         batches: dict[int, list[pa.RecordBatch]] = {}
         for each in pieces:
             batches.setdefault(each.sort, []).append(each.rows)
         rows = {sort: pa.Table.from_batches(each) for sort, each in batches.items()}
-        return ShippedRows(tuple(questions), rows)
+        return ShippedRows(tuple(requests), rows)
 
     def schema(self, at: TableVersion) -> pa.Schema:  # noqa: ARG002  # rows come as they are
-        """An empty schema: rows come with their own columns."""
+        """An empty schema: rows come with their columns."""
         return pa.schema([])
 
     def scan(
@@ -163,7 +163,7 @@ class ShippedRows:
         predicate: Predicate | None,  # noqa: ARG002  # always as requested
     ) -> pa.Table:
         """The rows of a version."""
-        return self.come(Question(None, at))
+        return self.added(RowsRequest(None, at))
 
     def find_delta(
         self,
@@ -173,29 +173,29 @@ class ShippedRows:
         columns: Sequence[str],  # noqa: ARG002  # rows come with those they have
     ) -> TableDelta:
         """The rows in which two versions differ."""
-        question = Question(old, new)
-        return TableDelta(deleted=self.gone(question), added=self.come(question))
+        request = RowsRequest(old, new)
+        return TableDelta(deleted=self.deleted(request), added=self.added(request))
 
-    def gone(self, question: Question) -> pa.Table:
+    def deleted(self, request: RowsRequest) -> pa.Table:
         """The rows of the old version that the new one lacks or has elsewhere."""
-        return self._rows(2 * self._place(question))
+        return self._rows(2 * self._place(request))
 
-    def come(self, question: Question) -> pa.Table:
+    def added(self, request: RowsRequest) -> pa.Table:
         """The rows of the new version that the old one lacks or has elsewhere."""
-        return self._rows(2 * self._place(question) + 1)
+        return self._rows(2 * self._place(request) + 1)
 
-    def _place(self, question: Question) -> int:
-        return self.questions.index(question)
+    def _place(self, request: RowsRequest) -> int:
+        return self.requests.index(request)
 
     def _rows(self, sort: int) -> pa.Table:
         return self.rows_by_sort.get(sort, _NOTHING)
 
 
 def plan_reads(
-    questions: Sequence[Question], tables: TableReader
+    requests: Sequence[RowsRequest], tables: TableReader
 ) -> Iterator[tuple[int, DeltaPart]]:
     """The rows that the requests need, in parts, each with the `sort` that identifies its rows."""
-    for place, each in enumerate(questions):
+    for place, each in enumerate(requests):
         if each.old is None:
             for part in tables.parts(each.new, rows_max=SPARK_PART_ROWS_MAX):
                 yield 2 * place + 1, DeltaPart(part, None)
@@ -214,16 +214,16 @@ class MergedType:
     """A type to merge, with everything that a task needs for it.
 
     `to_source` and `to_target` are the requests whose results locate the rows of the target. These
-    are the target's own rows that the base lacks, and rows of the base that the source lacks, as
-    far as they are in `kept` fragments, which the target also has. Files are written to `folder`,
+    are the rows of the target that the base lacks, and rows of the base that the source lacks, as
+    far as they are in `shared` fragments, which the target also has. Files are written to `folder`,
     which is None if a branch does not have the type yet; then only a dry run is possible.
     """
 
     opened: OpenType
-    questions: tuple[Question, ...]
-    to_source: Question | None
-    to_target: Question | None
-    kept: frozenset[int]
+    requests: tuple[RowsRequest, ...]
+    to_source: RowsRequest | None
+    to_target: RowsRequest | None
+    shared: frozenset[int]
     folder: TableBranchFolder | None
 
 
@@ -256,31 +256,25 @@ def merge_range(plan: MergePlan, place: Range, pieces: Iterator[Piece]) -> Itera
     """Merge the rows of a range and return its report."""
     merged = plan.types[place.meeting]
     declared = merged.opened.declared
-    answers = ShippedRows.of(merged.questions, pieces)
-    sides = plan.states.find_sides(declared, answers)
+    sent = ShippedRows.of(merged.requests, pieces)
+    sides = plan.states.find_sides(declared, sent)
     outcome = reconcile(
         declared,
         source=sides.source,
         target=sides.target,
         granularity=plan.granularity,
-        decisions=keep_decisions(merged.opened.decisions, plan.ranges.limits(place)),
+        decisions=select_decisions(merged.opened.decisions, plan.ranges.limits(place)),
     )
     touched = RowVersions.of(join_ids([outcome.put["id"], outcome.removed]), sides)
     is_there = touched.target["id"].is_valid().combine_chunks()
-    report = _tell(merged, outcome, _find_places(merged, answers, touched.ids.filter(is_there)))
+    report = _report(merged, outcome, _find_places(merged, sent, touched.ids.filter(is_there)))
     is_written = not plan.is_dry_run and not outcome.conflicts and outcome.put.num_rows
     if is_written and merged.folder is not None:
         report = replace(report, files=write_files(merged.folder, outcome.put))
-    yield pa.record_batch(
-        {
-            "meeting": pa.array([place.meeting], pa.int32()),
-            "part": pa.array([place.part], pa.int32()),
-            "report": pa.array([pickle.dumps(report)], pa.binary()),
-        }
-    )
+    yield make_report(place, {"report": pa.array([pickle.dumps(report)], pa.binary())})
 
 
-def keep_decisions(decisions: Decisions, limits: tuple[str | None, str | None]) -> Decisions:
+def select_decisions(decisions: Decisions, limits: tuple[str | None, str | None]) -> Decisions:
     """The decisions about entities of a range, given by its first id and the one after its last."""
 
     def select(ids: pa.Array) -> pa.Array:
@@ -298,32 +292,32 @@ def keep_decisions(decisions: Decisions, limits: tuple[str | None, str | None]) 
     )
 
 
-def _find_places(merged: MergedType, answers: ShippedRows, ids: pa.Array) -> npt.NDArray[np.uint64]:
+def _find_places(merged: MergedType, sent: ShippedRows, ids: pa.Array) -> npt.NDArray[np.uint64]:
     """The addresses of target rows that are deleted or replaced."""
     parts: list[pa.Table] = []
     if merged.to_target is not None:
-        parts.append(answers.come(merged.to_target))
-    if merged.to_source is not None and merged.kept:
-        parts.append(_keep_fragments(answers.gone(merged.to_source), merged.kept))
+        parts.append(sent.added(merged.to_target))
+    if merged.to_source is not None and merged.shared:
+        parts.append(_select_fragments(sent.deleted(merged.to_source), merged.shared))
     known = [each.select(["id", ADDRESS]) for each in parts if each.num_rows]
     if not len(ids):
         return np.empty(0, np.uint64)
     every = pa.concat_tables(known, promote_options="default").combine_chunks()
-    # The first occurrence of an id counts, which is the target's own row.
+    # The first occurrence of an id counts, which is the row of the target itself.
     places = pc.index_in(ids, value_set=every["id"].combine_chunks())
-    assert not places.null_count, "a row of the target is its own, or one that the base had there"
+    assert not places.null_count, "a row of the target was added there, or was in the base"
     found: npt.NDArray[np.uint64] = every[ADDRESS].take(places).to_numpy()
     return found
 
 
-def _keep_fragments(rows: pa.Table, numbers: frozenset[int]) -> pa.Table:
+def _select_fragments(rows: pa.Table, numbers: frozenset[int]) -> pa.Table:
     if not rows.num_rows:
         return rows
     fragments = rows[ADDRESS].to_numpy() >> np.uint64(32)
     return rows.filter(pa.array(np.isin(fragments, np.array(sorted(numbers), np.uint64))))
 
 
-def _tell(
+def _report(
     merged: MergedType, outcome: Reconciled, deletions: npt.NDArray[np.uint64]
 ) -> RangeReport:
     declared = merged.opened.declared
@@ -355,7 +349,7 @@ def merge(
     """Merge one branch into another; conflicts are reported as in process, up to a bound."""
     merging = _Merging(options, opened, find_working_session(spark))
     if not options.is_dry_run and into not in (source, MAIN):
-        _open_lines(source, into, opened)
+        _create_table_branches(source, into, opened)
     try:
         result = merge_branch(
             source,
@@ -365,38 +359,30 @@ def merge(
             authorship=authorship,
             path=opened.writes,
         )
-        merging.keep()
+        merging.release()
     except GraphError as error:
         if is_refused(error):
-            merging.forsake()
+            merging.discard()
         raise
     finally:
         if not merging.is_in_doubt:
-            merging.forsake()
+            merging.discard()
     return result
 
 
-def _open_lines(source: BranchName, into: BranchName, opened: GraphContext) -> None:
+def _create_table_branches(source: BranchName, into: BranchName, opened: GraphContext) -> None:
     """Create the table branches that a merge needs.
 
     Deletion files have to be in the folders that the branch reads.
     """
-    own, other = (opened.pin(each).snapshot.entries for each in (into, source))
+    target, from_source = (opened.pin(each).snapshot.entries for each in (into, source))
     keys = [
         key
-        for key, entry in own.items()
-        if entry.row_count and (key not in other or other[key].at != entry.at)
+        for key, entry in target.items()
+        if entry.row_count and (key not in from_source or from_source[key].at != entry.at)
     ]
     if keys:
         create_table_branches(keys, branch=into, path=opened.writes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Strike:
-    """Rows of one fragment to delete."""
-
-    part: TablePart
-    offsets: tuple[int, ...]
 
 
 class _Merging:
@@ -408,18 +394,18 @@ class _Merging:
         # Whether the files may have become part of a version.
         self.is_in_doubt = False
 
-    def keep(self) -> None:
+    def release(self) -> None:
         """Stop tracking the files, because a commit references them."""
         self._files.clear()
 
-    def forsake(self) -> None:
+    def discard(self) -> None:
         """Delete the files of a merge that was not committed."""
-        for line, files in self._files.items():
+        for table_branch, files in self._files.items():
             try:
-                self._opened.stores.tables.delete_files(line, files)
+                self._opened.stores.tables.delete_files(table_branch, files)
             except GraphError as error:
                 # The files are unreferenced, and `cleanup` deletes them later.
-                _LOG.warning("files of a merge stay: %s", error)
+                _LOG.warning("files of a merge were not deleted: %s", error)
         self._files.clear()
 
     def prepare(
@@ -427,7 +413,7 @@ class _Merging:
     ) -> PreparedApply:
         """The write of a three-way apply, with its rows in files."""
         self.is_in_doubt = False
-        self.forsake()
+        self.discard()
         begun = plan_apply(apply, onto=onto, runtime=self._opened.settings.runtime)
         with self._reading(begun):
             types = [self._plan_type(each, begun) for each in begun.types]
@@ -435,11 +421,11 @@ class _Merging:
         for merged, parts in zip(types, reports, strict=True):
             new = [file for each in parts for file in each.files]
             if new:
-                line = TableRef(
+                table_branch = TableRef(
                     onto.snapshot.get(merged.opened.key).path, table_branch_of(onto.branch)
                 )
-                self._files[line] = new
-        prepared = self._settle(types, reports, begun, committed)
+                self._files[table_branch] = new
+        prepared = self._resolve(types, reports, begun, committed)
         self.is_in_doubt = not prepared.conflicts
         return prepared
 
@@ -455,24 +441,28 @@ class _Merging:
 
     def _plan_type(self, opened: OpenType, begun: ApplyPlan) -> MergedType:
         tables = self._opened.stores.tables
-        asked = RecordedReads()
-        begun.states.find_sides(opened.declared, asked)
+        recorded = RecordedReads()
+        begun.states.find_sides(opened.declared, recorded)
         base, source, target = (
             each.entries.get(opened.key)
-            for each in (begun.states.base.first, begun.states.source, begun.states.target)
+            for each in (
+                begun.states.base.first,
+                begun.states.source,
+                begun.states.target,
+            )
         )
-        to_source = _ask(base, source)
-        kept: frozenset[int] = frozenset()
+        to_source = _request_rows(base, source)
+        shared: frozenset[int] = frozenset()
         if base and to_source and target and base.path == target.path:
-            kept = find_shared(place_of(base.at, tables), place_of(target.at, tables))
-        line = TableRef(target.path, table_branch_of(begun.onto.branch)) if target else None
+            shared = find_shared(place_of(base.at, tables), place_of(target.at, tables))
+        table_branch = TableRef(target.path, table_branch_of(begun.onto.branch)) if target else None
         return MergedType(
             opened=opened,
-            questions=tuple(asked.heard),
-            to_source=to_source if kept else None,
-            to_target=_ask(base, target),
-            kept=kept,
-            folder=None if line is None else tables.folder(line),
+            requests=tuple(recorded.requests),
+            to_source=to_source if shared else None,
+            to_target=_request_rows(base, target),
+            shared=shared,
+            folder=None if table_branch is None else tables.folder(table_branch),
         )
 
     def _run(self, types: Sequence[MergedType], begun: ApplyPlan) -> list[tuple[RangeReport, ...]]:
@@ -512,12 +502,12 @@ class _Merging:
         return RangeJoin(
             readings=tuple(
                 Reading(sort, part, columns, blobs, None)
-                for sort, part in plan_reads(merged.questions, tables)
+                for sort, part in plan_reads(merged.requests, tables)
             ),
             blob_bytes=max((measure_blobs(each, blobs, tables) for each in entries), default=0),
         )
 
-    def _settle(
+    def _resolve(
         self,
         types: Sequence[MergedType],
         reports: Sequence[Sequence[RangeReport]],
@@ -534,7 +524,7 @@ class _Merging:
             if any(each.keys.num_rows or len(each.removed) for each in parts)
         }
         changes = {key: _change_of(*by_key[key]) for key in sorted(by_key)}
-        values = {key: _gather_values(parts) for key, (_, parts) in by_key.items()}
+        values = {key: _combine_values(parts) for key, (_, parts) in by_key.items()}
         rules = find_violations_except_values(
             lambda change: iter(values[table_key_of(change.type)]),
             changes=changes,
@@ -575,26 +565,17 @@ class _Merging:
         self, merged: MergedType, parts: Sequence[RangeReport], version: int
     ) -> tuple[FragmentDeletions, ...]:
         """Mark rows as deleted, fragment by fragment."""
-        assert merged.folder is not None, "what is gone was there"
-        addresses = np.sort(np.concatenate([each.deletions for each in parts]))
-        numbers, starts = np.unique(addresses >> np.uint64(32), return_index=True)
-        ends = [*starts.tolist(), len(addresses)]
-        offsets = addresses & np.uint64(0xFFFF_FFFF)
-        tasks = [
-            _Strike(
-                TablePart(merged.folder, version, (number,), end - start),
-                tuple(offsets[start:end].tolist()),
-            )
-            for number, (start, end) in zip(numbers.tolist(), pairwise(ends), strict=True)
-        ]
-        return open_workers(self._spark).run(_strike_one, tasks, stage="merge")
+        assert merged.folder is not None, "what is deleted was there"
+        addresses = np.concatenate([each.deletions for each in parts])
+        tasks = group_addresses(addresses, merged.folder, version)
+        return open_workers(self._spark).run(delete_rows, tasks, stage="merge")
 
 
-def _ask(old: Entry | None, new: Entry | None) -> Question | None:
+def _request_rows(old: Entry | None, new: Entry | None) -> RowsRequest | None:
     """The request for the rows of a state that another state lacks at the same location."""
     if new is None or (old is not None and old.at == new.at):
         return None
-    return Question(old.at if old is not None and old.path == new.path else None, new.at)
+    return RowsRequest(old.at if old is not None and old.path == new.path else None, new.at)
 
 
 def _require_decided(plan: MergePlan, found: Mapping[Range, RangeReport]) -> None:
@@ -606,7 +587,7 @@ def _require_decided(plan: MergePlan, found: Mapping[Range, RangeReport]) -> Non
         for part in range(len(plan.ranges.bounds[number]) + 1):
             place = Range(number, part)
             if place not in found:
-                decisions = keep_decisions(merged.opened.decisions, plan.ranges.limits(place))
+                decisions = select_decisions(merged.opened.decisions, plan.ranges.limits(place))
                 reconcile(
                     declared,
                     source=unchanged,
@@ -639,15 +620,8 @@ def _in_order(parts: Sequence[tuple[pa.Table, Sequence[int]]]) -> Iterator[pa.Ta
             yield rows.slice(sum(sizes[:number]), sizes[number])
 
 
-def _gather_values(parts: Sequence[RangeReport]) -> list[Violations]:
+def _combine_values(parts: Sequence[RangeReport]) -> list[Violations]:
     """The violations of value rules by rows to put, for each rule."""
     return [
         concat_violations(each) for each in zip(*(part.violations for part in parts), strict=True)
     ]
-
-
-# On executors
-
-
-def _strike_one(task: _Strike) -> FragmentDeletions:
-    return write_deletions(task.part, task.offsets)

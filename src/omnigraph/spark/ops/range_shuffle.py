@@ -7,8 +7,7 @@ and fails if the branch was deleted or recreated. The meaning of rows is not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
@@ -18,12 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from omnigraph.engine.context import GraphContext
-from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.manifest import Entry, Snapshot
-from omnigraph.engine.state.readers import Readers
+from omnigraph.engine.state.manifest import Entry
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.errors import NotFoundError
 from omnigraph.model.limits import (
     RANGE_BYTES_MAX,
     RANGE_SAMPLES_MAX,
@@ -32,65 +27,16 @@ from omnigraph.model.limits import (
     UNSAMPLED_ROWS_MAX,
 )
 from omnigraph.model.types import Scalar
-from omnigraph.spark.connector.options import GraphLocation
+from omnigraph.spark.connector.reader import (
+    PinnedVersion,
+    decode_rows,
+    encode_rows,
+    read_claim,
+)
 from omnigraph.spark.errors import carried_errors
-from omnigraph.storage.ports import DeltaPart, TablePart, TableReader, TransactionRecord
+from omnigraph.spark.jobs import map_tasks
+from omnigraph.storage.ports import DeltaPart, TablePart, TableReader
 from omnigraph.storage.tables import scan_delta, scan_part
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedVersion:
-    """One version of a type.
-
-    `made_by` distinguishes it from another version with the same name; it is None on main, which
-    cannot be deleted.
-    """
-
-    place: GraphLocation
-    snapshot: Snapshot
-    made_by: TransactionRecord | None
-    is_read_only: bool
-
-
-def pin_entry(entry: Entry, snapshot: Snapshot, *, opened: GraphContext) -> PinnedVersion:
-    """Pin the version of an entry of a snapshot for use in tasks."""
-    location = opened.settings.location
-    find = opened.stores.tables.find_transaction
-    return PinnedVersion(
-        # The location as other processes see it, which may differ from the name in this process.
-        place=GraphLocation(location.root, location.storage_options),
-        # The read claim covers only what is read.
-        snapshot=Snapshot(snapshot.branch, snapshot.manifest_version, {entry.table_key: entry}),
-        made_by=None if entry.branch is None else find(entry.at),
-        is_read_only=opened.is_read_only,
-    )
-
-
-@contextmanager
-def read_claim(pin: PinnedVersion) -> Iterator[None]:
-    """Protect a version from cleanup for the block.
-
-    Raises `NotFoundError` if it was cleaned up or its branch was deleted.
-    """
-    options = pin.place.storage_options
-    settings = make_settings(pin.place.uri, storage_options=options, durability="full")
-    stores = open_stores(settings)
-    if pin.is_read_only:
-        # A read-only reader writes no claim; recently replaced versions are retained for a while
-        # anyway.
-        yield
-    else:
-        readers = Readers(stores.objects, settings.locking.clock)
-        with readers.reading(pin.snapshot, id=settings.runtime.new_id(), is_past=True):
-            yield
-    (entry,) = pin.snapshot
-    if pin.made_by is not None and stores.tables.find_transaction(entry.at) != pin.made_by:
-        raise NotFoundError(
-            kind="branch",
-            name=pin.snapshot.branch,
-            advice="it was deleted or made anew meanwhile; compare again, with what is there now",
-        )
-
 
 _PIECES = "range int, sort int, row_count long, rows binary"
 _SAMPLES = "meeting int, id string, weight long, row_bytes double"
@@ -186,8 +132,7 @@ def find_ranges(spark: SparkSession, meetings: Sequence[RangeJoin]) -> Ranges:
     ]
     if not tasks:
         return Ranges(((),) * len(meetings))
-    found = _run_tasks(spark, len(tasks), partial(_sample_all, tuple(tasks)), _SAMPLES)
-    samples = found.toArrow()
+    samples = map_tasks(spark, _sample, tasks, _SAMPLES).toArrow()
     return Ranges(
         tuple(
             _cut_ids(samples.filter(pc.equal(samples["meeting"], number)), meeting.blob_bytes)
@@ -205,7 +150,7 @@ def shuffle_by_range(
         for number, meeting in enumerate(meetings)
         for reading in meeting.readings
     )
-    return _run_tasks(spark, len(tasks), partial(_send_all, tasks), _PIECES)
+    return map_tasks(spark, _send, tasks, _PIECES)
 
 
 def join_ranges(pieces: DataFrame, ranges: Ranges, work: Work, columns: str) -> DataFrame:
@@ -214,27 +159,13 @@ def join_ranges(pieces: DataFrame, ranges: Ranges, work: Work, columns: str) -> 
     return placed.mapInArrow(partial(_work_all, ranges, work), columns)
 
 
-def encode_rows(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Rows as a stream of Arrow batches."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write(rows)
-    return bytes(sink.getvalue())
-
-
-def decode_rows(content: bytes) -> pa.Table:
-    """The rows of a stream of Arrow batches."""
-    with pa.ipc.open_stream(content) as stream:
-        return stream.read_all()
-
-
-def _run_tasks(
-    spark: SparkSession,
-    count: int,
-    run: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    columns: str,
-) -> DataFrame:
-    return spark.range(0, count, 1, max(count, 1)).mapInArrow(run, columns)
+def make_report(place: Range, report: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A row about a range: its `meeting` and `part`, and the columns of its report."""
+    located = {
+        "meeting": pa.array([place.meeting], pa.int32()),
+        "part": pa.array([place.part], pa.int32()),
+    }
+    return pa.record_batch({**located, **report})
 
 
 def _cut_ids(samples: pa.Table, blob_bytes: int) -> tuple[str, ...]:
@@ -258,7 +189,7 @@ def _read(reading: Reading, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if reading.pin is None:
         yield from _scan(reading.part, columns)
         return
-    with read_claim(reading.pin):
+    with read_claim(reading.pin, otherwise="compare again"):
         yield from _scan(reading.part, columns)
 
 
@@ -270,16 +201,8 @@ def _scan(part: TablePart | DeltaPart, columns: Sequence[str]) -> Iterator[pa.Re
             return scan_delta(part, columns=columns)
 
 
-def _sample_all(
-    tasks: Sequence[tuple[int, Reading]], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    with carried_errors():
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                yield from _sample(*tasks[number])
-
-
-def _sample(meeting: int, reading: Reading) -> Iterator[pa.RecordBatch]:
+def _sample(task: tuple[int, Reading]) -> Iterator[pa.RecordBatch]:
+    meeting, reading = task
     ids = [batch["id"] for batch in _read(reading, ["id"])]
     count = sum(map(len, ids))
     if not count:
@@ -299,15 +222,10 @@ def _sample(meeting: int, reading: Reading) -> Iterator[pa.RecordBatch]:
     )
 
 
-def _send_all(
-    tasks: Sequence[tuple[int, Sequence[str], Reading]], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    with carried_errors():
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                first, bounds, reading = tasks[number]
-                for rows in _gather(_read(reading, reading.columns)):
-                    yield from _cut_rows(rows, reading.sort, first, bounds)
+def _send(task: tuple[int, Sequence[str], Reading]) -> Iterator[pa.RecordBatch]:
+    first, bounds, reading = task
+    for rows in _gather(_read(reading, reading.columns)):
+        yield from _cut_rows(rows, reading.sort, first, bounds)
 
 
 def _gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -397,13 +397,13 @@ def _split(
     }
     part = f.col(_PART)
     arguments = list(dict.fromkeys(each.name for each in values if each.argument is not None))
-    kept = [*arguments, _WEIGHT] if has_weights else arguments
+    carried = [*arguments, _WEIGHT] if has_weights else arguments
     if distinct:
         parts = f.array(*(f.lit(place) for place in range(len(distinct) + 1)))
         rows = rows.withColumn(_PART, f.explode(parts)).select(
             *key_names,
             _PART,
-            *(f.when(part == 0, f.col(name)).alias(name) for name in kept),
+            *(f.when(part == 0, f.col(name)).alias(name) for name in carried),
             *(
                 f.when(part == place, column).alias(name)
                 for place, (name, column) in enumerate(distinct.items(), start=1)

@@ -48,7 +48,7 @@ from omnigraph.engine.read.plan import (
 Search = TextMatch | Nearest | Bm25
 """A search over the text or the vector of one entity."""
 
-Look = PropertyValue | Search
+ColumnSource = PropertyValue | Search
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ NOTHING = ReferencedColumns((), ())
 
 def find_referenced_columns(plan: Plan) -> Mapping[str, ReferencedColumns]:
     """The columns that a plan references, by variable."""
-    found: dict[str, dict[Look, None]] = {}
-    for look in (*_of_steps(plan.steps), *_of_output(plan.ir)):
-        variable = look.variable if isinstance(look, PropertyValue) else look.field.variable
-        found.setdefault(variable, {})[look] = None
-    return {variable: _as_looks(list(looks)) for variable, looks in found.items()}
+    found: dict[str, dict[ColumnSource, None]] = {}
+    for source in (*_of_steps(plan.steps), *_of_output(plan.ir)):
+        variable = source.variable if isinstance(source, PropertyValue) else source.field.variable
+        found.setdefault(variable, {})[source] = None
+    return {variable: _group_columns(list(columns)) for variable, columns in found.items()}
 
 
 def find_nameless(plan: Plan) -> frozenset[str]:
@@ -80,21 +80,21 @@ def find_nameless(plan: Plan) -> frozenset[str]:
     if binding is None or plan.ordering_variables:
         return frozenset()
     conditions = [each.condition for each in plan.steps if isinstance(each, FilterStep)]
-    mentions = [mention for each in conditions for mention in references_of(each)]
-    mentions += [mention for each in plan.ir.columns for mention in _entities_of(each)]
-    is_asked_for = any(
-        mention == binding or (isinstance(mention, EntityId) and mention.variable == binding)
-        for mention in mentions
+    references = [reference for each in conditions for reference in references_of(each)]
+    references += [reference for each in plan.ir.columns for reference in _entities_of(each)]
+    is_used = any(
+        reference == binding or (isinstance(reference, EntityId) and reference.variable == binding)
+        for reference in references
     )
-    return frozenset() if is_asked_for else frozenset({binding})
+    return frozenset() if is_used else frozenset({binding})
 
 
-def looks_at(steps: Iterable[Step], variable: str) -> bool:
+def references_properties(steps: Iterable[Step], variable: str) -> bool:
     """Whether conditions, including those of blocks, reference more than the id of a variable."""
     return any(
-        not isinstance(mention, str) and mention.variable == variable
+        not isinstance(reference, str) and reference.variable == variable
         for condition in _conditions_of(steps)
-        for mention in references_of(condition)
+        for reference in references_of(condition)
     )
 
 
@@ -136,13 +136,13 @@ def _entities_of(column: Column) -> Iterator[EntityId]:
             return
 
 
-def _as_looks(looks: Sequence[Look]) -> ReferencedColumns:
-    by_name = {each.property: each for each in looks if isinstance(each, PropertyValue)}
-    searches = tuple(each for each in looks if not isinstance(each, PropertyValue))
+def _group_columns(columns: Sequence[ColumnSource]) -> ReferencedColumns:
+    by_name = {each.property: each for each in columns if isinstance(each, PropertyValue)}
+    searches = tuple(each for each in columns if not isinstance(each, PropertyValue))
     return ReferencedColumns(tuple(by_name.values()), searches)
 
 
-def _of_steps(steps: Iterable[Step]) -> Iterator[Look]:
+def _of_steps(steps: Iterable[Step]) -> Iterator[ColumnSource]:
     for step in steps:
         match step:
             case ScanStep(scan):
@@ -156,12 +156,12 @@ def _of_steps(steps: Iterable[Step]) -> Iterator[Look]:
                 yield from _of_steps(inner)
 
 
-def _of_conditions(conditions: Iterable[Condition]) -> Iterator[Look]:
+def _of_conditions(conditions: Iterable[Condition]) -> Iterator[ColumnSource]:
     for each in conditions:
         yield from _of_condition(each)
 
 
-def _of_condition(condition: Condition) -> Iterator[Look]:
+def _of_condition(condition: Condition) -> Iterator[ColumnSource]:
     match condition:
         case Comparison(left, _, right):
             yield from _of_operands(left, right)
@@ -175,11 +175,11 @@ def _of_condition(condition: Condition) -> Iterator[Look]:
             return
 
 
-def _of_operands(*operands: Operand) -> Iterator[Look]:
+def _of_operands(*operands: Operand) -> Iterator[ColumnSource]:
     return (each for each in operands if isinstance(each, PropertyValue))
 
 
-def _of_output(ir: ReadIR) -> Iterator[Look]:
+def _of_output(ir: ReadIR) -> Iterator[ColumnSource]:
     for column in ir.columns:
         yield from _of_column(column)
     for key in ir.order:
@@ -189,20 +189,20 @@ def _of_output(ir: ReadIR) -> Iterator[Look]:
         yield from _of_ranking(ir.ranking)
 
 
-def _of_column(column: Column) -> Iterator[Look]:
+def _of_column(column: Column) -> Iterator[ColumnSource]:
     match column.expression:
-        case PropertyValue() as look:
-            yield look
-        case Aggregate(argument=PropertyValue() as look) as aggregate:
+        case PropertyValue() as source:
+            yield source
+        case Aggregate(argument=PropertyValue() as source) as aggregate:
             if not counts_rows(aggregate):
-                yield look
+                yield source
         case Nearest() | Bm25() | Rrf() as ranking:
             yield from _of_ranking(ranking)
         case Aggregate() | EntityId() | ParameterValue() | Constant() | Now():
             return
 
 
-def _of_ranking(ranking: Ranking) -> Iterator[Look]:
+def _of_ranking(ranking: Ranking) -> Iterator[ColumnSource]:
     match ranking:
         case Nearest() | Bm25():
             yield ranking

@@ -74,12 +74,12 @@ class Entities:
 
     frames: TypeFrames
     catalog: Catalog
-    looks: Mapping[str, ReferencedColumns]
+    columns: Mapping[str, ReferencedColumns]
     nameless: frozenset[str]
     """Variables whose ids are not needed."""
 
     searches: Mapping[Search, str]
-    seeker: SearchBinder
+    searcher: SearchBinder
     expressions: Expressions
 
     def scan(self, scan: NodeScan) -> Relation:
@@ -112,12 +112,12 @@ class Entities:
 
     def columns_of(self, variable: str) -> tuple[str, ...]:
         """The columns of a variable, with its id first unless that is not needed."""
-        looks = self.looks.get(variable, NOTHING)
+        columns = self.columns.get(variable, NOTHING)
         ids = () if variable in self.nameless else (id_column(variable),)
-        properties = (property_column(variable, each.property) for each in looks.properties)
-        return (*ids, *properties, *(self.searches[each] for each in looks.searches))
+        properties = (property_column(variable, each.property) for each in columns.properties)
+        return (*ids, *properties, *(self.searches[each] for each in columns.searches))
 
-    def look_at_target(self, expand: Expand, part: Relation) -> Relation:
+    def join_target(self, expand: Expand, part: Relation) -> Relation:
         """The rows whose target matches the filters, with the referenced columns of the target."""
         columns = self.columns_of(expand.target)
         if len(columns) == 1 and not expand.filters:
@@ -143,8 +143,8 @@ class Entities:
         if binding is None:
             return self.read_ends(expand)
         declared = self.catalog.edges[expand.edge_type]
-        wanted = [each for each in step.edge_filters if can_push_down(each)]
-        edges = self._read(declared, binding, wanted, ends={"src": NEAR, "dst": FAR})
+        pushed = [each for each in step.edge_filters if can_push_down(each)]
+        edges = self._read(declared, binding, pushed, ends={"src": NEAR, "dst": FAR})
         return _orient(edges, expand.direction)
 
     def read_ends(self, expand: Expand) -> DataFrame:
@@ -193,17 +193,17 @@ class Entities:
         *,
         ends: Mapping[str, str],
     ) -> DataFrame:
-        looks = self.looks.get(variable, NOTHING)
+        columns = self.columns.get(variable, NOTHING)
         properties = {
-            each.property: property_column(variable, each.property) for each in looks.properties
+            each.property: property_column(variable, each.property) for each in columns.properties
         }
         ids = {} if variable in self.nameless else {"id": id_column(variable)}
-        measure = partial(self.seeker.bind, statistics=partial(self.frames.count_words, declared))
+        measure = partial(self.searcher.bind, statistics=partial(self.frames.count_words, declared))
         frame = self.frames.rows(
             declared,
             columns={**ids, **ends, **properties},
             condition=self._bind(each for each in filters if can_push_down(each)),
-            measures={self.searches[each]: measure(each) for each in looks.searches},
+            measures={self.searches[each]: measure(each) for each in columns.searches},
         )
         for condition in self.unpushed(filters):
             frame = frame.where(self.expressions.condition(condition))

@@ -27,11 +27,11 @@ PLANNED_HOPS_MAX = 3
 
 def find_reach(starts: DataFrame, edges: DataFrame, *, hops_min: int, hops_max: int) -> DataFrame:
     """The pairs of a start and each node it reaches within the bounds, each once."""
-    met = starts.select(f.col(NEAR).alias(_START), f.col(NEAR).alias(_NODE))
+    visited = starts.select(f.col(NEAR).alias(_START), f.col(NEAR).alias(_NODE))
     if hops_max > PLANNED_HOPS_MAX:
-        pairs = _hop_by_hop(met, edges, hops_min=hops_min, hops_max=hops_max)
+        pairs = _hop_by_hop(visited, edges, hops_min=hops_min, hops_max=hops_max)
     else:
-        pairs = _in_one_plan(met, edges, hops_min=hops_min, hops_max=hops_max)
+        pairs = _in_one_plan(visited, edges, hops_min=hops_min, hops_max=hops_max)
     return pairs.select(f.col(_START).alias(NEAR), f.col(_NODE).alias(FAR))
 
 
@@ -45,28 +45,30 @@ def _in_one_plan(starts: DataFrame, edges: DataFrame, *, hops_min: int, hops_max
         walked.append(_walk(walked[-1], edges).withColumn(_HOP, f.lit(hop)))
     is_loop = (f.col(_HOP) == 1) & (f.col(_START) == f.col(_NODE))
     pairs = reduce(DataFrame.unionByName, walked)
-    met = pairs.groupBy(_START, _NODE).agg(f.min(_HOP).alias(_HOP), f.max(is_loop).alias(_LOOPS))
+    visited = pairs.groupBy(_START, _NODE).agg(
+        f.min(_HOP).alias(_HOP), f.max(is_loop).alias(_LOOPS)
+    )
     is_wanted = f.col(_HOP) >= hops_min
-    return met.where(is_wanted | f.col(_LOOPS) if hops_min == 1 else is_wanted)
+    return visited.where(is_wanted | f.col(_LOOPS) if hops_min == 1 else is_wanted)
 
 
 def _hop_by_hop(starts: DataFrame, edges: DataFrame, *, hops_min: int, hops_max: int) -> DataFrame:
-    met = frontier = starts
+    visited = frontier = starts
     found = list[DataFrame]()
     for hop in range(1, hops_max + 1):
         reached = _walk(frontier, edges)
         if hop == 1 and hops_min == 1:
             found.append(reached.where(f.col(_START) == f.col(_NODE)))
         with spark_errors(action="follow edges"):
-            frontier = reached.join(met, [_START, _NODE], "left_anti").localCheckpoint()
+            frontier = reached.join(visited, [_START, _NODE], "left_anti").localCheckpoint()
             is_over = frontier.isEmpty()
         if is_over:
             break
         if hop >= hops_min:
             found.append(frontier)
-        met = met.unionByName(frontier)
+        visited = visited.unionByName(frontier)
     if not found:
-        found.append(met.limit(0))
+        found.append(visited.limit(0))
     return reduce(DataFrame.unionByName, found)
 
 
@@ -120,8 +122,8 @@ class Expander:
         columns = {**part.columns, expand.target: (target_id,)}
         if binding is not None:
             columns[binding] = self.entities.columns_of(binding)
-        tells_edges_apart = binding is not None and binding not in self.entities.nameless
-        is_distinct = part.is_distinct and (expand.edge_binding is None or tells_edges_apart)
+        has_edge_ids = binding is not None and binding not in self.entities.nameless
+        is_distinct = part.is_distinct and (expand.edge_binding is None or has_edge_ids)
         found = replace(
             part,
             frame=frame,
@@ -131,7 +133,7 @@ class Expander:
             estimate=part.estimate * self.entities.degree(expand),
             leaves=_count_leaves(expand, part),
         )
-        found = self.entities.look_at_target(expand, found)
+        found = self.entities.join_target(expand, found)
         for condition in self.entities.unpushed(step.edge_filters):
             found = found.where(self.entities.expressions.condition(condition))
         return found

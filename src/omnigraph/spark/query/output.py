@@ -115,8 +115,8 @@ def rank_rows(
             return RankedRows(rows.where(is_ranked), _order(by, id), None)
         case Fused(primary, secondary, k):
             if k is None:
-                nobody = rows.limit(0).withColumns({place: f.lit(0), score: f.lit(0.0)})
-                return RankedRows(nobody, (f.col(place),), score)
+                empty = rows.limit(0).withColumns({place: f.lit(0), score: f.lit(0.0)})
+                return RankedRows(empty, (f.col(place),), score)
             fusion = _Fusion(
                 replace(primary, column=_FIRST), replace(secondary, column=_SECOND), k, wanted
             )
@@ -156,7 +156,7 @@ class _Fusion:
 
     def of_best(self, entities: DataFrame) -> DataFrame:
         """The wanted entities, computed now, with their places and scores."""
-        assert self.wanted is not None, "somebody says how many are the best"
+        assert self.wanted is not None, "there is a limit"
         entities = entities.persist()
         try:
             found = self._contenders(entities, self.wanted)
@@ -176,11 +176,11 @@ class _Fusion:
         )
         return f.broadcast(create_frame(entities.sparkSession, best, _RANKING))
 
-    def _place(self, arm: ByDistance | ByRelevance) -> Column:
+    def _place(self, ranker: ByDistance | ByRelevance) -> Column:
         """The place of an entity in one ranking, from 1; null if it is not ranked."""
-        is_ranked = _is_ranked(arm)
-        place = f.row_number().over(Window.orderBy((~is_ranked).asc(), *_order(arm, _ID)))
-        if isinstance(arm, ByDistance) and self.wanted is not None:
+        is_ranked = _is_ranked(ranker)
+        place = f.row_number().over(Window.orderBy((~is_ranked).asc(), *_order(ranker, _ID)))
+        if isinstance(ranker, ByDistance) and self.wanted is not None:
             is_ranked = is_ranked & (place <= self.wanted)
         return f.when(is_ranked, place)
 
@@ -198,26 +198,28 @@ class _Fusion:
     def _contenders(self, entities: DataFrame, wanted: int) -> pa.Table:
         """The entities that are high enough in one of the rankings, without duplicates."""
         tops = [
-            entities.where(_is_ranked(arm)).orderBy(*_order(arm, _ID)).limit(self._reach(wanted))
-            for arm in (self.primary, self.secondary)
+            entities.where(_is_ranked(ranker))
+            .orderBy(*_order(ranker, _ID))
+            .limit(self._reach(wanted))
+            for ranker in (self.primary, self.secondary)
         ]
         return _collect(tops[0].union(tops[1]).dropDuplicates([_ID]))
 
     def _find_places(
-        self, arm: ByDistance | ByRelevance, found: pa.Table, entities: DataFrame, wanted: int
+        self, ranker: ByDistance | ByRelevance, found: pa.Table, entities: DataFrame, wanted: int
     ) -> Places:
         """The places of the contenders in a ranking; NaN if it does not rank them."""
-        keys = _keys(arm, found)
+        keys = _keys(ranker, found)
         order = np.lexsort((order_keys(found[_ID], is_descending=False), keys))
         ranked = order[: np.count_nonzero(~np.isnan(keys))]
         places = np.full(len(keys), np.nan)
-        if isinstance(arm, ByDistance):
+        if isinstance(ranker, ByDistance):
             ranked = ranked[:wanted]
         # The contenders include all of the first entities of the ranking.
         places[ranked] = np.arange(1, len(ranked) + 1)
         later = ranked[self._reach(wanted) :]
         if len(later):
-            places[later] = 1 + _count_before(arm, found.take(pa.array(later)), entities)
+            places[later] = 1 + _count_before(ranker, found.take(pa.array(later)), entities)
         return places
 
 
@@ -235,26 +237,26 @@ def _entities(rows: DataFrame, by: Fused, id: str) -> DataFrame:
     )
 
 
-def _is_ranked(arm: ByDistance | ByRelevance) -> Column:
-    match arm:
+def _is_ranked(ranker: ByDistance | ByRelevance) -> Column:
+    match ranker:
         case ByDistance(column):
             return f.col(column).isNotNull()
         case ByRelevance(column):
             return f.coalesce(f.col(column) > 0, f.lit(False))  # noqa: FBT003  # Spark's
 
 
-def _order(arm: ByDistance | ByRelevance, id: str) -> tuple[Column, Column]:
-    match arm:
+def _order(ranker: ByDistance | ByRelevance, id: str) -> tuple[Column, Column]:
+    match ranker:
         case ByDistance(column):
             return f.col(column).asc(), f.col(id).asc()
         case ByRelevance(column):
             return f.col(column).desc(), f.col(id).asc()
 
 
-def _keys(arm: ByDistance | ByRelevance, rows: pa.Table | pa.RecordBatch) -> Places:
+def _keys(ranker: ByDistance | ByRelevance, rows: pa.Table | pa.RecordBatch) -> Places:
     """Sort keys that ascend from the best to the worst; NaN for unranked entities."""
-    values: Places = rows[arm.column].to_numpy(zero_copy_only=False).astype(np.float64)
-    match arm:
+    values: Places = rows[ranker.column].to_numpy(zero_copy_only=False).astype(np.float64)
+    match ranker:
         case ByDistance():
             return values
         case ByRelevance():
@@ -262,29 +264,29 @@ def _keys(arm: ByDistance | ByRelevance, rows: pa.Table | pa.RecordBatch) -> Pla
 
 
 def _count_before(
-    arm: ByDistance | ByRelevance, some: pa.Table, entities: DataFrame
+    ranker: ByDistance | ByRelevance, some: pa.Table, entities: DataFrame
 ) -> npt.NDArray[np.int64]:
     """The number of entities before each of the given ones, which are in ranking order."""
-    ranked = entities.where(_is_ranked(arm)).select(_ID, arm.column)
-    counted = ranked.mapInArrow(partial(_count_in_task, arm, some), _COUNTS)
+    ranked = entities.where(_is_ranked(ranker)).select(_ID, ranker.column)
+    counted = ranked.mapInArrow(partial(_count_in_task, ranker, some), _COUNTS)
     summed = counted.groupBy(_PLACE).agg(f.sum(_COUNT).alias(_COUNT)).orderBy(_PLACE)
     before: npt.NDArray[np.int64] = _collect(summed)[_COUNT].to_numpy()
     return before
 
 
-def _count_in_task(arm: ByDistance | ByRelevance, some: pa.Table, batches: Batches) -> Batches:
+def _count_in_task(ranker: ByDistance | ByRelevance, some: pa.Table, batches: Batches) -> Batches:
     counts = np.zeros(some.num_rows, np.int64)
     for batch in batches:
-        counts += _count_in_batch(arm, some, batch)
+        counts += _count_in_batch(ranker, some, batch)
     yield pa.record_batch({_PLACE: pa.array(np.arange(len(counts))), _COUNT: pa.array(counts)})
 
 
 def _count_in_batch(
-    arm: ByDistance | ByRelevance, some: pa.Table, batch: pa.RecordBatch
+    ranker: ByDistance | ByRelevance, some: pa.Table, batch: pa.RecordBatch
 ) -> npt.NDArray[np.int64]:
     ids = pa.chunked_array([*some[_ID].chunks, batch[_ID]])
     id_keys = order_keys(ids, is_descending=False)
-    keys = np.concatenate([_keys(arm, some), _keys(arm, batch)])
+    keys = np.concatenate([_keys(ranker, some), _keys(ranker, batch)])
     # A given entity also occurs in some batch; the sort is stable, so that copy comes after it.
     order = np.lexsort((id_keys, keys))
     is_other = order >= some.num_rows
@@ -344,12 +346,12 @@ class Output:
     def _ranked_by(self, ranking: Ranking) -> RankedBy:
         match ranking:
             case Nearest() | Bm25():
-                return self._arm(ranking)
+                return self._ranker(ranking)
             case Rrf(primary, secondary, k):
                 constant = fusion_constant(k, self.entities.expressions.inputs)
-                return Fused(self._arm(primary), self._arm(secondary), constant)
+                return Fused(self._ranker(primary), self._ranker(secondary), constant)
 
-    def _arm(self, ranking: Nearest | Bm25) -> ByDistance | ByRelevance:
+    def _ranker(self, ranking: Nearest | Bm25) -> ByDistance | ByRelevance:
         column = self.entities.searches[ranking]
         return ByDistance(column) if isinstance(ranking, Nearest) else ByRelevance(column)
 

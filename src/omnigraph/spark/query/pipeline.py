@@ -25,7 +25,7 @@ from omnigraph.engine.read.plan import (
     Step,
     variables_of,
 )
-from omnigraph.spark.query.column_pruning import looks_at
+from omnigraph.spark.query.column_pruning import references_properties
 from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expand import Expander
 from omnigraph.spark.query.relation import WEIGHT, Relation, equal_ids, join, make_unit
@@ -69,7 +69,7 @@ class Pipeline:
             case ExpandStep(expand):
                 part, rest = self._split(parts, {expand.source})
                 if expand.hops_max > 1:
-                    part = _settle_large(part)
+                    part = _materialize_large(part)
                 return (*rest, self.expander.expand(step, part))
             case FilterStep(condition):
                 return self._filter(condition, parts)
@@ -95,7 +95,7 @@ class Pipeline:
 
     def _negate(self, step: AntiStep, parts: Parts) -> Parts:
         part, rest = self._split(parts, step.outer)
-        part = _settle_large(part)
+        part = _materialize_large(part)
         found = self._find(step, part)
         ids, found_ids = _id_columns(part, step.outer)
         starts = found.frame.select(*_renamed(ids, found_ids))
@@ -105,7 +105,7 @@ class Pipeline:
 
     def _attach(self, step: OptionalStep, parts: Parts) -> Parts:
         part, rest = self._split(parts, step.outer)
-        part = _settle_large(part)
+        part = _materialize_large(part)
         found = self._find(step, part)
         introduced = {name: found.columns[name] for name in step.introduced if name in step.live}
         news = [column for columns in introduced.values() for column in columns]
@@ -147,7 +147,7 @@ class Pipeline:
             for each in step.inner
             if isinstance(each, ExpandStep) and each.expand.source == variable
         ]
-        if not sources or looks_at(step.inner, variable):
+        if not sources or references_properties(step.inner, variable):
             return None
         if part.estimate * _FEW < self.entities.frames.count(sources[0]):
             return None
@@ -183,9 +183,9 @@ def _start_from(variables: Sequence[str], part: Relation) -> Relation:
     )
 
 
-def _settle_large(part: Relation) -> Relation:
+def _materialize_large(part: Relation) -> Relation:
     """The part as a plan that can be used several times in another plan."""
-    return part.settle() if part.leaves > _LEAVES_MAX else part
+    return part.materialize() if part.leaves > _LEAVES_MAX else part
 
 
 def _id_columns(part: Relation, variables: Sequence[str]) -> tuple[list[str], list[str]]:

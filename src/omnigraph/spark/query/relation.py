@@ -60,9 +60,9 @@ class Relation:
         """The rows for which a condition holds."""
         return replace(self, frame=self.frame.where(condition), whole=None)
 
-    def settle(self) -> Relation:
+    def materialize(self) -> Relation:
         """The same rows, computed now and checkpointed on the executors: a plan of one leaf."""
-        with spark_errors(action="work out a part of the query"):
+        with spark_errors(action="compute a part of the query"):
             return replace(self, frame=self.frame.localCheckpoint(), leaves=1)
 
     def keep(self, live: Collection[str], *, folds: bool) -> Relation:

@@ -25,7 +25,6 @@ from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.results import Result, ResultColumn
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.state.branch_state import Basis
-from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.types import PropertyType
 from omnigraph.spark.errors import spark_errors
 from omnigraph.spark.jobs import run_job_quietly
@@ -36,7 +35,7 @@ from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.output import Output
 from omnigraph.spark.query.pipeline import Pipeline
 from omnigraph.spark.query.tables import TypeFrames
-from omnigraph.spark.sessions import find_working_session
+from omnigraph.spark.sessions import find_working_session, require_same_session
 from omnigraph.storage.row_files import arrow_type
 
 
@@ -108,13 +107,7 @@ class SparkQuery:
 
         Raises `InvalidValueError` if another session is given.
         """
-        if session is not None and session is not self.session:
-            raise InvalidValueError(
-                subject="session",
-                expected="the session that the query runs in",
-                value=session,
-                problem="the query runs in another session; give that one, or none",
-            )
+        require_same_session(session, self.session)
         return self.numbered.toDF(*(each.name for each in self.columns))
 
 
@@ -130,20 +123,22 @@ def _bounded(window: Window) -> Window:
 def _make_query(call: QueryCall, basis: Basis, opened: GraphContext, spark: object) -> SparkQuery:
     plan, inputs = call.plan, Inputs(call.values, call.now)
     window = _bounded(find_window(plan.ir, inputs))
-    looks = find_referenced_columns(plan)
+    referenced = find_referenced_columns(plan)
     searches = {
         each: f"search__{number}"
-        for number, each in enumerate(each for some in looks.values() for each in some.searches)
+        for number, each in enumerate(
+            each for some in referenced.values() for each in some.searches
+        )
     }
     session = find_working_session(spark)
     vectors = QueryVectors(inputs, opened.settings.embedder, basis.catalog, plan.type_by_variable)
     entities = Entities(
         frames=TypeFrames(session, opened, basis),
         catalog=basis.catalog,
-        looks=looks,
+        columns=referenced,
         nameless=find_nameless(plan),
         searches=searches,
-        seeker=SearchBinder(inputs, vectors),
+        searcher=SearchBinder(inputs, vectors),
         expressions=Expressions(inputs, lambda condition: f.col(searches[condition])),
     )
     output = Output(plan.ir, plan.ordering_variables, window, entities)

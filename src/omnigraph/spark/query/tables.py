@@ -7,10 +7,9 @@ the engine in process bit by bit. Small types are read on the driver.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
     BooleanType,
     DataType,
     DoubleType,
-    LongType,
-    StringType,
     StructField,
     StructType,
 )
@@ -50,8 +46,7 @@ from omnigraph.spark.connector.reader import (
     scan_pinned,
     split_rows,
 )
-from omnigraph.spark.errors import carried_errors
-from omnigraph.spark.jobs import make_tasks, run_job_quietly
+from omnigraph.spark.jobs import SparkWorkers, make_tasks, run_numbered
 from omnigraph.spark.types import create_frame, to_spark
 from omnigraph.storage.ports import TablePart
 
@@ -133,70 +128,14 @@ def _known(numbers: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pa.Array:
 
 Batches = Iterator[pa.RecordBatch]
 
-_SCHEMA = StructType(
-    [
-        StructField("text_count", LongType()),
-        StructField("word_count", LongType()),
-        StructField("stems", ArrayType(StringType())),
-        StructField("text_counts", ArrayType(LongType())),
-    ]
-)
 
-
-class _Counts(TypedDict):
-    """The result of a task."""
-
-    text_count: int
-    word_count: int
-    stems: list[str]
-    text_counts: list[int]
-
-
-def count_words(
-    pinned: PinnedType, parts: Iterable[TablePart], column: str, query: str
-) -> TextStatistics:
-    """The statistics of a query's scores over the texts of some parts."""
+def _count_words(pinned: PinnedType, column: str, query: str, part: TablePart) -> TextStatistics:
+    """The statistics of a query's scores over the texts of a part."""
     found = (
         build_text_index(rows[column]).statistics(query)
-        for part in parts
         for rows in scan_pinned(pinned, part, [column])
     )
     return reduce(TextStatistics.plus, found, EMPTY_STATISTICS)
-
-
-def gather_words(
-    session: SparkSession, pinned: PinnedType, parts: Sequence[TablePart], column: str, query: str
-) -> TextStatistics:
-    """The same statistics, counted by one task per part."""
-    tasks = session.range(len(parts), numPartitions=len(parts))
-    counted = tasks.mapInArrow(partial(_count, pinned, parts, column, query), _SCHEMA)
-    rows = run_job_quietly(session, counted.toArrow, stage="count words")
-    return reduce(TextStatistics.plus, map(_decode, rows.to_pylist()), EMPTY_STATISTICS)
-
-
-def _count(
-    pinned: PinnedType, parts: Sequence[TablePart], column: str, query: str, numbers: Batches
-) -> Batches:
-    with carried_errors():
-        for batch in numbers:
-            chosen = [parts[number] for number in batch.column(0).to_pylist()]
-            yield _encode(count_words(pinned, chosen, column, query))
-
-
-def _encode(statistics: TextStatistics) -> pa.RecordBatch:
-    by_stem = statistics.text_count_by_stem
-    row = {
-        "text_count": statistics.text_count,
-        "word_count": statistics.word_count,
-        "stems": list(by_stem),
-        "text_counts": list(by_stem.values()),
-    }
-    return pa.RecordBatch.from_pylist([row], to_arrow_schema(_SCHEMA, timezone="UTC"))
-
-
-def _decode(row: _Counts) -> TextStatistics:
-    by_stem = dict(zip(row["stems"], row["text_counts"], strict=True))
-    return TextStatistics(row["text_count"], row["word_count"], by_stem)
 
 
 _SEEN = "seen__"
@@ -262,10 +201,10 @@ class TypeFrames:
         )
         parts = split_rows(pinned, shape.stored, tables=self.opened.stores.tables)
         if self._is_small(pinned, shape.stored):
-            batches = list(_read(pinned, parts, shape))
+            batches = [batch for part in parts for batch in _read(pinned, shape, part)]
             rows = pa.Table.from_batches(batches, shape.arrow)
             return create_frame(self.session, rows, shape.schema)
-        read = partial(_read_numbered, pinned, parts, shape)
+        read = run_numbered(partial(_read, pinned, shape), parts)
         size = self._measure(pinned, shape.stored)
         tasks = make_tasks(self.session, len(parts), size=size)
         return tasks.mapInArrow(read, shape.schema)
@@ -299,9 +238,12 @@ class TypeFrames:
         if pinned.entry is None or column not in pinned.stored:
             return EMPTY_STATISTICS
         parts = split_rows(pinned, [column], tables=self.opened.stores.tables)
+        count = partial(_count_words, pinned, column, query)
         if self._is_small(pinned, [column]):
-            return count_words(pinned, parts, column, query)
-        return gather_words(self.session, pinned, parts, column, query)
+            found = tuple(map(count, parts))
+        else:
+            found = SparkWorkers(self.session).run(count, parts, stage="count words")
+        return reduce(TextStatistics.plus, found, EMPTY_STATISTICS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,17 +294,6 @@ def _is_nullable(stored: str) -> bool:
     return stored not in ("id", "src", "dst")
 
 
-def _read_numbered(
-    pinned: PinnedType, parts: Sequence[TablePart], shape: _Shape, numbers: Batches
-) -> Batches:
-    """Read the parts with the given numbers, in a task."""
-    with carried_errors():
-        for batch in numbers:
-            chosen = [parts[number] for number in batch.column(0).to_pylist()]
-            yield from _read(pinned, chosen, shape)
-
-
-def _read(pinned: PinnedType, parts: Iterable[TablePart], shape: _Shape) -> Batches:
-    for part in parts:
-        for rows in scan_pinned(pinned, part, shape.stored):
-            yield shape.apply(rows)
+def _read(pinned: PinnedType, shape: _Shape, part: TablePart) -> Batches:
+    for rows in scan_pinned(pinned, part, shape.stored):
+        yield shape.apply(rows)

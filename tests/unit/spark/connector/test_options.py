@@ -50,7 +50,7 @@ def test_columns_are_names_with_commas_between() -> None:
         {"uri": "/graph", "type": "Person", "columns": "name , age", "where": "age > 3"}
     )
 
-    assert parsed.wanted == TypeOptions("Person", ("name", "age"), "age > 3")
+    assert parsed.request == TypeOptions("Person", ("name", "age"), "age > 3")
 
 
 def test_a_query_has_parameters_as_json() -> None:
@@ -58,27 +58,30 @@ def test_a_query_has_parameters_as_json() -> None:
         {"uri": "/graph", "query": "query q…", "name": "q", "params": '{"n": 3}', "commit": "c"}
     )
 
-    assert parsed.wanted == QueryOptions("query q…", "q", {"n": 3})
+    assert parsed.request == QueryOptions("query q…", "q", {"n": 3})
     assert parsed.commit == "c"
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"type": "Person"}, 'not given; say where the graph is, as in .option("uri", "/data/'),
-        ({"uri": "/a", "path": "/b", "type": "Person"}, "say where the graph is once"),
-        ({"uri": "memory://a", "type": "Person"}, "seen by one process only"),
-        ({"uri": "/a"}, 'not given; say what to read, as in .option("type", "Person")'),
+        (
+            {"type": "Person"},
+            'not given; name the location of the graph, as in .option("uri", "/data/',
+        ),
+        ({"uri": "/a", "path": "/b", "type": "Person"}, "give the location once"),
+        ({"uri": "memory://a", "type": "Person"}, "visible to one process only"),
+        ({"uri": "/a"}, 'not given; name what to read, as in .option("type", "Person")'),
         ({"uri": "/a", "type": "Person", "query": "q"}, "either a type or a query"),
-        ({"uri": "/a", "type": "Person", "params": "{}"}, "it goes with a query"),
-        ({"uri": "/a", "query": "q", "where": "age > 3"}, "it goes with a type"),
+        ({"uri": "/a", "type": "Person", "params": "{}"}, "an option of a query only"),
+        ({"uri": "/a", "query": "q", "where": "age > 3"}, "an option of a type only"),
         ({"uri": "/a", "type": "Person", "colums": "x"}, "did you mean `columns`?"),
-        ({"uri": "/a", "type": "Person", "zzz": "x"}, "there are branch, columns, commit"),
+        ({"uri": "/a", "type": "Person", "zzz": "x"}, "options are branch, columns, commit"),
         ({"uri": "/a", "type": "Person", "branch": "b", "commit": "c"}, "not at both"),
-        ({"uri": "/a", "type": "Person", "columns": "name,,age"}, "different names"),
-        ({"uri": "/a", "type": "Person", "columns": "name,name"}, "different names"),
-        ({"uri": "/a", "query": "q", "params": "{"}, "it is no JSON"),
-        ({"uri": "/a", "query": "q", "params": "[1]"}, "it is a JSON object"),
+        ({"uri": "/a", "type": "Person", "columns": "name,,age"}, "distinct names"),
+        ({"uri": "/a", "type": "Person", "columns": "name,name"}, "distinct names"),
+        ({"uri": "/a", "query": "q", "params": "{"}, "it is not valid JSON"),
+        ({"uri": "/a", "query": "q", "params": "[1]"}, "must be a JSON object"),
         ({"uri": "/a", "type": "Person", "readOnly": "maybe"}, "neither true nor false"),
     ],
 )
@@ -123,5 +126,5 @@ def test_sparks_mode_and_the_option_together_say_what_becomes_of_rows(
 def test_modes_that_contradict_each_other_are_refused(mode: str, *, is_overwrite: bool) -> None:
     given = {"uri": "/graph", "type": "Person", "mode": mode}
 
-    with pytest.raises(InvalidValueError, match="no other mode with it"):
+    with pytest.raises(InvalidValueError, match="excludes other modes"):
         parse_write_options(given, is_overwrite=is_overwrite)

@@ -49,7 +49,7 @@ def test_the_ends_of_an_edge_are_called_as_in_mutations_and_stored_as_columns() 
     assert predicate('from = "ann"', KNOWS) == "`src` = 'ann'"
 
 
-def test_a_name_of_a_node_type_and_an_edge_type_means_the_one_that_is_read() -> None:
+def test_a_name_of_a_node_type_and_an_edge_type_resolves_to_the_one_that_is_read() -> None:
     assert predicate('to = "ann" and since is null', KNOWS) == "`dst` = 'ann' AND `since` IS NULL"
     assert predicate('word = "x"', CATALOG.nodes["Knows"]) == "`word` = 'x'"
 
@@ -91,7 +91,7 @@ def test_what_is_known_of_other_columns_stays() -> None:
     assert render_predicate(known, pa.schema([])) == "(`name` = 'x')"
 
 
-def test_columns_come_in_the_order_asked_for() -> None:
+def test_columns_come_in_the_requested_order() -> None:
     chosen = select_columns(spark_schema(PERSON), ["name", "age"])
 
     assert chosen == StructType().add("name", StringType(), nullable=False).add(
