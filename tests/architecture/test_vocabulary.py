@@ -15,27 +15,7 @@ DOCUMENTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "INVARIANTS.m
 PENDING = frozenset(
     {
         "INVARIANTS.md",
-        *(f"docs/{name}" for name in ("decisions", "guide", "reference")),
-        *(
-            f"src/omnigraph/{name}"
-            for name in (
-                "cli",
-                "client",
-                "cluster",
-                "compiler",
-                "drawing",
-                "embed",
-                "engine",
-                "http",
-                "mcp",
-                "model",
-                "notebook",
-                "policy",
-                "server",
-                "spark",
-                "storage",
-            )
-        ),
+        *(f"src/omnigraph/{name}" for name in ("http", "mcp", "policy", "server")),
         *(
             f"tests/{name}"
             for name in (

@@ -246,7 +246,7 @@ def read_json(response: Response, decode: Decode[T]) -> T:
 
 def _read_failure(response: Response, request: Request) -> tuple[GraphError, bool]:
     """The error that a response reports, and whether an OmniGraph server sent it."""
-    asked = RefusedRequest(text=request.text, is_write=request.safety is not RetrySafety.READ)
+    refused = RefusedRequest(text=request.text, is_write=request.safety is not RetrySafety.READ)
     if response.status < 400:
         location = response.header("Location") or "another address"
         reason = f"the server redirects to {location}; connect to that url instead"
@@ -257,7 +257,7 @@ def _read_failure(response: Response, request: Request) -> tuple[GraphError, boo
         # The response comes from a proxy or from another kind of server.
         body = None
     fields = body if isinstance(body, dict) else {}
-    return rebuild_error(fields, status=response.status, asked=asked), "code" in fields
+    return rebuild_error(fields, status=response.status, request=refused), "code" in fields
 
 
 def _may_repeat(failure: GraphError, status: int, request: Request, *, is_ours: bool) -> bool:

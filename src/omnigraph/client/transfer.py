@@ -289,7 +289,7 @@ def _job_of(body: Mapping[str, object]) -> _Job:
 
 def _error_of(body: Mapping[str, object]) -> GraphError:
     status = number_of(body["status"])
-    return rebuild_error(body, status=status, asked=RefusedRequest(text=None, is_write=True))
+    return rebuild_error(body, status=status, request=RefusedRequest(text=None, is_write=True))
 
 
 def _watch(job: _Job, routes: GraphEndpoint, progress: Progress) -> _Job:

@@ -231,8 +231,8 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
             section.path,
             "`kind` and `provider` are the same field; keep `kind`",
         )
-    spelled = section.find_text("kind") or section.find_text("provider")
-    kind = spelled or ProviderKind.OPENAI_COMPATIBLE
+    declared = section.find_text("kind") or section.find_text("provider")
+    kind = declared or ProviderKind.OPENAI_COMPATIBLE
     if kind not in tuple(ProviderKind):
         findings.error(
             "invalid_embedding_provider",

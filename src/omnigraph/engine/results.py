@@ -274,21 +274,21 @@ class Result:
 
     def __init__(
         self,
-        answer: pa.Table | DeferredRows,
+        rows: pa.Table | DeferredRows,
         *,
         columns: Sequence[ResultColumn],
         query_name: str,
         branch: str,
         commit_id: str,
     ) -> None:
-        self._answer, self._columns = answer, tuple(columns)
+        self._source, self._columns = rows, tuple(columns)
         self._rows: list[dict[str, object]] | None = None
         self._query_name, self._branch, self._commit_id = query_name, branch, commit_id
 
     @cached_property
     def _table(self) -> pa.Table:
-        answer = self._answer
-        table = answer if isinstance(answer, pa.Table) else answer.collect()
+        source = self._source
+        table = source if isinstance(source, pa.Table) else source.collect()
         return pa.Table.from_arrays(table.columns, schema=_schema(table, self._columns))
 
     @property
@@ -387,8 +387,8 @@ class Result:
         The rows of a query on Spark stay there and are not computed yet.
         """
         self._require_names("to_spark")
-        if not isinstance(self._answer, pa.Table):
-            return self._answer.frame(session)
+        if not isinstance(self._source, pa.Table):
+            return self._source.frame(session)
         columns = [(each.name, each.type) for each in self._columns]
         frame: DataFrame = _import("omnigraph.spark.types").make_frame(
             self._table, columns, session
@@ -397,7 +397,7 @@ class Result:
 
     def __repr__(self) -> str:
         # Printing a result must not compute it.
-        is_here = isinstance(self._answer, pa.Table) or "_table" in vars(self)
+        is_here = isinstance(self._source, pa.Table) or "_table" in vars(self)
         counted = f"{len(self)} {plural(len(self), 'row')}" if is_here else "rows"
         return (
             f"<Result of {self._query_name}: {counted} of "

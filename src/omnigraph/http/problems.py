@@ -192,7 +192,9 @@ def describe_error(error: GraphError) -> dict[str, object]:
     return {"error_type": name, "details": details} if details else {"error_type": name}
 
 
-def rebuild_error(body: Mapping[str, object], *, status: int, asked: RefusedRequest) -> GraphError:
+def rebuild_error(
+    body: Mapping[str, object], *, status: int, request: RefusedRequest
+) -> GraphError:
     """Decode an error from a response body."""
     message = str(body.get("error") or f"the server answered {status}")
     kind = getattr(errors, str(body.get("error_type")), None)
@@ -201,12 +203,12 @@ def rebuild_error(body: Mapping[str, object], *, status: int, asked: RefusedRequ
         fields = details if isinstance(details, Mapping) else {}
         message = str(fields.get("message", message))
         try:
-            return _rebuild(kind, message, fields, body, asked)
+            return _rebuild(kind, message, fields, body, request)
         except (KeyError, TypeError, ValueError):
             # This version cannot decode the details, but the code still identifies the kind of
             # error.
-            return _fall_back(message, status=status, body=body, asked=asked)
-    return _fall_back(message, status=status, body=body, asked=asked)
+            return _fall_back(message, status=status, body=body, request=request)
+    return _fall_back(message, status=status, body=body, request=request)
 
 
 def conflict_of(told: Mapping[str, object]) -> Conflict:
@@ -227,10 +229,10 @@ def _rebuild(
     message: str,
     fields: Mapping[str, object],
     body: Mapping[str, object],
-    asked: RefusedRequest,
+    request: RefusedRequest,
 ) -> GraphError:
     if kind is CompileError:
-        source = Source(str(fields["source_name"]), asked.text or "")
+        source = Source(str(fields["source_name"]), request.text or "")
         diagnostics = tuple(_diagnostic_of(each) for each in _list(fields["diagnostics"]))
         return _make(kind, message, {"diagnostics": diagnostics, "source": source})
     if kind is IntegrityError:
@@ -269,7 +271,7 @@ def _field_of(name: str, told: object) -> object:
 
 
 def _fall_back(
-    message: str, *, status: int, body: Mapping[str, object], asked: RefusedRequest
+    message: str, *, status: int, body: Mapping[str, object], request: RefusedRequest
 ) -> GraphError:
     conflicts, versions = body.get("merge_conflicts"), body.get("manifest_conflict")
     with suppress(KeyError, TypeError):
@@ -278,7 +280,7 @@ def _fall_back(
         return _make(ExpectedVersionMismatchError, message, versions)
     code = str(body.get("code") or _CODE_BY_STATUS.get(status, ""))
     kind = _BY_CODE.get(code, RequestError if 400 <= status < 500 else None)
-    if kind is None and asked.is_write:
+    if kind is None and request.is_write:
         return UncertainError(f"{message}; it may have been done; look before you ask again")
     if kind is None:
         return _make(UnavailableError, message, {"reason": message})

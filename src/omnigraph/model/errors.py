@@ -272,7 +272,7 @@ class FeedGapError(RequestError):
 
     def __init__(self, *, commit_id: str, resume: str) -> None:
         super().__init__(
-            f"what commit {commit_id} changed cannot be told any more: its rows were cleaned up; "
+            f"what commit {commit_id} changed is no longer known: its rows were cleaned up; "
             "take the rows of the branch as they are, by `export`, and go on with "
             f'`changes("{resume}")`'
         )

@@ -136,7 +136,7 @@ class SparkRunner:
         self._selection, self._frames = selection, frames
         self._network: FrameNetwork | None = None
 
-    def run(self, request: Request) -> SparkAnswer:
+    def run(self, request: Request) -> SparkResult:
         """Run an algorithm to its end."""
 
         def solve() -> IterationResult:
@@ -145,11 +145,11 @@ class SparkRunner:
             return _solve(request, self._network)
 
         spread = run_job_quietly(self._frames.session, solve, stage=shape_of(request).title)
-        return SparkAnswer(spread, request, self._frames)
+        return SparkResult(spread, request, self._frames)
 
 
 @dataclass(frozen=True, slots=True)
-class SparkAnswer:
+class SparkResult:
     """Result rows that stay on the executors, with the number of each node."""
 
     spread: IterationResult

@@ -95,14 +95,14 @@ def test_an_error_leads_to_the_next_command(
 )
 def test_who_is_not_known_to_a_server_shows_a_token(servers: list[str], expected: str) -> None:
     nothing_sent = RefusedRequest(text=None, is_write=False)
-    unknown = rebuild_error({"error": "missing bearer token"}, status=401, asked=nothing_sent)
+    unknown = rebuild_error({"error": "missing bearer token"}, status=401, request=nothing_sent)
 
     assert next_command(unknown, target=SERVED, servers=servers) == expected
 
 
 def test_who_is_known_and_denied_is_not_told_to_show_a_token() -> None:
     nothing_sent = RefusedRequest(text=None, is_write=False)
-    closed = rebuild_error({"error": "no policy allows it"}, status=403, asked=nothing_sent)
+    closed = rebuild_error({"error": "no policy allows it"}, status=403, request=nothing_sent)
     own = ForbiddenError(actor=None, action="use this graph", reason="it was closed")
     denied = PolicyDeniedError(actor="ann", action="read", branch=None, target=None, reason="")
 

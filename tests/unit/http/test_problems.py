@@ -107,7 +107,7 @@ SAMPLES: tuple[GraphError, ...] = (
 def over_http(error: GraphError) -> GraphError:
     answer = graph_error_response(error)
     return rebuild_error(
-        orjson.loads(answer.body), status=answer.status, asked=RefusedRequest(TEXT, is_write=True)
+        orjson.loads(answer.body), status=answer.status, request=RefusedRequest(TEXT, is_write=True)
     )
 
 
@@ -199,7 +199,7 @@ def test_an_error_with_withheld_fields_has_them_empty(kind: type[GraphError]) ->
 def test_a_body_without_details_still_says_what_happened(
     status: int, body: dict[str, object], kind: type[GraphError]
 ) -> None:
-    rebuilt = rebuild_error(body, status=status, asked=RefusedRequest(None, is_write=True))
+    rebuilt = rebuild_error(body, status=status, request=RefusedRequest(None, is_write=True))
 
     assert type(rebuilt) is kind
     assert str(body.get("error", "")) in str(rebuilt)
@@ -207,7 +207,7 @@ def test_a_body_without_details_still_says_what_happened(
 
 
 def test_a_read_that_failed_for_no_known_reason_changed_nothing() -> None:
-    rebuilt = rebuild_error({}, status=502, asked=RefusedRequest(None, is_write=False))
+    rebuilt = rebuild_error({}, status=502, request=RefusedRequest(None, is_write=False))
 
     assert isinstance(rebuilt, UnavailableError)
 
@@ -243,7 +243,7 @@ def test_details_that_nobody_understands_are_left_alone(
         "merge_conflicts": conflicts,
     }
 
-    rebuilt = rebuild_error(body, status=400, asked=RefusedRequest(None, is_write=False))
+    rebuilt = rebuild_error(body, status=400, request=RefusedRequest(None, is_write=False))
 
     assert type(rebuilt) is RequestError
     assert str(rebuilt) == "no"

@@ -260,7 +260,7 @@ def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Check the declarations of a folder: schemas, queries, policies and how they fit together."""
     report = validate_folder(expand_home(folder))
     lines = view_validation(report, standard_output(invocation.environment))
-    _answer(invocation, "validate", report, lines, is_json=is_json)
+    _print_report(invocation, "validate", report, lines, is_json=is_json)
 
 
 @command()
@@ -271,7 +271,7 @@ def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
     report = commands.plan(expand_home(folder), _make_context(invocation))
     lines = format_plan(report, standard_output(invocation.environment))
-    _answer(invocation, "plan", report, lines, is_json=is_json)
+    _print_report(invocation, "plan", report, lines, is_json=is_json)
 
 
 @command()
@@ -289,7 +289,7 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
             expand_home(folder), _make_context(invocation), actor=invocation.actor
         )
     lines = view_apply(report, standard_output(invocation.environment))
-    _answer(invocation, "apply", report, lines, is_json=is_json)
+    _print_report(invocation, "apply", report, lines, is_json=is_json)
 
 
 @command()
@@ -302,7 +302,7 @@ def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool
     report = commands.approve(
         expand_home(folder), _make_context(invocation), resource=resource, actor=invocation.actor
     )
-    _answer(invocation, "approve", report, view_approval(report), is_json=is_json)
+    _print_report(invocation, "approve", report, view_approval(report), is_json=is_json)
 
 
 @command()
@@ -313,7 +313,7 @@ def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
     report = commands.status(expand_home(folder), _make_context(invocation))
     lines = view_state(report, standard_output(invocation.environment))
-    _answer(invocation, "status", report, lines, is_json=is_json)
+    _print_report(invocation, "status", report, lines, is_json=is_json)
 
 
 @command()
@@ -326,7 +326,7 @@ def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
         expand_home(folder), _make_context(invocation), actor=invocation.actor
     )
     lines = view_state(report, standard_output(invocation.environment))
-    _answer(invocation, "refresh", report, lines, is_json=is_json)
+    _print_report(invocation, "refresh", report, lines, is_json=is_json)
 
 
 @command()
@@ -339,7 +339,7 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
         expand_home(folder), _make_context(invocation), actor=invocation.actor
     )
     lines = view_state(report, standard_output(invocation.environment))
-    _answer(invocation, "import", report, lines, is_json=is_json)
+    _print_report(invocation, "import", report, lines, is_json=is_json)
 
 
 @command()
@@ -350,7 +350,7 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: str, is_json: bool) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
     report = commands.force_unlock(expand_home(folder), _make_context(invocation), lock_id=lock_id)
-    _answer(invocation, "force-unlock", report, view_unlock(report), is_json=is_json)
+    _print_report(invocation, "force-unlock", report, view_unlock(report), is_json=is_json)
 
 
 def _make_context(invocation: Invocation) -> context.ClusterContext:
@@ -358,7 +358,7 @@ def _make_context(invocation: Invocation) -> context.ClusterContext:
     return context.make_context(storage_options=options, durability="full")
 
 
-def _answer(
+def _print_report(
     invocation: Invocation, verb: str, report: Report, lines: Iterable[str], *, is_json: bool
 ) -> None:
     """Print a report; exit with 1 if it contains an error."""

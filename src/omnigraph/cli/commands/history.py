@@ -255,7 +255,7 @@ def changes(
             options = write_options([("--branch", branch), ("--start", error.resume)])
             again = write_command("changes", *options, target=target)
             raise CommandError(
-                f"what commit {error.commit_id} changed cannot be told any more: its rows were "
+                f"what commit {error.commit_id} changed is no longer known: its rows were "
                 f"cleaned up; `omnigraph export` has the rows as they are, and\n\n  {again}\n\n"
                 "goes on behind them"
             ) from error

@@ -108,10 +108,10 @@ def find_required_versions(*, since: datetime, path: WritePath) -> RequiredVersi
     def gather(path: WritePath) -> RequiredVersions:
         states = _read_states(path)
         needs = _gather(states, since, path)
-        gone = states.keys() - {MAIN, *path.branch_states.others()}
-        if gone:
+        deleted = states.keys() - {MAIN, *path.branch_states.others()}
+        if deleted:
             # A branch forked from it meanwhile may need versions that neither state names.
-            raise NotFoundError(kind="branch", name=min(gone), advice="")
+            raise NotFoundError(kind="branch", name=min(deleted), advice="")
         return needs
 
     return _look(gather, path)
@@ -413,10 +413,13 @@ class _Sweep:
             spare.values(), is_preview=self.is_preview, readers=self.readers, path=self.path
         ):
             # Includes tags created since: creating a tag checks for announced cleanups afterwards.
-            kept = self.readers.find_read() | find_tagged_since(needs, self.path)
+            in_use = self.readers.find_read() | find_tagged_since(needs, self.path)
             return [
                 _clean(
-                    table, _without(spare[table.path], kept), self.path, is_preview=self.is_preview
+                    table,
+                    _without(spare[table.path], in_use),
+                    self.path,
+                    is_preview=self.is_preview,
                 )
                 for table in tables
             ]
@@ -646,8 +649,8 @@ def _choose(
     return chosen
 
 
-def _without(spare: DeletableVersions, kept: frozenset[TableVersion]) -> DeletableVersions:
+def _without(spare: DeletableVersions, required: frozenset[TableVersion]) -> DeletableVersions:
     return {
-        line: tuple(each for each in versions if TableVersion(line, each) not in kept)
+        line: tuple(each for each in versions if TableVersion(line, each) not in required)
         for line, versions in spare.items()
     }

@@ -567,7 +567,7 @@ def examine(scope: DoctorContext) -> DoctorReport:
     for name, state in states.items():
         if not is_internal_branch(name):
             seen = _examine_branch(
-                scope, findings, state, catalog=catalog, seen=seen, looks=EXAMINATIONS_MAX
+                scope, findings, state, catalog=catalog, seen=seen, attempts_left=EXAMINATIONS_MAX
             )
     examine_records(scope, findings)
     is_reported = all(each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in findings.made())
@@ -628,7 +628,7 @@ def _examine_branch(
     *,
     catalog: Catalog | None,
     seen: ExaminedTables,
-    looks: int,
+    attempts_left: int,
 ) -> ExaminedTables:
     """Examine the types of a branch, and again if the branch moved while a problem was found."""
     part, again = Findings(), Findings()
@@ -638,9 +638,9 @@ def _examine_branch(
         if now is None and not again.made():
             # The branch was deleted meanwhile, and its tables with it.
             return seen
-        if now is not None and now.at != state.at and looks > 1:
+        if now is not None and now.at != state.at and attempts_left > 1:
             return _examine_branch(
-                scope, findings, now, catalog=catalog, seen=seen, looks=looks - 1
+                scope, findings, now, catalog=catalog, seen=seen, attempts_left=attempts_left - 1
             )
     findings.extend(part.made())
     return after

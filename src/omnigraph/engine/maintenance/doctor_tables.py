@@ -336,12 +336,12 @@ def examine_endpoints(
     """Report every edge type that has edges whose endpoint does not exist."""
     tables = scope.stores.tables
     for node_key, group in groupby(sorted(ends), key=lambda each: each.node_key):
-        asked, node = list(group), stored[node_key]
+        edge_ends, node = list(group), stored[node_key]
         advice = "restore the table of the type from a copy of the graph"
         with findings.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=advice):
             missing: dict[Ends, tuple[int, str]] = {}
             for part in _list_parts(tables, node.entry.at):
-                for each in asked:
+                for each in edge_ends:
                     at = stored[each.edge_key].entry.at
                     for count, example in _find_missing(tables, at, each, part):
                         known, first = missing.get(each, (0, example))

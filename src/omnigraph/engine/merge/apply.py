@@ -196,7 +196,7 @@ def make_write(
     return PreparedWrite(
         changes=changes,
         placement=placement,
-        # The target's changes of a type determined the result, even if the result is no change.
+        # The target's changes of a type determined the result, even if nothing changes.
         read_set=committed.read_set | {each.key for each in plan.types},
         # The meaning does not depend on the target's head: if that moves, the apply is computed
         # again.

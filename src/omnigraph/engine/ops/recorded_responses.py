@@ -88,7 +88,7 @@ def decode_result(commit: Commit, *, codec: ResultCodec[R]) -> R:
     """The result that the commit of a keyed request records."""
     response = commit.notes.request
     assert response is not None, "the commit was found by its request"
-    result = codec.decode(orjson.loads(response.answer), commit)
+    result = codec.decode(orjson.loads(response.result), commit)
     if result is None:
         raise CorruptError(
             subject=f"commit {commit.id} in the manifest",

@@ -98,15 +98,15 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """A keyed request that a commit answered.
+    """A keyed request that a commit performed.
 
-    `key` is the key that the caller supplied, `digest` a digest of the request, and `answer` the
-    response as JSON.
+    `key` is the key that the caller supplied, `digest` a digest of the request, and `result` its
+    result as JSON.
     """
 
     key: str
     digest: str
-    answer: str
+    result: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class CommitNotes:
 
     The notes hold the commit that it reverted or picked; the decisions that a merge was given; the
     commits that a merge brought into the branch's past, which the branch's own manifest does not
-    list; the batch of a stream; the request that the commit answered, if that had a key; and the
+    list; the batch of a stream; the request that the commit performed, if that had a key; and the
     names that a schema change gave. `names` is None if the commit changes no schema or does not
     record its names.
     """
@@ -325,15 +325,15 @@ def _decode_batch(encoded: object, subject: str) -> StreamBatch | None:
 
 
 def _encode_request(request: RecordedResponse) -> list[str]:
-    return [request.key, request.digest, request.answer]
+    return [request.key, request.digest, request.result]
 
 
 def _decode_request(encoded: object, subject: str) -> RecordedResponse | None:
     match encoded:
         case None:
             return None
-        case [str(key), str(digest), str(answer)]:
-            return RecordedResponse(key, digest, answer)
+        case [str(key), str(digest), str(result)]:
+            return RecordedResponse(key, digest, result)
         case _:
             raise CorruptError(subject=subject, problem="a request lacks a part")
 
