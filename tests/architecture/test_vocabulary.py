@@ -15,7 +15,6 @@ DOCUMENTS = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "INVARIANTS.m
 PENDING = frozenset(
     {
         "INVARIANTS.md",
-        *(f"src/omnigraph/{name}" for name in ("http", "mcp", "policy", "server")),
         *(
             f"tests/{name}"
             for name in (

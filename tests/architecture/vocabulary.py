@@ -137,7 +137,7 @@ IN_PROSE: Mapping[str, str] = {
 }
 
 _PHRASES: Mapping[str, str] = {
-    r"(?<![Tt]here )\bis no (?!longer|more|such|different|other|need|worse)[a-z`]": "is not a valid …",
+    r"(?<![Tt]here )\bis no (?!longer|more|such|different|other|need|worse)[a-z`]": "is not a …",
     r"\bwho(?:m)? (?:asks|is asking|writes|reads)\b": "the caller; the writer",
     r"\bwhat (?:it was given|was asked|stands)\b": "name the thing",
     r"\bby halves\b": "partially",

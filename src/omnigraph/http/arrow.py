@@ -124,34 +124,34 @@ def read_note(schema: pa.Schema) -> ResultMetadata | None:
 
 def describe_type(type: PropertyType) -> dict[str, object]:
     """Encode a property type as JSON; absent flags are false."""
-    told: dict[str, object] = {}
+    encoded: dict[str, object] = {}
     match type.element:
         case Scalar() as scalar:
-            told["element"] = scalar.value
+            encoded["element"] = scalar.value
         case Vector(dimension=dimension):
-            told["vector"] = dimension
+            encoded["vector"] = dimension
     if type.is_nullable:
-        told["nullable"] = True
+        encoded["nullable"] = True
     if type.is_list:
-        told["list"] = True
+        encoded["list"] = True
     if type.enum_values is not None:
-        told["enum"] = list(type.enum_values)
-    return told
+        encoded["enum"] = list(type.enum_values)
+    return encoded
 
 
-def type_of(told: Mapping[str, object]) -> PropertyType:
+def type_of(encoded: Mapping[str, object]) -> PropertyType:
     """Decode a property type; the exact inverse of `describe_type`."""
-    vector, enum = told.get("vector"), told.get("enum")
+    vector, enum = encoded.get("vector"), encoded.get("enum")
     return PropertyType(
-        element=Vector(vector) if isinstance(vector, int) else Scalar(str(told["element"])),
-        is_nullable=told.get("nullable") is True,
-        is_list=told.get("list") is True,
+        element=Vector(vector) if isinstance(vector, int) else Scalar(str(encoded["element"])),
+        is_nullable=encoded.get("nullable") is True,
+        is_list=encoded.get("list") is True,
         enum_values=_texts(enum) if isinstance(enum, Sequence) else None,
     )
 
 
-def _texts(told: Iterable[object]) -> tuple[str, ...]:
-    return tuple(str(each) for each in told)
+def _texts(encoded: Iterable[object]) -> tuple[str, ...]:
+    return tuple(str(each) for each in encoded)
 
 
 OpenStream = Callable[[], pa.RecordBatchReader]
@@ -161,13 +161,13 @@ OpenStream = Callable[[], pa.RecordBatchReader]
 def encode_change_set(found: ChangeSet, note: Mapping[str, object]) -> Iterator[bytes]:
     """Encode a change set as the messages of its streams; the first stream carries the metadata."""
     parts = found.parts
-    told = {
+    encoded = {
         **note,
         "old_commit_id": found.old_commit_id,
         "new_commit_id": found.new_commit_id,
         "parts": len(parts),
     }
-    yield from encode_batches(with_metadata(pa.table({}), told))
+    yield from encode_batches(with_metadata(pa.table({}), encoded))
     for part in parts:
         columns = {
             "op": part.ops,
@@ -218,8 +218,8 @@ def _as_struct(rows: pa.Table) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=fields)
 
 
-def _as_rows(images: pa.ChunkedArray) -> pa.Table:
-    struct = images.combine_chunks()
+def _as_rows(versions: pa.ChunkedArray) -> pa.Table:
+    struct = versions.combine_chunks()
     fields = [struct.type.field(place) for place in range(struct.type.num_fields)]
     return pa.Table.from_arrays(struct.flatten(), schema=pa.schema(fields))
 
@@ -237,11 +237,11 @@ def _describe(declared: NodeType | EdgeType) -> dict[str, object]:
 
 def _declared_of(note: Mapping[str, object]) -> NodeType | EdgeType:
     """A type with only the parts that its rows need: name, kind and properties."""
-    told = note["properties"]
-    if not isinstance(told, list):
+    encoded = note["properties"]
+    if not isinstance(encoded, list):
         raise TypeError("a list is needed")
     properties = {
-        each["name"]: Property(each["name"], type_of(each["type"]), (), None) for each in told
+        each["name"]: Property(each["name"], type_of(each["type"]), (), None) for each in encoded
     }
     name = str(note["name"])
     if note["kind"] == TypeKind.EDGE:

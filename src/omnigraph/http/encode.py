@@ -52,10 +52,10 @@ _KINDS_OF_EDGES = frozenset({"orphan_edge", "cardinality_violation"})
 
 def table_key_of(conflict: Conflict) -> str:
     """The table key of a conflict: `node:` or `edge:` and the name of the type."""
-    images = (conflict.source, conflict.target, conflict.base)
-    image = next((each for each in images if each is not None), {})
+    versions = (conflict.source, conflict.target, conflict.base)
+    version = next((each for each in versions if each is not None), {})
     # The row versions of an edge begin with its endpoint columns, whatever its properties are.
-    is_edge = conflict.kind in _KINDS_OF_EDGES or list(image)[:3] == _EDGE_COLUMNS
+    is_edge = conflict.kind in _KINDS_OF_EDGES or list(version)[:3] == _EDGE_COLUMNS
     return f"{'edge' if is_edge else 'node'}:{conflict.type}"
 
 
@@ -283,12 +283,12 @@ def _changes(changes: ChangeSet) -> list[ChangeEntry]:
     ]
 
 
-def _row(image: Mapping[str, object] | None) -> dict[str, object] | None:
-    return None if image is None else dict(image)
+def _row(version: Mapping[str, object] | None) -> dict[str, object] | None:
+    return None if version is None else dict(version)
 
 
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+def _microseconds(timestamp: datetime) -> int:
+    return (timestamp - _EPOCH) // timedelta(microseconds=1)
 
 
 # The beginning of an export line, by the kind of its type.

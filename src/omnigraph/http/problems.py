@@ -188,7 +188,7 @@ def describe_error(error: GraphError) -> dict[str, object]:
                 ]
             }
         case _:
-            details = {each: _tell_field(error, each) for each in FIELDS.get(name, ())}
+            details = {each: _encode_field(error, each) for each in FIELDS.get(name, ())}
     return {"error_type": name, "details": details} if details else {"error_type": name}
 
 
@@ -211,16 +211,16 @@ def rebuild_error(
     return _fall_back(message, status=status, body=body, request=request)
 
 
-def conflict_of(told: Mapping[str, object]) -> Conflict:
+def conflict_of(encoded: Mapping[str, object]) -> Conflict:
     """Decode one merge conflict from a body."""
     return Conflict(
-        type=str(told["table_key"]).partition(":")[2],
-        id=str(told["row_id"]),
-        kind=str(told["kind"]),
-        message=str(told["message"]),
-        base=_image(told.get("base")),
-        source=_image(told.get("source")),
-        target=_image(told.get("target")),
+        type=str(encoded["table_key"]).partition(":")[2],
+        id=str(encoded["row_id"]),
+        kind=str(encoded["kind"]),
+        message=str(encoded["message"]),
+        base=_row_or_none(encoded.get("base")),
+        source=_row_or_none(encoded.get("source")),
+        target=_row_or_none(encoded.get("target")),
     )
 
 
@@ -260,14 +260,14 @@ def _make(kind: type[GraphError], message: str, fields: Mapping[str, object]) ->
     return made
 
 
-def _field_of(name: str, told: object) -> object:
-    match name, told:
+def _field_of(name: str, encoded: object) -> object:
+    match name, encoded:
         case "steps", list():
-            return tuple(told)
+            return tuple(encoded)
         case "value", {**only} if only.keys() == {_BYTES}:
             return b64decode(str(only[_BYTES]))
         case _:
-            return told
+            return encoded
 
 
 def _fall_back(
@@ -297,18 +297,18 @@ def _describe_diagnostic(each: Diagnostic) -> dict[str, object]:
     }
 
 
-def _diagnostic_of(told: Mapping[str, object]) -> Diagnostic:
+def _diagnostic_of(encoded: Mapping[str, object]) -> Diagnostic:
     return Diagnostic(
-        code=str(told["code"]),
-        message=str(told["message"]),
-        severity=Severity(str(told["severity"])),
-        span=_span_of(told["span"]),
-        suggestion=_text_or_none(told["suggestion"]),
+        code=str(encoded["code"]),
+        message=str(encoded["message"]),
+        severity=Severity(str(encoded["severity"])),
+        span=_span_of(encoded["span"]),
+        suggestion=_text_or_none(encoded["suggestion"]),
     )
 
 
-def _span_of(told: object) -> Span | None:
-    match told:
+def _span_of(encoded: object) -> Span | None:
+    match encoded:
         case None:
             return None
         case [int(start), int(end)]:
@@ -328,14 +328,14 @@ def _describe_violation(each: Violation) -> dict[str, object]:
     }
 
 
-def _violation_of(told: Mapping[str, object]) -> Violation:
+def _violation_of(encoded: Mapping[str, object]) -> Violation:
     return Violation(
-        type=str(told["type"]),
-        id=str(told["id"]),
-        rule=str(told["rule"]),
-        property=_text_or_none(told["property"]),
-        value=told["value"],
-        message=str(told["message"]),
+        type=str(encoded["type"]),
+        id=str(encoded["id"]),
+        rule=str(encoded["rule"]),
+        property=_text_or_none(encoded["property"]),
+        value=encoded["value"],
+        message=str(encoded["message"]),
     )
 
 
@@ -355,7 +355,7 @@ def _describe_report(report: LoadReport) -> dict[str, object]:
     }
 
 
-def _report_of(told: Mapping[str, object]) -> LoadReport:
+def _report_of(encoded: Mapping[str, object]) -> LoadReport:
     rules = [
         RuleReport(
             type=_text_or_none(each["type"]),
@@ -367,26 +367,26 @@ def _report_of(told: Mapping[str, object]) -> LoadReport:
                 for shown in _list(each["shown"])
             ),
         )
-        for each in _list(told["rules"])
+        for each in _list(encoded["rules"])
     ]
     return LoadReport(tuple(rules), None)
 
 
-def _image(told: object) -> Mapping[str, object] | None:
-    return told if isinstance(told, Mapping) else None
+def _row_or_none(encoded: object) -> Mapping[str, object] | None:
+    return encoded if isinstance(encoded, Mapping) else None
 
 
-def _list(told: object) -> list[dict[str, object]]:
-    if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+def _list(encoded: object) -> list[dict[str, object]]:
+    if not isinstance(encoded, list) or not all(isinstance(each, dict) for each in encoded):
         raise TypeError("a list of objects is needed")
-    return told
+    return encoded
 
 
-def _text_or_none(told: object) -> str | None:
-    return None if told is None else str(told)
+def _text_or_none(encoded: object) -> str | None:
+    return None if encoded is None else str(encoded)
 
 
-def _tell_field(error: GraphError, name: str) -> object:
+def _encode_field(error: GraphError, name: str) -> object:
     value = getattr(error, name)
     match name:
         case "value":

@@ -35,36 +35,36 @@ def retrieval_output(found: Retrieval) -> RetrievalOutput:
     }
 
 
-def retrieval_of(told: Body) -> Retrieval:
+def retrieval_of(encoded: Body) -> Retrieval:
     """Decode a retrieval from a response body."""
-    receipt = receipt_of(_object_of(told["receipt"]))
-    passages = zip(list_of(told["passages"]), receipt.places, strict=True)
+    receipt = receipt_of(_object_of(encoded["receipt"]))
+    passages = zip(list_of(encoded["passages"]), receipt.places, strict=True)
     return Retrieval(
         passages=tuple(
             Passage(place, _object_of(each["properties"]), str(each["text"]))
             for each, place in passages
         ),
-        text=str(told["text"]),
-        tokens=number_of(told["tokens"]),
-        left_out=number_of(told["left_out"]),
+        text=str(encoded["text"]),
+        tokens=number_of(encoded["tokens"]),
+        left_out=number_of(encoded["left_out"]),
         receipt=receipt,
     )
 
 
-def receipt_of(told: Body) -> Receipt:
+def receipt_of(encoded: Body) -> Receipt:
     """Decode a receipt; the function does not check whether the receipt was modified."""
-    asked = _object_of(told["request"])
+    request = _object_of(encoded["request"])
     return Receipt(
-        commit_id=str(told["commit_id"]),
-        query_hash=str(told["query_hash"]),
-        request=_request_of(asked) if "text" in asked else _query_request_of(asked),
-        vectors=tuple(map(_vector_of, list_of(told["vectors"]))),
-        arms=_texts_of(told["arms"]),
-        places=tuple(map(_place_of, list_of(told["places"]))),
-        left_out=number_of(told["left_out"]),
-        tokens=number_of(told["tokens"]),
-        text_hash=str(told["text_hash"]),
-        format=number_of(told["format"]),
+        commit_id=str(encoded["commit_id"]),
+        query_hash=str(encoded["query_hash"]),
+        request=_request_of(request) if "text" in request else _query_request_of(request),
+        vectors=tuple(map(_vector_of, list_of(encoded["vectors"]))),
+        arms=_texts_of(encoded["arms"]),
+        places=tuple(map(_place_of, list_of(encoded["places"]))),
+        left_out=number_of(encoded["left_out"]),
+        tokens=number_of(encoded["tokens"]),
+        text_hash=str(encoded["text_hash"]),
+        format=number_of(encoded["format"]),
     )
 
 
@@ -79,95 +79,95 @@ def _passage_output(passage: Passage) -> PassageOutput:
     }
 
 
-def _request_of(told: Body) -> Request:
+def _request_of(encoded: Body) -> Request:
     return Request(
-        text=str(told["text"]),
-        types=_names_of(told["types"]),
-        edges=_names_of(told["edges"]),
-        hops=number_of(told["hops"]),
-        k=number_of(told["k"]),
-        budget_tokens=number_of(told["budget_tokens"]),
-        word_weight=_float_of(told["word_weight"]),
-        vector_weight=_float_of(told["vector_weight"]),
-        counted_by=str(told["counted_by"]),
+        text=str(encoded["text"]),
+        types=_names_of(encoded["types"]),
+        edges=_names_of(encoded["edges"]),
+        hops=number_of(encoded["hops"]),
+        k=number_of(encoded["k"]),
+        budget_tokens=number_of(encoded["budget_tokens"]),
+        word_weight=_float_of(encoded["word_weight"]),
+        vector_weight=_float_of(encoded["vector_weight"]),
+        counted_by=str(encoded["counted_by"]),
     )
 
 
-def _query_request_of(told: Body) -> QueryRequest:
-    params = _object_of(told["params"])
+def _query_request_of(encoded: Body) -> QueryRequest:
+    params = _object_of(encoded["params"])
     return QueryRequest(
-        query=text_or_none(told["query"]),
-        name=str(told["name"]),
+        query=text_or_none(encoded["query"]),
+        name=str(encoded["name"]),
         params={name: _frozen(value) for name, value in params.items()},
-        now=text_or_none(told["now"]),
-        edges=_names_of(told["edges"]),
-        hops=number_of(told["hops"]),
-        budget_tokens=number_of(told["budget_tokens"]),
-        counted_by=str(told["counted_by"]),
+        now=text_or_none(encoded["now"]),
+        edges=_names_of(encoded["edges"]),
+        hops=number_of(encoded["hops"]),
+        budget_tokens=number_of(encoded["budget_tokens"]),
+        counted_by=str(encoded["counted_by"]),
     )
 
 
-def _vector_of(told: Body) -> QueryVector:
-    numbers = told["numbers"]
+def _vector_of(encoded: Body) -> QueryVector:
+    numbers = encoded["numbers"]
     if not isinstance(numbers, list):
         raise TypeError("a vector is a list of numbers")
     return QueryVector(
-        model=text_or_none(told["model"]),
-        text_hash=text_or_none(told["text_hash"]),
+        model=text_or_none(encoded["model"]),
+        text_hash=text_or_none(encoded["text_hash"]),
         numbers=tuple(map(_float_of, numbers)),
     )
 
 
-def _place_of(told: Body) -> Place:
+def _place_of(encoded: Body) -> Place:
     return Place(
-        rank=number_of(told["rank"]),
-        node=_node_of(told["node"]),
-        score=_float_of(told["score"]),
-        arms=tuple(map(_arm_of, list_of(told["arms"]))),
-        seed=_node_of(told["seed"]),
-        path=tuple(map(_step_of, list_of(told["path"]))),
-        is_cut=told["is_cut"] is True,
+        rank=number_of(encoded["rank"]),
+        node=_node_of(encoded["node"]),
+        score=_float_of(encoded["score"]),
+        arms=tuple(map(_arm_of, list_of(encoded["arms"]))),
+        seed=_node_of(encoded["seed"]),
+        path=tuple(map(_step_of, list_of(encoded["path"]))),
+        is_cut=encoded["is_cut"] is True,
     )
 
 
-def _arm_of(told: Body) -> ArmRank:
-    score = told["score"]
+def _arm_of(encoded: Body) -> ArmRank:
+    score = encoded["score"]
     return ArmRank(
-        arm=str(told["arm"]),
-        rank=number_of(told["rank"]),
+        arm=str(encoded["arm"]),
+        rank=number_of(encoded["rank"]),
         score=None if score is None else _float_of(score),
     )
 
 
-def _step_of(told: Body) -> PathStep:
-    return PathStep(str(told["edge"]), str(told["direction"]), _node_of(told["node"]))
+def _step_of(encoded: Body) -> PathStep:
+    return PathStep(str(encoded["edge"]), str(encoded["direction"]), _node_of(encoded["node"]))
 
 
-def _node_of(told: object) -> NodeName:
-    node = _object_of(told)
+def _node_of(encoded: object) -> NodeName:
+    node = _object_of(encoded)
     return NodeName(str(node["type"]), str(node["id"]))
 
 
-def _names_of(told: object) -> tuple[str, ...] | None:
-    return None if told is None else _texts_of(told)
+def _names_of(encoded: object) -> tuple[str, ...] | None:
+    return None if encoded is None else _texts_of(encoded)
 
 
-def _texts_of(told: object) -> tuple[str, ...]:
-    if not isinstance(told, list):
+def _texts_of(encoded: object) -> tuple[str, ...]:
+    if not isinstance(encoded, list):
         raise TypeError("a list of names is needed")
-    return tuple(map(str, told))
+    return tuple(map(str, encoded))
 
 
-def _float_of(told: object) -> float:
-    if not isinstance(told, int | float):
+def _float_of(encoded: object) -> float:
+    if not isinstance(encoded, int | float):
         raise TypeError("a number is needed")
-    return float(told)
+    return float(encoded)
 
 
-def _object_of(told: object) -> Mapping[str, object]:
-    if not isinstance(told, dict):
+def _object_of(encoded: object) -> Mapping[str, object]:
+    if not isinstance(encoded, dict):
         raise TypeError("an object is needed")
-    return told
+    return encoded
 
 
 def _frozen(value: object) -> object:

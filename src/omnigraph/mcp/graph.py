@@ -24,12 +24,12 @@ from omnigraph.http.encode import commit_output
 from omnigraph.http.responses import StoredQueryOutput
 from omnigraph.http.stored_queries import StoredQuery, read_stored_queries, stored_query_output
 from omnigraph.mcp.ports import (
-    Answer,
     Params,
     Place,
     Question,
     TextTool,
     ToolGraph,
+    ToolResult,
     WritePlacement,
     agent_branch,
 )
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
     from omnigraph.engine.state.history import Commit
 
 
-def answer_rows(result: Result) -> Answer:
+def encode_rows(result: Result) -> ToolResult:
     """The first rows of a result with the total row count, and a note if rows were omitted."""
     rows = _cut(orjson.loads(b"[" + encode_objects(result.to_arrow().slice(0, ROWS_MAX)) + b"]"))
-    answer: Answer = {
+    encoded: ToolResult = {
         "columns": result.columns,
         "rows": rows,
         "row_count": len(result),
         "commit_id": result.commit_id,
     }
     if len(rows) < len(result):
-        answer["note"] = (
-            f"Only the first {len(rows):,} of {len(result):,} rows are shown; ask for fewer, or "
-            f"for fewer columns."
+        encoded["note"] = (
+            f"Only the first {len(rows):,} of {len(result):,} rows are shown; request fewer rows "
+            "or fewer columns."
         )
-    return answer
+    return encoded
 
 
-def answer_change(done: MutationResult, *, branch: str) -> Answer:
+def encode_change(done: MutationResult, *, branch: str) -> ToolResult:
     """The counts of rows that a mutation affected, with its branch and commit."""
     return {
         "affected_nodes": done.affected_nodes,
@@ -72,7 +72,7 @@ def answer_change(done: MutationResult, *, branch: str) -> Answer:
     }
 
 
-def answer_retrieval(found: Retrieval) -> Answer:
+def encode_retrieval(found: Retrieval) -> ToolResult:
     """The text for a prompt, and the nodes that it contains, best first."""
     return {
         "text": found.text,
@@ -85,12 +85,12 @@ def answer_retrieval(found: Retrieval) -> Answer:
     }
 
 
-def answer_branches(names: Sequence[str]) -> Answer:
+def encode_branches(names: Sequence[str]) -> ToolResult:
     """The branches, ordered by name."""
     return {"branches": sorted(names)}
 
 
-def answer_commits(commits: Sequence[Commit], *, branch: str) -> Answer:
+def encode_commits(commits: Sequence[Commit], *, branch: str) -> ToolResult:
     """The newest commits of a branch, newest first, and the total number of commits."""
     newest = commits[: -COMMITS_MAX - 1 : -1]
     return {
@@ -184,31 +184,31 @@ class LocalToolGraph:
         """All text tools or none, as chosen when the graph was opened."""
         return frozenset(TextTool) if self.is_ad_hoc else frozenset()
 
-    async def run_stored(self, name: str, params: Params, place: Place) -> Answer:
+    async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
         """Run a stored read and return its rows."""
-        return await run_sync(lambda: answer_rows(self.stored.read(name, params, place)))
+        return await run_sync(lambda: encode_rows(self.stored.read(name, params, place)))
 
-    async def change(self, name: str, params: Params, branch: BranchName) -> Answer:
+    async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
         """Run a stored mutation and return the counts of affected rows."""
 
-        def work() -> Answer:
-            return answer_change(self.stored.change(name, params, branch), branch=branch)
+        def work() -> ToolResult:
+            return encode_change(self.stored.change(name, params, branch), branch=branch)
 
         return await run_sync(work)
 
-    async def run_text(self, source: str, params: Params, place: Place) -> Answer:
+    async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         """Run a read from its query text and return its rows."""
 
-        def work() -> Answer:
+        def work() -> ToolResult:
             found = self.graph.query(source, params, branch=place.branch, commit=place.commit)
-            return answer_rows(found)
+            return encode_rows(found)
 
         return await run_sync(work)
 
-    async def retrieve(self, question: Question, place: Place) -> Answer:
+    async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """Retrieve passages about a text."""
 
-        def work() -> Answer:
+        def work() -> ToolResult:
             found = self.graph.retrieve(
                 question.text,
                 types=question.types,
@@ -218,7 +218,7 @@ class LocalToolGraph:
                 branch=place.branch,
                 commit=place.commit,
             )
-            return answer_retrieval(found)
+            return encode_retrieval(found)
 
         return await run_sync(work)
 
@@ -230,13 +230,13 @@ class LocalToolGraph:
         """The source text of the schema."""
         return await run_sync(lambda: self.graph.schema_source)
 
-    async def branches(self) -> Answer:
+    async def branches(self) -> ToolResult:
         """The names of the branches."""
-        return await run_sync(lambda: answer_branches(self.graph.branches()))
+        return await run_sync(lambda: encode_branches(self.graph.branches()))
 
-    async def commits(self, branch: BranchName) -> Answer:
+    async def commits(self, branch: BranchName) -> ToolResult:
         """The newest commits of a branch."""
-        return await run_sync(lambda: answer_commits(self.graph.commits(branch), branch=branch))
+        return await run_sync(lambda: encode_commits(self.graph.commits(branch), branch=branch))
 
 
 def serve_graph(graph: Graph, queries: str | None, *, is_ad_hoc: bool, allows_main: bool) -> None:

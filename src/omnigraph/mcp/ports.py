@@ -18,7 +18,7 @@ from omnigraph.model.errors import GraphError, Outcome
 from omnigraph.model.limits import ACTOR_CHARACTERS_MAX
 from omnigraph.model.names import BranchName, fnv1a_32, parse_branch_name
 
-Answer = dict[str, object]
+ToolResult = dict[str, object]
 Params = Mapping[str, object]
 
 
@@ -57,16 +57,16 @@ class ToolGraph(Protocol):
     async def text_tools(self) -> frozenset[TextTool]:
         """The tools that the caller may use in addition to stored queries."""
 
-    async def run_stored(self, name: str, params: Params, place: Place) -> Answer:
+    async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
         """Run a stored read and return its rows."""
 
-    async def change(self, name: str, params: Params, branch: BranchName) -> Answer:
+    async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
         """Run a stored mutation and return the counts of affected rows."""
 
-    async def run_text(self, source: str, params: Params, place: Place) -> Answer:
+    async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         """Run a read from its query text and return its rows."""
 
-    async def retrieve(self, question: Question, place: Place) -> Answer:
+    async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """Retrieve passages about a text."""
 
     async def create_branch(self, name: BranchName) -> None:
@@ -75,16 +75,16 @@ class ToolGraph(Protocol):
     async def schema_source(self) -> str:
         """The source text of the schema."""
 
-    async def branches(self) -> Answer:
+    async def branches(self) -> ToolResult:
         """The names of the branches."""
 
-    async def commits(self, branch: BranchName) -> Answer:
+    async def commits(self, branch: BranchName) -> ToolResult:
         """The newest commits of a branch."""
 
 
 _CALL_OTHERWISE = "Nothing was changed. Change the arguments and call again."
-_NOT_ALLOWED = "Nothing was changed. Calling again will not help; ask whoever runs this graph."
-_WAIT = "Nothing was changed. Wait a little and call again; if that does not help, tell its owner."
+_NOT_ALLOWED = "Nothing was changed. Calling again will not help; ask the operator of this graph."
+_WAIT = "Nothing was changed. Wait and call again; if the error persists, ask the operator."
 
 _ADVICE_BY_CODE = {
     "unauthorized": _NOT_ALLOWED,
@@ -94,10 +94,10 @@ _ADVICE_BY_CODE = {
 }
 _ADVICE_BY_OUTCOME = {
     Outcome.UNCHANGED: _CALL_OTHERWISE,
-    Outcome.MOVED: "Somebody else wrote first; nothing was changed. Read again, then call again.",
-    Outcome.UNCERTAIN: "It may have been done. Look at the commits of the branch before you call "
-    "again.",
-    Outcome.BROKEN: "Stop. Whoever runs this graph has to look at it.",
+    Outcome.MOVED: "A concurrent write came first; nothing was changed. Read and call again.",
+    Outcome.UNCERTAIN: "The write may have succeeded. Check the commits of the branch before "
+    "you call again.",
+    Outcome.BROKEN: "Stop. The operator of this graph must inspect it.",
 }
 
 
@@ -124,19 +124,21 @@ class ToolFailure:
 class ToolError(Exception):
     """A call that is rejected before it reaches a graph."""
 
-    def __init__(self, told: ToolFailure) -> None:
-        super().__init__(told.message)
-        self.told = told
+    def __init__(self, failure: ToolFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def format_error(error: Exception) -> ToolFailure:
     """The failure to report for an exception; an unexpected one discloses no details."""
     if isinstance(error, GraphError):
-        return tell(error.code, str(error), error.outcome)
-    return tell("internal", "this is a mistake in omnigraph; its log has more", Outcome.UNCERTAIN)
+        return make_failure(error.code, str(error), error.outcome)
+    return make_failure(
+        "internal", "internal error; the log of omnigraph has details", Outcome.UNCERTAIN
+    )
 
 
-def tell(code: str, message: str, outcome: Outcome) -> ToolFailure:
+def make_failure(code: str, message: str, outcome: Outcome) -> ToolFailure:
     """A failure with the advice for its code or its outcome."""
     advice = _ADVICE_BY_OUTCOME[outcome]
     if outcome is Outcome.UNCHANGED:
@@ -154,7 +156,7 @@ def unknown_tool() -> ToolError:
             "not_found",
             "stored query not found",
             Outcome.UNCHANGED,
-            "Nothing was changed. List the tools to see which there are.",
+            "Nothing was changed. List the tools to see the available ones.",
         )
     )
 
@@ -186,7 +188,7 @@ class WritePlacement:
                     f"tools do not write to the branch '{branch}'",
                     Outcome.UNCHANGED,
                     f"Nothing was changed. Leave out the branch to write to '{self.own}'; "
-                    f"a person looks at it and merges it into '{branch}'.",
+                    f"a person reviews it and merges it into '{branch}'.",
                 )
             )
         return branch

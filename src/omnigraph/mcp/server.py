@@ -39,7 +39,7 @@ from mcp_types import (
 from starlette.types import Message
 
 import omnigraph
-from omnigraph.mcp.ports import Answer, ToolError, ToolFailure, ToolGraph, format_error
+from omnigraph.mcp.ports import ToolError, ToolFailure, ToolGraph, ToolResult, format_error
 from omnigraph.mcp.tools import Toolbox
 from omnigraph.model.errors import GraphError, NotFoundError, Outcome
 from omnigraph.model.names import MAIN, parse_branch_name
@@ -96,23 +96,25 @@ async def read_resource(uri: str, graph: ToolGraph) -> TextResourceContents:
         branch = parse_branch_name(unquote(uri.removeprefix(COMMITS)))
         return _json(uri, await graph.commits(branch))
     raise NotFoundError(
-        kind="resource", name=uri, advice=f"there are {SCHEMA}, {BRANCHES} and {COMMITS}<branch>"
+        kind="resource",
+        name=uri,
+        advice=f"the resources are {SCHEMA}, {BRANCHES} and {COMMITS}<branch>",
     )
 
 
-def _json(uri: str, answer: Answer) -> TextResourceContents:
-    return TextResourceContents(uri=uri, mime_type=JSON, text=orjson.dumps(answer).decode())
+def _json(uri: str, result: ToolResult) -> TextResourceContents:
+    return TextResourceContents(uri=uri, mime_type=JSON, text=orjson.dumps(result).decode())
 
 
 State = dict[str, object]
 Context = ServerRequestContext[State]
-Telling = Callable[[Exception], ToolFailure]
+FormatError = Callable[[Exception], ToolFailure]
 """Converts an exception to the failure that the caller may see; the transport supplies it."""
 
 
-def make_server(toolbox: Toolbox, tell: Telling) -> Server[State]:
+def make_server(toolbox: Toolbox, format_error: FormatError) -> Server[State]:
     """An MCP server with the tools and resources of one caller, ready to be connected."""
-    handlers = _Handlers(toolbox, tell)
+    handlers = _Handlers(toolbox, format_error)
     return Server(
         "omnigraph",
         version=omnigraph.__version__,
@@ -134,7 +136,7 @@ class _Handlers:
     """
 
     toolbox: Toolbox
-    tell: Telling
+    format_error: FormatError
 
     async def list_tools(
         self, context: Context, params: PaginatedRequestParams | None
@@ -148,10 +150,10 @@ class _Handlers:
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         del context
         try:
-            answer = await self.toolbox.call_tool(params.name, params.arguments or {})
+            result = await self.toolbox.call_tool(params.name, params.arguments or {})
         except Exception as error:  # noqa: BLE001  # the error is returned to the model
-            return CallToolResult(content=[_text(self._told(error).fields)], is_error=True)
-        return CallToolResult(content=[_text(answer)], structured_content=answer)
+            return CallToolResult(content=[_text(self._failure_of(error).fields)], is_error=True)
+        return CallToolResult(content=[_text(result)], structured_content=result)
 
     async def list_resources(
         self, context: Context, params: PaginatedRequestParams | None
@@ -176,26 +178,26 @@ class _Handlers:
         return ReadResourceResult(contents=[found])
 
     def _fail(self, error: Exception) -> MCPError:
-        told = self._told(error)
-        code = INVALID_PARAMS if told.outcome is Outcome.UNCHANGED else INTERNAL_ERROR
-        return MCPError(code, told.message, told.fields)
+        failure = self._failure_of(error)
+        code = INVALID_PARAMS if failure.outcome is Outcome.UNCHANGED else INTERNAL_ERROR
+        return MCPError(code, failure.message, failure.fields)
 
-    def _told(self, error: Exception) -> ToolFailure:
-        return error.told if isinstance(error, ToolError) else self.tell(error)
+    def _failure_of(self, error: Exception) -> ToolFailure:
+        return error.failure if isinstance(error, ToolError) else self.format_error(error)
 
 
-def _text(answer: Answer) -> TextContent:
-    return TextContent(type="text", text=orjson.dumps(answer).decode())
+def _text(result: ToolResult) -> TextContent:
+    return TextContent(type="text", text=orjson.dumps(result).decode())
 
 
 def _instructions(toolbox: Toolbox) -> str:
     own = toolbox.rule.own
     return (
         "A typed property graph with branches and a history. The resource "
-        "omnigraph://graph/schema tells its types. Tools that read answer from `main` unless they "
-        f"are given a branch or a commit. Tools that write write to the branch `{own}` unless "
-        "they are given another; every write is one commit. What you wrote you see by naming that "
-        "branch when you read. A person looks at it and merges it."
+        "omnigraph://graph/schema has its types. Tools that read use `main` unless a branch or a "
+        f"commit is given. Tools that write use the branch `{own}` unless another is given; every "
+        "write is one commit. To see what you wrote, name that branch when you read. A person "
+        "reviews the branch and merges it."
     )
 
 
@@ -264,12 +266,12 @@ def serve_stdio(toolbox: Toolbox) -> None:
 
 
 async def _serve(toolbox: Toolbox) -> None:
-    server = make_server(toolbox, _tell)
+    server = make_server(toolbox, _format_logged)
     async with stdio_server() as (read_stream, write_stream):
         await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
-def _tell(error: Exception) -> ToolFailure:
+def _format_logged(error: Exception) -> ToolFailure:
     if not isinstance(error, GraphError):
         _LOG.error("a tool failed", exc_info=error)
     return format_error(error)

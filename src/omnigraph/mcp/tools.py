@@ -16,12 +16,12 @@ from mcp_types import Tool, ToolAnnotations
 
 from omnigraph.http.responses import ParameterOutput, StoredQueryOutput
 from omnigraph.mcp.ports import (
-    Answer,
     Params,
     Place,
     Question,
     TextTool,
     ToolGraph,
+    ToolResult,
     WritePlacement,
     unknown_tool,
 )
@@ -44,16 +44,16 @@ _KINDS: dict[str, Schema] = {
     "int": {"type": "integer", "minimum": -(2**31), "maximum": 2**32 - 1},
     "bigint": {
         "anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]{1,20}$"}],
-        "description": "A whole number of 64 bits; as text if it has more than 15 digits.",
+        "description": "A 64-bit integer; as text if it has more than 15 digits.",
     },
     "float": {"type": "number"},
-    "date": {"type": "string", "format": "date", "description": "A day: YYYY-MM-DD."},
+    "date": {"type": "string", "format": "date", "description": "A date: YYYY-MM-DD."},
     "datetime": {
         "type": "string",
         "format": "date-time",
-        "description": "A moment as RFC 3339 writes it, such as 2026-01-31T12:00:00Z.",
+        "description": "A timestamp in RFC 3339 format, such as 2026-01-31T12:00:00Z.",
     },
-    "blob": {"type": "string", "description": "The uri of the content, or the content itself."},
+    "blob": {"type": "string", "description": "The URI of the content, or the content itself."},
 }
 
 
@@ -96,9 +96,9 @@ ROWS_OUTPUT: Schema = {
     "properties": {
         "columns": {"type": "array", "items": {"type": "string"}},
         "rows": {"type": "array", "items": {"type": "object"}},
-        "row_count": {"type": "integer", "description": "How many rows there are in all."},
+        "row_count": {"type": "integer", "description": "The total number of rows."},
         "commit_id": {"type": "string", "description": "The commit that was read."},
-        "note": {"type": "string", "description": "Said if rows were left out."},
+        "note": {"type": "string", "description": "Present if rows were omitted."},
     },
     "required": ["columns", "rows", "row_count", "commit_id"],
 }
@@ -107,10 +107,10 @@ CHANGE_OUTPUT: Schema = {
     "properties": {
         "affected_nodes": {"type": "integer"},
         "affected_edges": {"type": "integer"},
-        "branch": {"type": "string", "description": "Where it was written."},
+        "branch": {"type": "string", "description": "The branch that was written to."},
         "commit_id": {
             "type": ["string", "null"],
-            "description": "The commit that it became; null if nothing changed.",
+            "description": "The commit of the write; null if nothing changed.",
         },
     },
     "required": ["affected_nodes", "affected_edges", "branch", "commit_id"],
@@ -160,8 +160,8 @@ def parse_place(branch: object, commit: object) -> Place:
 def place_schemas(branch: str, commit: str) -> dict[str, Schema]:
     """The JSON schemas of the branch and commit arguments of a read, under the given names."""
     return {
-        branch: _optional(f"The branch to read, `{MAIN}` if nothing is said."),
-        commit: _optional("The id or the tag of a commit to read instead of a branch."),
+        branch: _optional(f"The branch to read; the default is `{MAIN}`."),
+        commit: _optional("The id or tag of a commit to read instead of a branch."),
     }
 
 
@@ -182,8 +182,8 @@ def _input_schema(query: StoredQueryOutput, rule: WritePlacement) -> Schema:
     if not query["mutation"]:
         return make_schema({**properties, **place_schemas(branch, commit)}, required=required)
     written = _optional(
-        f"The branch to write to, `{rule.own}` if nothing is said. What was written is read by "
-        "naming the same branch."
+        f"The branch to write to; the default is `{rule.own}`. To read what was written, "
+        "name the same branch."
     )
     return make_schema({**properties, branch: written}, required=required)
 
@@ -207,10 +207,13 @@ _PLACES = place_schemas("branch", "commit")
 _RETRIEVED: Schema = {
     "type": "object",
     "properties": {
-        "text": {"type": "string", "description": "What was found, to be read."},
+        "text": {"type": "string", "description": "The retrieved text."},
         "tokens": {"type": "integer"},
         "passages": {"type": "array", "items": {"type": "object"}},
-        "left_out": {"type": "integer", "description": "Passages that did not fit."},
+        "left_out": {
+            "type": "integer",
+            "description": "Number of passages beyond the budget.",
+        },
         "commit_id": {"type": "string"},
     },
     "required": ["text", "tokens", "passages", "left_out", "commit_id"],
@@ -219,12 +222,12 @@ _RETRIEVED: Schema = {
 QUERY = Tool(
     name=TextTool.QUERY,
     description="Run a read in the query language (.gq) of this graph. Read the schema first: it "
-    "is the resource omnigraph://graph/schema.\n\nA text looks like this: "
+    "is the resource omnigraph://graph/schema.\n\nExample: "
     "query q($name: String) { match { $p: Person { name: $name } $p knows $f } "
     "return { $f.name, $f.age } order { $f.name } limit 10 }",
     input_schema=make_schema(
         {
-            "query": {"type": "string", "description": "The text, with one query in it."},
+            "query": {"type": "string", "description": "The query text, with one query."},
             "params": {
                 "type": ["object", "null"],
                 "description": "Values of the query's parameters, by name.",
@@ -239,15 +242,15 @@ QUERY = Tool(
 )
 RETRIEVE = Tool(
     name=TextTool.RETRIEVE,
-    description="Find what this graph holds about a text: the nodes that match it best by words "
-    "and by meaning, and their neighbours, as one text to read.",
+    description="Retrieve content that relates to a text: the nodes that match it best by words "
+    "and by meaning, and their neighbours, as one text.",
     input_schema=make_schema(
         {
-            "text": {"type": "string", "description": "What to look for."},
+            "text": {"type": "string", "description": "The text to search for."},
             "types": {
                 "type": ["array", "null"],
                 "items": {"type": "string"},
-                "description": "Node types to look in; all if nothing is said.",
+                "description": "Node types to search; the default is all.",
                 "default": None,
             },
             "k": {"type": "integer", "minimum": 1, "default": FOUND},
@@ -265,7 +268,7 @@ TEXT_TOOLS = {TextTool.QUERY: QUERY, TextTool.RETRIEVE: RETRIEVE}
 
 async def call_text_tool(
     tool: TextTool, arguments: Mapping[str, object], graph: ToolGraph
-) -> Answer:
+) -> ToolResult:
     """Run a text tool; `InvalidValueError` if an argument is unknown or not valid."""
     _require_known(TEXT_TOOLS[tool], arguments)
     place = parse_place(arguments.get("branch"), arguments.get("commit"))
@@ -290,7 +293,7 @@ def _require_known(tool: Tool, arguments: Mapping[str, object]) -> None:
     known = tool.input_schema["properties"]
     for name in arguments:
         if name not in known:
-            raise _refuse(name, arguments[name], f"the tool takes {', '.join(known)} and no more")
+            raise _refuse(name, arguments[name], f"the tool accepts only {', '.join(known)}")
 
 
 def _text(arguments: Mapping[str, object], name: str) -> str:
@@ -304,7 +307,7 @@ def _params(arguments: Mapping[str, object]) -> Mapping[str, object]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise _refuse("params", given, "a JSON object is needed")
+        raise _refuse("params", given, "expected a JSON object")
     return given
 
 
@@ -313,7 +316,7 @@ def _names(arguments: Mapping[str, object], name: str) -> list[str] | None:
     if given is None:
         return None
     if not isinstance(given, list):
-        raise _refuse(name, given, "a list of names is needed")
+        raise _refuse(name, given, "expected a list of names")
     return require_names(given, subject=name)
 
 
@@ -322,7 +325,7 @@ def _number(arguments: Mapping[str, object], name: str, *, otherwise: int) -> in
     if given is None:
         return otherwise
     if isinstance(given, bool) or not isinstance(given, int):
-        raise _refuse(name, given, "a whole number is needed")
+        raise _refuse(name, given, "expected an integer")
     return given
 
 
@@ -344,7 +347,7 @@ class Toolbox:
         usable = await self.graph.text_tools() - taken
         return [*stored, *(tool for name, tool in TEXT_TOOLS.items() if name in usable)]
 
-    async def call_tool(self, name: str, arguments: Mapping[str, object]) -> Answer:
+    async def call_tool(self, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Run a tool and return its result; `ToolError` if the tool is unknown."""
         by_name = {each["tool_name"]: each for each in await self.graph.queries()}
         query = by_name.get(name)
@@ -354,20 +357,20 @@ class Toolbox:
             if tool is None:
                 raise unknown_tool()
             return await call_text_tool(tool, arguments, self.graph)
-        asked = parse_call(query, arguments)
+        call = parse_call(query, arguments)
         if query["mutation"]:
-            return await self._change(query["name"], asked)
-        place = parse_place(asked.branch, asked.commit)
-        return await self.graph.run_stored(query["name"], asked.params, place)
+            return await self._change(query["name"], call)
+        place = parse_place(call.branch, call.commit)
+        return await self.graph.run_stored(query["name"], call.params, place)
 
-    async def _change(self, name: str, asked: ToolCall) -> Answer:
-        branch = self.rule.place(asked.branch)
+    async def _change(self, name: str, call: ToolCall) -> ToolResult:
+        branch = self.rule.place(call.branch)
         try:
-            return await self.graph.change(name, asked.params, branch)
+            return await self.graph.change(name, call.params, branch)
         except NotFoundError as error:
             if error.kind != "branch" or branch != self.rule.own:
                 raise
         # Another call of the same agent may have created the branch in between.
         with suppress(AlreadyExistsError):
             await self.graph.create_branch(branch)
-        return await self.graph.change(name, asked.params, branch)
+        return await self.graph.change(name, call.params, branch)

@@ -39,7 +39,7 @@ SERVER_ACTIONS = frozenset({Action.GRAPH_LIST})
 SHARED_ACTIONS = frozenset({Action.ADMIN})
 """Administrative actions, on a server or on a graph."""
 
-LIMITED_ACTIONS = frozenset({Action.READ, Action.EXPORT})
+RESTRICTED_ACTIONS = frozenset({Action.READ, Action.EXPORT})
 """Actions whose rules may limit the visible rows and properties."""
 
 _NO_ROWS = "none"
@@ -73,7 +73,7 @@ class Scope(StrEnum):
 class TypeLimit:
     """The part of a type that a rule makes visible.
 
-    That is no rows, all rows, or the rows that match `where`, without the `hidden` properties.
+    These are no rows, all rows, or the rows that match `where`, without the `hidden` properties.
     `where` is None if there is no condition.
     """
 
@@ -135,8 +135,8 @@ def parse_bundle(
     fields.expect("version", "groups", "protected_branches", "rules")
     fields.require_version()
     problems.require_none()
-    if not protected and any(map(_tells_branches_apart, rules)):
-        problems.warn("protected_branches", "none, and a rule tells protected ones from others")
+    if not protected and any(map(_distinguishes_branches, rules)):
+        problems.warn("protected_branches", "none, but a rule refers to protected branches")
     return Bundle(
         name=name,
         kind=kind,
@@ -195,7 +195,7 @@ def _parse_rules(
         written.expect("id", "allow")
         id = written.name("id")
         if id in ids:
-            written.add("id", f"another rule is called '{id}'; give each an id of its own")
+            written.add("id", f"another rule has the id '{id}'; ids must be unique")
         ids |= {id} - {None}
         allow = written.within("allow")
         if allow is not None:
@@ -213,7 +213,7 @@ def _parse_allow(
     target_scope = _parse_scope(allow, "target_branch_scope", actions, TARGET_ACTIONS)
     if branch_scope is not None and target_scope is not None:
         allow.problems.add(
-            allow.place, "a rule has `branch_scope` or `target_branch_scope`; make two rules of it"
+            allow.place, "a rule has either `branch_scope` or `target_branch_scope`; split the rule"
         )
     return Rule(
         id=id,
@@ -241,7 +241,7 @@ def _parse_group(allow: YamlFields, groups: Mapping[str, frozenset[str]]) -> str
 def _parse_actions(allow: YamlFields) -> frozenset[Action]:
     names = allow.names("actions")
     if names == ():
-        allow.add("actions", f"a rule allows something; name one of {join_words(Action)}")
+        allow.add("actions", f"a rule needs at least one action; use one of {join_words(Action)}")
     place = allow.place_of("actions")
     actions = [allow.problems.parse_word(place, name, Action) for name in names or ()]
     return frozenset(each for each in actions if each is not None)
@@ -254,19 +254,19 @@ def _require_kind(allow: YamlFields, actions: frozenset[Action], kind: BundleKin
         allow.add(
             "actions",
             f"{join_words(server)} is server-scoped and {join_words(graph)} per-graph; "
-            "make two rules of it, in two bundles",
+            "split the rule into two, in two bundles",
         )
     elif server and kind is BundleKind.GRAPH:
         allow.add(
             "actions",
-            f"{join_words(server)} is server-scoped, and this bundle is a graph's; "
-            "write the rule into the server's",
+            f"{join_words(server)} is server-scoped, but this is the bundle of a graph; "
+            "move the rule to the bundle of the server",
         )
     elif graph and kind is BundleKind.SERVER:
         allow.add(
             "actions",
-            f"{join_words(graph)} is per-graph, and this bundle is the server's; "
-            "write the rule into a graph's",
+            f"{join_words(graph)} is per-graph, but this is the bundle of the server; "
+            "move the rule to the bundle of a graph",
         )
 
 
@@ -280,7 +280,9 @@ def _parse_scope(
     other = sorted(actions - scoped)
     if other:
         allow.add(
-            key, f"{join_words(other)} takes no such scope; it is for {join_words(sorted(scoped))}"
+            key,
+            f"{join_words(other)} does not accept this scope; "
+            f"it applies to {join_words(sorted(scoped))}",
         )
     return scope
 
@@ -291,10 +293,11 @@ def _parse_limits(allow: YamlFields, actions: frozenset[Action]) -> Mapping[str,
     types = allow.within("types")
     if types is None:
         return None
-    other = sorted(actions - LIMITED_ACTIONS)
+    other = sorted(actions - RESTRICTED_ACTIONS)
     if other:
         allow.add(
-            "types", f"limits are for `read` and `export`; take {join_words(other)} elsewhere"
+            "types",
+            f"limits apply to `read` and `export` only; move {join_words(other)} to another rule",
         )
     if not types.keys:
         allow.add("types", "name a type, or take the limits out")
@@ -316,12 +319,13 @@ def _parse_limit(written: YamlFields) -> TypeLimit:
     if "where" in written.keys and (not isinstance(where, str) or not where.strip()):
         written.add(
             "where",
-            f"{reprlib.repr(where)} is no condition; write one in quotes, or `none` for no row",
+            f"{reprlib.repr(where)} is not a valid condition; write a condition in quotes, "
+            "or `none` for no rows",
         )
     condition = where.strip() if isinstance(where, str) else None
     is_shown = condition != _NO_ROWS
     return TypeLimit(is_shown, condition if is_shown else None, frozenset(hidden or ()))
 
 
-def _tells_branches_apart(rule: Rule) -> bool:
+def _distinguishes_branches(rule: Rule) -> bool:
     return not {rule.branch_scope, rule.target_scope} <= {None, Scope.ANY}

@@ -124,19 +124,19 @@ class Evaluator:
         resource = resource_id if kind is BundleKind.GRAPH else _SERVER_ID
         self._resource = {"type": f"{_NAMESPACE}::{_RESOURCE_BY_KIND[kind]}", "id": resource}
 
-    def judge(self, asked: Access) -> CedarDecision:
+    def evaluate(self, access: Access) -> CedarDecision:
         """Evaluate a request; raises `CorruptError` if Cedar cannot, so nothing is allowed then."""
         request = {
-            "principal": {"type": f"{_NAMESPACE}::Actor", "id": asked.actor or ""},
-            "action": {"type": f"{_NAMESPACE}::Action", "id": asked.action.value},
+            "principal": {"type": f"{_NAMESPACE}::Actor", "id": access.actor or ""},
+            "action": {"type": f"{_NAMESPACE}::Action", "id": access.action.value},
             "resource": self._resource,
             "context": {
-                "has_branch": asked.branch is not None,
-                "branch": asked.branch or "",
-                "has_target_branch": asked.target is not None,
-                "target_branch": asked.target or "",
-                "branch_is_protected": asked.branch in self._protected,
-                "target_branch_is_protected": asked.target in self._protected,
+                "has_branch": access.branch is not None,
+                "branch": access.branch or "",
+                "has_target_branch": access.target is not None,
+                "target_branch": access.target or "",
+                "branch_is_protected": access.branch in self._protected,
+                "target_branch_is_protected": access.target in self._protected,
             },
         }
         found = cedarpy.is_authorized(request, self._policies, self._entities, self._schema)

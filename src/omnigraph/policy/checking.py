@@ -21,7 +21,7 @@ class PolicyCase:
     """A request, and whether it should be allowed."""
 
     id: str
-    asked: Access
+    access: Access
     is_to_be_allowed: bool
 
 
@@ -53,13 +53,13 @@ def explain(
 
 def describe(decision: Decision) -> tuple[str, ...]:
     """A decision as lines of `name: value`."""
-    asked = decision.asked
+    access = decision.access
     lines = {
         "decision": _ALLOW if decision.is_allowed else _DENY,
-        "actor": asked.actor,
-        "action": asked.action.value,
-        "branch": asked.branch,
-        "target_branch": asked.target,
+        "actor": access.actor,
+        "action": access.action.value,
+        "branch": access.branch,
+        "target_branch": access.target,
         "matched_rule": decision.rule,
         "message": decision.message,
     }
@@ -89,7 +89,7 @@ def parse_cases(source: str | bytes | Mapping[str, object], *, name: str) -> tup
 
 def run_cases(gate: PolicyGate, cases: Iterable[PolicyCase]) -> CaseReport:
     """Decide each case and report those that differ from the expectation."""
-    decided = [(case, gate.decide(case.asked)) for case in cases]
+    decided = [(case, gate.decide(case.access)) for case in cases]
     mismatches = [
         Mismatch(case, decision)
         for case, decision in decided

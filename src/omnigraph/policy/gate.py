@@ -32,7 +32,7 @@ class Decision:
     if everything is.
     """
 
-    asked: Access
+    access: Access
     is_allowed: bool
     rule: str | None
     reason: str
@@ -43,18 +43,18 @@ class Decision:
         """The decision as a sentence."""
         if not self.is_allowed:
             return str(self.error)
-        told = f"policy allowed action '{self.asked.action}' for actor '{self.asked.actor}'"
-        return told if self.rule is None else f"{told} by rule '{self.rule}'"
+        message = f"policy allowed action '{self.access.action}' for actor '{self.access.actor}'"
+        return message if self.rule is None else f"{message} by rule '{self.rule}'"
 
     @property
     def error(self) -> PolicyDeniedError:
         """The error that a denied request raises."""
-        asked = self.asked
+        access = self.access
         return PolicyDeniedError(
-            actor=asked.actor,
-            action=asked.action,
-            branch=asked.branch,
-            target=asked.target,
+            actor=access.actor,
+            action=access.action,
+            branch=access.branch,
+            target=access.target,
             reason=self.reason,
         )
 
@@ -72,64 +72,64 @@ class PolicyGate:
         """The branches that the policies declare as protected."""
         return self._policies.protected_branches
 
-    def decide(self, asked: Access) -> Decision:
+    def decide(self, access: Access) -> Decision:
         """Decide a request; a denial raises nothing."""
-        return self._remembered(asked)
+        return self._remembered(access)
 
-    def require(self, asked: Access) -> None:
+    def require(self, access: Access) -> None:
         """Raise `PolicyDeniedError` unless the request is allowed."""
-        decision = self._remembered(asked)
+        decision = self._remembered(access)
         log_decision(decision)
         if not decision.is_allowed:
             raise decision.error
 
-    def view(self, asked: Access) -> View | None:
+    def view(self, access: Access) -> View | None:
         """The part of the graph that a read or export may see; None if everything is visible.
 
         Raises `PolicyDeniedError` if the request is denied.
         """
-        decision = self._remembered(asked)
+        decision = self._remembered(access)
         if not decision.is_allowed:
             raise decision.error
         return decision.view
 
-    def _decide(self, asked: Access) -> Decision:
+    def _decide(self, access: Access) -> Decision:
         policies = self._policies
-        reason = _find_misdirection(asked, policies.kind)
+        reason = _find_misdirection(access, policies.kind)
         if reason:
-            return Decision(asked, is_allowed=False, rule=None, reason=reason, view=None)
-        verdict = self._evaluator.judge(asked)
-        rule = min(verdict.rules, default=None)
-        if not verdict.is_allowed:
-            reason = _explain_denial(asked, rule, policies)
-            return Decision(asked, is_allowed=False, rule=rule, reason=reason, view=None)
-        limits = [policies.limits_by_rule.get(each) for each in verdict.rules]
-        view = _combine(asked.actor, limits)
-        return Decision(asked, is_allowed=True, rule=rule, reason="", view=view)
+            return Decision(access, is_allowed=False, rule=None, reason=reason, view=None)
+        decided = self._evaluator.evaluate(access)
+        rule = min(decided.rules, default=None)
+        if not decided.is_allowed:
+            reason = _explain_denial(access, rule, policies)
+            return Decision(access, is_allowed=False, rule=rule, reason=reason, view=None)
+        limits = [policies.limits_by_rule.get(each) for each in decided.rules]
+        view = _combine(access.actor, limits)
+        return Decision(access, is_allowed=True, rule=rule, reason="", view=view)
 
 
 class DefaultDenyGate:
     """The gate without a policy where callers have actor names: it allows only reads."""
 
-    def require(self, asked: Access) -> None:
+    def require(self, access: Access) -> None:
         """Raise `PolicyDeniedError` unless the request is a read by a named actor."""
-        decision = self.decide(asked)
+        decision = self.decide(access)
         log_decision(decision)
         if not decision.is_allowed:
             raise decision.error
 
-    def decide(self, asked: Access) -> Decision:
+    def decide(self, access: Access) -> Decision:
         """Decide a request without a policy."""
         reason = ""
-        if asked.actor is None:
-            reason = _NOBODY
-        elif asked.action is not Action.READ:
-            reason = "default-deny: no policy is installed, and without one actors only read"
-        return Decision(asked, is_allowed=not reason, rule=None, reason=reason, view=None)
+        if access.actor is None:
+            reason = _NO_ACTOR
+        elif access.action is not Action.READ:
+            reason = "default-deny: without a policy, actors may only read"
+        return Decision(access, is_allowed=not reason, rule=None, reason=reason, view=None)
 
-    def view(self, asked: Access) -> View | None:
+    def view(self, access: Access) -> View | None:
         """None: everything is visible; raises `PolicyDeniedError` if the request is denied."""
-        decision = self.decide(asked)
+        decision = self.decide(access)
         if not decision.is_allowed:
             raise decision.error
         return None
@@ -148,7 +148,7 @@ def open_gate(
                 subject=source.name,
                 expected=f"a {kind} bundle",
                 value=source.kind,
-                problem=f"it is a {source.kind}'s bundle, and a {kind}'s is needed",
+                problem=f"it is the bundle of a {source.kind}; the bundle of a {kind} is required",
             )
         return PolicyGate(compile_bundle(source), graph_id=graph_id)
     path = Path(source)
@@ -168,34 +168,34 @@ def open_graph_gate(source: str | os.PathLike[str] | Bundle, *, graph_id: str) -
 def log_decision(decision: Decision) -> None:
     """Log a request and the decision on it."""
     if _LOG.isEnabledFor(logging.INFO):
-        asked = decision.asked
+        access = decision.access
         _LOG.info(
             "policy %s %s",
             "allowed" if decision.is_allowed else "denied",
-            asked.action,
+            access.action,
             extra={
-                "actor": asked.actor,
-                "action": asked.action.value,
-                "branch": asked.branch,
-                "target": asked.target,
+                "actor": access.actor,
+                "action": access.action.value,
+                "branch": access.branch,
+                "target": access.target,
                 "allowed": decision.is_allowed,
                 "rule": decision.rule,
             },
         )
 
 
-_NOBODY = "nobody is named who asks"
+_NO_ACTOR = "the request names no actor"
 
 
-def _find_misdirection(asked: Access, kind: BundleKind) -> str:
+def _find_misdirection(access: Access, kind: BundleKind) -> str:
     """Why policies of a kind do not apply to a request; empty if they do."""
-    if asked.actor is None:
-        return _NOBODY
-    if any(map(_is_no_text, (asked.actor, asked.branch or "", asked.target or ""))):
-        return "a name holds half of a surrogate pair"
-    if asked.action not in actions_of(kind):
+    if access.actor is None:
+        return _NO_ACTOR
+    if any(map(_is_no_text, (access.actor, access.branch or "", access.target or ""))):
+        return "a name contains an unpaired surrogate"
+    if access.action not in actions_of(kind):
         scope = "server-scoped" if kind is BundleKind.GRAPH else "per-graph"
-        return f"the action is {scope}, and this is the policy of a {kind}"
+        return f"the action is {scope}, but this is the policy of a {kind}"
     return ""
 
 
@@ -204,11 +204,11 @@ def _is_no_text(name: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _explain_denial(asked: Access, rule: str | None, policies: Policies) -> str:
+def _explain_denial(access: Access, rule: str | None, policies: Policies) -> str:
     if rule is not None:
         return f"rule '{rule}' forbids it"
-    if policies.actors is not None and asked.actor not in policies.actors:
-        return f"unknown actor '{asked.actor}', who is in no group of the policy"
+    if policies.actors is not None and access.actor not in policies.actors:
+        return f"unknown actor '{access.actor}': not in any group of the policy"
     return ""
 
 
@@ -218,11 +218,11 @@ def _combine(actor: str | None, limits: Iterable[Mapping[str, TypeLimit] | None]
     A rule without limits makes everything visible, whatever other rules hide.
     """
     given = list(limits)
-    limited = [each for each in given if each is not None]
-    if len(limited) < len(given):
+    restricted = [each for each in given if each is not None]
+    if len(restricted) < len(given):
         return None
-    names = sorted(frozenset[str]().union(*limited))
-    types = {name: _combine_type(name, limited) for name in names}
+    names = sorted(frozenset[str]().union(*restricted))
+    types = {name: _combine_type(name, restricted) for name in names}
     seen = {name: view for name, view in types.items() if view != _WHOLE}
     return View(actor, MappingProxyType(seen)) if seen else None
 

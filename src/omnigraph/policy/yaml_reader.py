@@ -56,7 +56,7 @@ class ValidationErrors:
     def fields(self, place: str, given: object) -> YamlFields | None:
         """The fields of a mapping; None, after adding an error, if the value is not a mapping."""
         if not isinstance(given, Mapping):
-            self.add(place, f"fields are needed here, as `name: value`, not {_kind(given)}")
+            self.add(place, f"expected fields, as `name: value`, not {_kind(given)}")
             return None
         odd = [key for key in given if not isinstance(key, str)]
         for key in odd:
@@ -69,7 +69,7 @@ class ValidationErrors:
         if not isinstance(given, str):
             self.add(
                 place,
-                f"{reprlib.repr(given)} is {_kind(given)}; a name is needed, in quotes",
+                f"{reprlib.repr(given)} is {_kind(given)}; expected a name in quotes",
             )
             return None
         name = given.strip()
@@ -77,7 +77,7 @@ class ValidationErrors:
             self.add(place, "a name is blank; write one, or take the entry out")
             return None
         if not name.isprintable():
-            self.add(place, f"the name {name!r} holds characters that cannot be printed")
+            self.add(place, f"the name {name!r} contains unprintable characters")
             return None
         return name
 
@@ -138,7 +138,7 @@ class YamlFields:
         """Add an error for each unknown field: to ignore one could allow more than intended."""
         for key in self._given:
             if key not in known:
-                self.add(key, f"unknown; here are only {join_words(known)}")
+                self.add(key, f"unknown; the known fields are {join_words(known)}")
 
     def within(self, key: str) -> YamlFields | None:
         """The fields of a nested mapping; None, after adding an error, if it is not a mapping."""
@@ -153,7 +153,7 @@ class YamlFields:
         if given is None:
             return ()
         if not isinstance(given, list | tuple):
-            self.add(key, f"a list is needed, not {_kind(given)}")
+            self.add(key, f"expected a list, not {_kind(given)}")
             return None
         return tuple((f"{self.place_of(key)}[{at}]", each) for at, each in enumerate(given))
 
@@ -201,7 +201,7 @@ def read_yaml(text: str | bytes, name: str) -> object:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # PyYAML does not wrap the errors of its number and date constructors, and recurses as deep
         # as the text is nested.
-        reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise _no_yaml(name, reason) from error
     return content
 
@@ -219,7 +219,7 @@ class _OnceLoader(yaml.SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"`{key.value}` is there twice", key.start_mark
+                        None, None, f"`{key.value}` is repeated", key.start_mark
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
@@ -286,7 +286,7 @@ def read_yaml_tree(content: bytes) -> YamlTree:
         since = f" {error.context}, which begins in line {opened.line + 1}" if opened else ""
         raise YamlTextError(f"{at}{error.problem}{since}") from error
     except RecursionError as error:
-        raise YamlTextError("it is nested too deep") from error
+        raise YamlTextError("it is nested too deeply") from error
     except YamlTextError:
         raise
     except (yaml.YAMLError, ValueError) as error:

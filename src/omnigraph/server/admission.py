@@ -56,8 +56,8 @@ class Admission:
         budget = self._budget
         if request_bytes > budget.bytes_max:
             raise too_large(
-                f"the request is {request_bytes:,} bytes; an actor may have "
-                f"{budget.bytes_max:,} under way"
+                f"the request is {request_bytes:,} bytes; the limit of an actor is "
+                f"{budget.bytes_max:,}"
             )
         with self._lock:
             requests, held_bytes = self._used.get(actor, (0, 0))
@@ -95,7 +95,7 @@ class Workers:
         """Run a blocking call on a thread; 429 at once if the queue is full."""
         with self._changed:
             if self._taken >= self._taken_max:
-                raise too_many(f"the server has {self._taken:,} calls under way already")
+                raise too_many(f"the server has {self._taken:,} calls in progress")
             self._taken += 1
         # The context is copied so that the thread logs under the id of the request.
         future = self._pool.submit(copy_context().run, work)

@@ -148,7 +148,7 @@ class Application:
             except Exception as error:  # noqa: BLE001  # the outermost handler
                 await self._fail(call, error, receive=receive, send=send)
             route = "unmatched" if call.route is None else call.route.path
-            trace.answered(route=route, status=call.status)
+            trace.responded(route=route, status=call.status)
         seconds = perf_counter() - began
         self._metrics.observe_request(route, method, call.status, seconds)
         self._log(method, path, call, seconds)

@@ -52,23 +52,23 @@ class Jobs:
         future = self._pool.submit(context.run, job.run, work)
         job.future = future
         future.add_done_callback(partial(self._finish, job, release))
-        return job.tell()
+        return job.state()
 
     def get(self, job_id: str, *, graph_id: str, actor: str | None) -> JobOutput:
         """The state of a job; 404 if the caller has no such job on the graph."""
-        return self._get(job_id, graph_id, actor).tell()
+        return self._get(job_id, graph_id, actor).state()
 
     def list(self, *, graph_id: str, actor: str | None) -> list[JobOutput]:
         """The caller's jobs on a graph, oldest first."""
         with self._lock:
             jobs = list(self._job_by_id.values())
-        return [each.tell() for each in jobs if (each.graph_id, each.actor) == (graph_id, actor)]
+        return [each.state() for each in jobs if (each.graph_id, each.actor) == (graph_id, actor)]
 
     def cancel(self, job_id: str, *, graph_id: str, actor: str | None) -> JobOutput:
         """Request that a job stop and return its state; an ended job is unchanged."""
         job = self._get(job_id, graph_id, actor)
         job.cancel()
-        return job.tell()
+        return job.state()
 
     def close(self) -> None:
         """Request that all jobs stop, and wait until they have."""
@@ -90,7 +90,7 @@ class Jobs:
             if len(self._job_by_id) >= JOBS_REMEMBERED_MAX:
                 ended = next((each for each in self._job_by_id.values() if each.has_ended), None)
                 if ended is None:
-                    raise too_many(f"{JOBS_REMEMBERED_MAX:,} jobs are under way; try again later")
+                    raise too_many(f"{JOBS_REMEMBERED_MAX:,} jobs are in progress; try again later")
                 del self._job_by_id[ended.id]
             self._job_by_id[job.id] = job
 
@@ -103,25 +103,25 @@ class Jobs:
         elif isinstance(error, CancelledJobError):
             job.end("cancelled")
         elif isinstance(error, GraphError):
-            answer = graph_error_response(error)
-            if answer.status >= 500:
+            response = graph_error_response(error)
+            if response.status >= 500:
                 self._log.error("job failed", error=error, job=job.id)
-            refused: ErrorOutput = orjson.loads(answer.body)
-            told: JobError = {
-                "status": answer.status,
-                "error": refused["error"],
-                "code": refused["code"],
+            body: ErrorOutput = orjson.loads(response.body)
+            failure: JobError = {
+                "status": response.status,
+                "error": body["error"],
+                "code": body["code"],
             }
-            if "error_type" in refused:
-                told["error_type"] = refused["error_type"]
-            if "details" in refused:
-                told["details"] = refused["details"]
-            job.end("failed", error=told)
+            if "error_type" in body:
+                failure["error_type"] = body["error_type"]
+            if "details" in body:
+                failure["details"] = body["details"]
+            job.end("failed", error=failure)
         else:
             self._log.error("job failed unexpectedly", error=error, job=job.id)
-            message = f"something went wrong in the server; its log tells what, by job {job.id}"
+            message = f"internal server error; the server's log has details under job {job.id}"
             job.end("failed", error={"status": 500, "error": message, "code": "internal"})
-        self._log.event("job ended", job=job.id, status=job.tell()["status"])
+        self._log.event("job ended", job=job.id, status=job.state()["status"])
 
 
 class _Job:
@@ -132,7 +132,7 @@ class _Job:
         self.future: Future[IngestOutput] | None = None
         self._lock = Lock()
         self._is_unwanted = False
-        self._told: JobOutput = {
+        self._state: JobOutput = {
             "job_id": id,
             "graph_id": graph_id,
             "status": "waiting",
@@ -145,16 +145,16 @@ class _Job:
 
     @property
     def has_ended(self) -> bool:
-        return self._told["status"] not in ("waiting", "running")
+        return self._state["status"] not in ("waiting", "running")
 
     def run(self, work: Callable[[Progress], IngestOutput]) -> IngestOutput:
         with self._lock:
-            self._told["status"] = "running"
+            self._state["status"] = "running"
         return work(self._note)
 
-    def tell(self) -> JobOutput:
+    def state(self) -> JobOutput:
         with self._lock:
-            return self._told.copy()
+            return self._state.copy()
 
     def cancel(self) -> None:
         self._is_unwanted = True
@@ -170,14 +170,14 @@ class _Job:
         error: JobError | None = None,
     ) -> None:
         with self._lock:
-            told: JobOutput = {**self._told, "status": status, "result": result, "error": error}
-            if status == "done" and told["total"] is not None:
-                told["done"] = told["total"]
-            self._told = told
+            state: JobOutput = {**self._state, "status": status, "result": result, "error": error}
+            if status == "done" and state["total"] is not None:
+                state["done"] = state["total"]
+            self._state = state
 
     def _note(self, stage: str, done: int, total: int | None) -> None:
         with self._lock:
-            self._told = {**self._told, "stage": stage, "done": done, "total": total}
+            self._state = {**self._state, "stage": stage, "done": done, "total": total}
         # No progress is reported after the commit is published, so a job that stops here wrote
         # nothing.
         if self._is_unwanted:

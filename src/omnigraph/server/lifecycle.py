@@ -73,7 +73,7 @@ class RevisionHolder:
     def enter_again(self, revision: Revision) -> None:
         """Begin another use of a revision that is in use."""
         with self._lock:
-            assert self._users[revision] > 0, "what nobody uses may be closed"
+            assert self._users[revision] > 0, "a revision that is not in use may be closed"
             self._users[revision] += 1
 
     def leave(self, revision: Revision) -> None:
@@ -167,7 +167,7 @@ class Planned:
 class RevisionBuilder:
     """The configuration of a server: one graph's storage or a cluster, and its settings."""
 
-    served: Store | str
+    source: Store | str
     is_unauthenticated: bool
     is_every_graph_needed: bool
     environment: Mapping[str, str]
@@ -180,11 +180,11 @@ class RevisionBuilder:
         """What to open; `StartupError` if the configuration is unsafe or invalid."""
         tokens = self.read_tokens()
         entry = Entry(has_tokens=bool(tokens), is_unauthenticated=self.is_unauthenticated)
-        if isinstance(self.served, Store):
-            plan = plan_store(self.served, entry, make_settings=self._make_settings)
+        if isinstance(self.source, Store):
+            plan = plan_store(self.source, entry, make_settings=self._make_settings)
         else:
             plan = plan_cluster(
-                self.served,
+                self.source,
                 entry,
                 environment=self.environment,
                 make_settings=self._make_settings,
@@ -208,7 +208,7 @@ class RevisionBuilder:
         """The successor of a revision; `StartupError` if the current one must remain."""
         planned = self.plan()
         if bool(planned.tokens) is not bool(before.tokens):
-            raise StartupError("whether callers need tokens changes with a restart only")
+            raise StartupError("enabling or disabling tokens requires a restart")
         changing = [each for each in planned.plan.left_out if each.id in before.graphs]
         if changing:
             # The graph is served now; if it were left out, its callers would get 404.
@@ -236,5 +236,5 @@ class RevisionBuilder:
 
 def _parse_traversal(text: str) -> TraversalMode:
     if text not in tuple(TraversalMode):
-        raise StartupError(f"OMNIGRAPH_TRAVERSAL_MODE is {text!r}, none of auto, csr and indexed")
+        raise StartupError(f"OMNIGRAPH_TRAVERSAL_MODE is {text!r}; expected auto, csr or indexed")
     return TraversalMode(text)

@@ -243,9 +243,9 @@ PUBLIC_PATHS = frozenset({"/healthz", "/openapi.json"})
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The parsed command line; `served` is one graph's storage, or a cluster location."""
+    """The parsed command line; `source` is one graph's storage, or a cluster location."""
 
-    served: Store | str
+    source: Store | str
     bind: str
     is_unauthenticated: bool
     is_every_graph_needed: bool
@@ -256,20 +256,22 @@ class Flags:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(omnigraph.__version__, message="omnigraph-server %(version)s")
 @click.option("--store", metavar="URI", help="Serve one graph, under the id `default`.")
-@click.option("--cluster", metavar="DIR|URI", help="Serve what a cluster has applied.")
+@click.option("--cluster", metavar="DIR|URI", help="Serve the applied state of a cluster.")
 @click.option("--bind", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True)
-@click.option("--unauthenticated", is_flag=True, help="Let everybody do everything.")
+@click.option("--unauthenticated", is_flag=True, help="Allow every action to every caller.")
 @click.option(
     "--allow-host",
     metavar="NAME",
     multiple=True,
-    help="With --unauthenticated: also answer under this host name. May be repeated.",
+    help="With --unauthenticated: also accept this host name. May be repeated.",
 )
-@click.option("--require-all-graphs", is_flag=True, help="Do not start without one of them.")
-@click.option("--policy", metavar="FILE", help="Who may do what with the graph of --store.")
-@click.option("--server-policy", metavar="FILE", help="Who may list the graphs.")
-@click.option("--queries", metavar="PATH", help="Stored queries: a .gq file, or a folder of them.")
-@click.option("--mcp-allow-main", is_flag=True, help="Let agents write to `main` if they say so.")
+@click.option("--require-all-graphs", is_flag=True, help="Do not start unless every graph opens.")
+@click.option("--policy", metavar="FILE", help="The policy of the graph of --store.")
+@click.option("--server-policy", metavar="FILE", help="The policy of the server itself.")
+@click.option(
+    "--queries", metavar="PATH", help="Stored queries: a .gq file or a directory of them."
+)
+@click.option("--mcp-allow-main", is_flag=True, help="Allow agents to write to `main` on request.")
 def serve(  # noqa: PLR0913  # one argument per flag
     *,
     store: str | None,
@@ -286,7 +288,7 @@ def serve(  # noqa: PLR0913  # one argument per flag
     """Serve graphs over HTTP."""
     environment = os.environ
     flags = Flags(
-        served=_find_served(
+        source=_find_source(
             store,
             cluster,
             {"--policy": policy, "--server-policy": server_policy, "--queries": queries},
@@ -314,7 +316,7 @@ def main() -> None:
         _fail("interrupted")
 
 
-def _find_served(
+def _find_source(
     store: str | None, cluster: str | None, files: Mapping[str, str | None]
 ) -> Store | str:
     """What to serve: the storage of one graph with its files, or the location of a cluster."""
@@ -322,8 +324,8 @@ def _find_served(
         given = [flag for flag, path in {"--store": store, **files}.items() if path is not None]
         if given:
             raise StartupError(
-                f"{given[0]} does not go with --cluster, which has its own graphs, queries and "
-                "policies: those that were applied"
+                f"{given[0]} does not go with --cluster, which has its own applied graphs, "
+                "queries and policies"
             )
         return cluster
     if store is None:
@@ -351,7 +353,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
     tracing, end_tracing = _open_tracing(environment, log)
     metrics = Metrics()
     builder = RevisionBuilder(
-        served=flags.served,
+        source=flags.source,
         is_unauthenticated=flags.is_unauthenticated,
         is_every_graph_needed=flags.is_every_graph_needed,
         environment=environment,
@@ -362,7 +364,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
     )
     # Access control is decided, and the address bound, before any graph is opened.
     planned = builder.plan()
-    _warn_of(planned.plan.mode, log)
+    _warn_about(planned.plan.mode, log)
     listening = _listen(flags.bind)
     prepared = builder.open(planned, before={})
     revisions = RevisionHolder(prepared.revision)
@@ -463,12 +465,12 @@ def _observe(counting: Observer, tracing: Tracing) -> Observer:
     return counting if isinstance(tracing, NoTracing) else TracedObserver(counting, tracing)
 
 
-def _warn_of(mode: Mode, log: Log) -> None:
+def _warn_about(mode: Mode, log: Log) -> None:
     match mode:
         case Mode.OPEN:
-            log.warning("open mode", meaning="everybody who reaches this server may do everything")
+            log.warning("open mode", meaning="every caller may perform every action")
         case Mode.DEFAULT_DENY:
-            log.warning("default-deny mode", meaning="holders of tokens may read, and nothing else")
+            log.warning("default-deny mode", meaning="callers with a token may only read")
         case Mode.POLICY:
             pass
 
@@ -483,7 +485,7 @@ def _listen(bind: str) -> socket.socket:
 
 def _abandon(log: Log) -> int:
     # Python would wait for the threads forever. Their unpublished writes stay invisible.
-    log.warning("ended with calls under way")
+    log.warning("stopped with calls in progress")
     os._exit(1)
 
 

@@ -16,22 +16,22 @@ from omnigraph.engine.graph import Graph
 from omnigraph.http.responses import StoredQueryOutput
 from omnigraph.http.stored_queries import stored_query_output
 from omnigraph.mcp.graph import (
-    answer_branches,
-    answer_change,
-    answer_commits,
-    answer_retrieval,
-    answer_rows,
+    encode_branches,
+    encode_change,
+    encode_commits,
+    encode_retrieval,
+    encode_rows,
 )
-from omnigraph.mcp.ports import Answer as ToolAnswer
 from omnigraph.mcp.ports import (
     Params,
     Place,
     Question,
     TextTool,
     ToolFailure,
+    ToolResult,
     WritePlacement,
     agent_branch,
-    tell,
+    make_failure,
 )
 from omnigraph.mcp.server import handle_http, make_server
 from omnigraph.mcp.tools import Toolbox
@@ -57,7 +57,7 @@ async def respond_to_agent(call: RequestContext, *, protected: frozenset[str]) -
     rule = WritePlacement(agent_branch(call.actor), protected)
     toolbox = Toolbox(RequestGraph(call, rule.own), rule)
     reply = await handle_http(
-        make_server(toolbox, _Telling(call)),
+        make_server(toolbox, _ErrorFormatter(call)),
         path=f"/graphs/{call.graph.id}/mcp",
         headers=call.headers.items(),
         body=call.body,
@@ -84,13 +84,13 @@ class RequestGraph:
         may_read = self._may(Action.READ, MAIN) or self._may(Action.READ, self.own)
         return frozenset(TextTool) if may_read else frozenset()
 
-    async def run_stored(self, name: str, params: Params, place: Place) -> ToolAnswer:
+    async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
         """The rows of a stored read."""
         stored = get_query(self.call, name)
         self.call.log_invocation(stored)
         self._require_read(place)
 
-        def work(graph: Graph) -> ToolAnswer:
+        def work(graph: Graph) -> ToolResult:
             found = graph.query(
                 stored.source.text,
                 params,
@@ -99,29 +99,29 @@ class RequestGraph:
                 commit=place.commit,
                 limits=self.call.limits(),
             )
-            return answer_rows(found)
+            return encode_rows(found)
 
         with hide_stored_text(stored):
             return await self.call.read(work)
 
-    async def change(self, name: str, params: Params, branch: BranchName) -> ToolAnswer:
+    async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
         """Run a stored mutation and summarize what it changed."""
         stored = get_query(self.call, name)
         self.call.log_invocation(stored)
         self.call.require(Action.CHANGE, branch=branch, target=None)
 
-        def work(graph: Graph) -> ToolAnswer:
+        def work(graph: Graph) -> ToolResult:
             done = graph.mutate(stored.source.text, params, name=name, branch=branch)
-            return answer_change(done, branch=branch)
+            return encode_change(done, branch=branch)
 
         with hide_stored_text(stored):
             return await self.call.write(work)
 
-    async def run_text(self, source: str, params: Params, place: Place) -> ToolAnswer:
+    async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         """The rows of a read given as text."""
         self._require_read(place)
 
-        def work(graph: Graph) -> ToolAnswer:
+        def work(graph: Graph) -> ToolResult:
             with translate_compile_errors(
                 advice="this tool only reads; what changes the graph is a stored query"
             ):
@@ -132,15 +132,15 @@ class RequestGraph:
                     commit=place.commit,
                     limits=self.call.limits(),
                 )
-            return answer_rows(found)
+            return encode_rows(found)
 
         return await self.call.read(work)
 
-    async def retrieve(self, question: Question, place: Place) -> ToolAnswer:
+    async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """What the graph contains about a text."""
         self._require_read(place)
 
-        def work(graph: Graph) -> ToolAnswer:
+        def work(graph: Graph) -> ToolResult:
             found = graph.retrieve(
                 question.text,
                 types=question.types,
@@ -151,7 +151,7 @@ class RequestGraph:
                 commit=place.commit,
                 limits=self.call.limits(),
             )
-            return answer_retrieval(found)
+            return encode_retrieval(found)
 
         return await self.call.read(work)
 
@@ -165,16 +165,16 @@ class RequestGraph:
         self.call.require(Action.READ, branch=None, target=None)
         return await self.call.read(lambda graph: graph.schema_source)
 
-    async def branches(self) -> ToolAnswer:
+    async def branches(self) -> ToolResult:
         """The names of the branches."""
         self.call.require(Action.READ, branch=None, target=None)
-        return await self.call.read(lambda graph: answer_branches(graph.branches()))
+        return await self.call.read(lambda graph: encode_branches(graph.branches()))
 
-    async def commits(self, branch: BranchName) -> ToolAnswer:
+    async def commits(self, branch: BranchName) -> ToolResult:
         """The newest commits of a branch."""
         self.call.require(Action.READ, branch=branch, target=None)
         return await self.call.read(
-            lambda graph: answer_commits(graph.commits(branch), branch=branch)
+            lambda graph: encode_commits(graph.commits(branch), branch=branch)
         )
 
     def _require_read(self, place: Place) -> None:
@@ -191,7 +191,7 @@ class RequestGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _ErrorFormatter:
     """Reports errors to an agent as other routes do, and logs those of the server."""
 
     call: RequestContext
@@ -200,14 +200,14 @@ class _Telling:
         log = self.call.server.log
         match error:
             case HttpError(cause=cause):
-                answer = http_error_response(error)
+                result = http_error_response(error)
                 outcome = Outcome.UNCHANGED if cause is None else cause.outcome
             case GraphError():
-                answer, outcome = graph_error_response(error), error.outcome
-                if answer.status >= 500:
+                result, outcome = graph_error_response(error), error.outcome
+                if result.status >= 500:
                     log.error("request failed", error=error)
             case _:
-                answer, outcome = internal_error_response(self.call.request_id), Outcome.UNCERTAIN
+                result, outcome = internal_error_response(self.call.request_id), Outcome.UNCERTAIN
                 log.error("unexpected failure", error=error)
-        body = orjson.loads(answer.body)
-        return tell(body["code"], body["error"], outcome)
+        body = orjson.loads(result.body)
+        return make_failure(body["code"], body["error"], outcome)

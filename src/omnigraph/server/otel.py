@@ -75,7 +75,7 @@ class SpanOfRequest:
         self._span = span
         self._method = method
 
-    def answered(self, *, route: str, status: int) -> None:
+    def responded(self, *, route: str, status: int) -> None:
         """Name the span by its route, which is not known from the path alone."""
         self._span.update_name(f"{self._method} {route}")
         self._span.set_attribute("http.route", route)

@@ -295,22 +295,22 @@ def graph_error_response(error: GraphError) -> Response:
             message = _summarize_conflicts(conflicts)
         case BusyError():
             headers = {"Retry-After": str(RETRY_AFTER_S)}
-            message = "others are writing here for too long; nothing was written; try again later"
+            message = "the branch is busy with other writes; nothing was written; try again later"
         case EmbeddingError():
             # Its text names the variables to set and quotes the provider, but never contains a key.
             pass
         case UnavailableError(is_disk_full=True):
             message = (
-                "the disk that holds this graph is full; nothing was written; free space or raise "
-                "the quota, then try again"
+                "the disk of this graph is full; nothing was written; free space or raise the "
+                "quota, then try again"
             )
         case UnavailableError():
-            message = "the storage did not answer; nothing was written; try again later"
+            message = "the storage did not respond; nothing was written; try again later"
         case CorruptError():
-            message = "what is stored of this graph breaks a rule; its operator has to look"
+            message = "the stored state of this graph is damaged; its operator must inspect it"
         case UncertainError():
             headers = {"Retry-After": "1"}
-            message = "a write stopped on its way; the next write finishes or undoes it; look first"
+            message = "a write was interrupted; the next write completes or undoes it; check first"
         case _:
             pass
     body = {**error_body(error, message=message), **_describe(error, message=message)}

@@ -81,7 +81,7 @@ def parse_tokens(named: Iterable[tuple[str, str]]) -> Tokens:
 def _refused(problem: str) -> InvalidValueError:
     # The value is omitted on purpose: it may be a token.
     return InvalidValueError(
-        subject="bearer tokens", expected="one token an actor", value=None, problem=problem
+        subject="bearer tokens", expected="one token per actor", value=None, problem=problem
     )
 
 
@@ -125,14 +125,14 @@ def decide_mode(*, has_tokens: bool, has_policy: bool, is_unauthenticated: bool)
         return Mode.POLICY if has_policy else Mode.DEFAULT_DENY
     if has_policy:
         raise StartupError(
-            "a policy file is configured but no bearer tokens are, so nobody could be told apart; "
+            "a policy file is configured but no bearer tokens, so callers cannot be identified; "
             f"set {TOKENS_FILE}, {TOKENS_JSON} or {TOKEN}"
         )
     if is_unauthenticated:
         return Mode.OPEN
     raise StartupError(
         f"neither bearer tokens nor a policy are configured; set {TOKENS_FILE}, {TOKENS_JSON} or "
-        f"{TOKEN}, or say --unauthenticated if everybody who reaches this server may do everything"
+        f"{TOKEN}, or pass --unauthenticated to allow every action to every caller"
     )
 
 
@@ -149,7 +149,7 @@ def find_tokens(environment: Mapping[str, str], *, file_text: str | None) -> tup
     """
     if environment.get(TOKENS_AWS_SECRET, "").strip():
         raise StartupError(
-            f"{TOKENS_AWS_SECRET} is set, and this build cannot read AWS secrets; unset it and "
+            f"{TOKENS_AWS_SECRET} is set, but AWS secrets are not supported; unset it and "
             f"use {TOKENS_FILE}"
         )
     named: list[tuple[str, str]] = []
@@ -179,7 +179,7 @@ def parse_bounds(environment: Mapping[str, str]) -> tuple[Bounds, tuple[str, ...
             return default
         if text.strip().isascii() and text.strip().isdigit() and int(text) > 0:
             return int(text)
-        warnings.append(f"{name} is no positive number; {default} is used")
+        warnings.append(f"{name} is not a positive number; the default {default} is used")
         return default
 
     bounds = Bounds(
@@ -199,7 +199,7 @@ def parse_bind(text: str) -> tuple[str, int]:
     """Host and port of `host:port`; an IPv6 host is in brackets."""
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise StartupError(f"--bind wants HOST:PORT, as in 127.0.0.1:8080, not {text!r}")
+        raise StartupError(f"--bind expects HOST:PORT, as in 127.0.0.1:8080, not {text!r}")
     return host.strip("[]"), int(port)
 
 
@@ -208,11 +208,11 @@ def _parse_map(text: str, *, source: str) -> list[tuple[str, str]]:
     try:
         parsed = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
-        raise StartupError(f"{source} is no JSON") from error
+        raise StartupError(f"{source} is not valid JSON") from error
     if (
         not text.strip().startswith("{")
         or not isinstance(parsed, list)
         or not all(isinstance(each, str) for pair in parsed for each in pair)
     ):
-        raise StartupError(f"{source} has to be a JSON object of actors and their tokens")
+        raise StartupError(f"{source} must be a JSON object of actors and their tokens")
     return parsed

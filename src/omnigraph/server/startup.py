@@ -133,9 +133,9 @@ def open_sources(
     for left in missing:
         log.warning("graph quarantined", graph=left.id, reason=left.reason)
     if missing and (is_every_one_needed or not served):
-        kept = {each.graph for each in open_by_id.values()}
+        retained = {each.graph for each in open_by_id.values()}
         for healthy in served:
-            if healthy.graph not in kept:
+            if healthy.graph not in retained:
                 healthy.graph.close()
         reasons = "; ".join(f"'{each.id}': {each.reason}" for each in missing)
         raise StartupError(f"{'not every' if served else 'no'} graph can be served: {reasons}")
@@ -147,7 +147,7 @@ def open_sources(
 
 def _open(open_by_id: Mapping[str, OpenGraph], source: Source) -> OpenGraph | Quarantined:
     if not is_graph_id(source.id):
-        return Quarantined(source.id, "its id has to be 1 to 64 letters, digits and hyphens")
+        return Quarantined(source.id, "its id must have 1 to 64 letters, digits and hyphens")
     before = open_by_id.get(source.id)
     try:
         settings = source.settings()
@@ -170,8 +170,8 @@ def _explain_error(error: GraphError, source: Source) -> str:
     """Why a graph cannot be opened; a graph of a cluster is not created by hand."""
     if source.is_managed and isinstance(error, NotFoundError) and error.kind == "graph":
         return (
-            "it is not where it was applied; `omnigraph cluster refresh` and then `omnigraph "
-            "cluster apply` make it anew"
+            "its storage does not exist; run `omnigraph cluster refresh` and then `omnigraph "
+            "cluster apply` to create it again"
         )
     return str(error)
 
@@ -183,7 +183,7 @@ def _advise(served: OpenGraph, log: Log) -> None:
                 "stored query takes a vector",
                 graph=served.id,
                 query=query.name,
-                advice="agents rarely have one; take a text, and `nearest` embeds it",
+                advice="agents rarely have vectors; use a text parameter, which `nearest` embeds",
             )
 
 
@@ -334,8 +334,8 @@ def _read_snapshot(place: str, environment: Mapping[str, str]) -> ServingSnapsho
         cluster = open_cluster(place, make_context(storage_options=options, durability="full"))
         return read_serving_snapshot(cluster)
     except StoppedError as error:
-        told = "\n  ".join(map(_explain_finding, error.findings))
-        raise StartupError(f"the cluster at {place} cannot be served:\n  {told}") from error
+        findings = "\n  ".join(map(_explain_finding, error.findings))
+        raise StartupError(f"the cluster at {place} cannot be served:\n  {findings}") from error
 
 
 def _explain_finding(finding: Finding) -> str:
@@ -376,7 +376,7 @@ def _find_embedder(profile: EmbeddingProfile | None, environment: Mapping[str, s
         return find_embedder(environment)
     key = None if profile.api_key is None else environment.get(profile.api_key, "").strip()
     if key == "":
-        reason = f"{profile.api_key}, which holds the key of its embedding provider, is not set"
+        reason = f"{profile.api_key}, the key of its embedding provider, is not set"
         raise EmbeddingError(action=CONFIGURING, reason=reason)
     made = make_profile(
         profile.kind,

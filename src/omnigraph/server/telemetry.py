@@ -158,31 +158,31 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "omnigraph_http_requests",
-            "Requests that were answered.",
+            "Completed requests.",
             ("route", "method", "status"),
             registry=self._registry,
         )
         self._seconds = Histogram(
             "omnigraph_http_request_seconds",
-            "How long requests took until their last byte was handed over.",
+            "Duration of requests until their last byte was sent.",
             ("route", "method"),
             buckets=SECONDS,
             registry=self._registry,
         )
         self._in_flight = Gauge(
             "omnigraph_http_requests_in_flight",
-            "Requests that are being answered.",
+            "Requests in progress.",
             registry=self._registry,
         )
         self._events = Counter(
             "omnigraph_events",
-            "What happened in graphs: commits, conflicts, retries, recoveries, look-ups in caches.",
+            "Events in graphs: commits, conflicts, retries, recoveries, cache lookups.",
             ("graph", "event"),
             registry=self._registry,
         )
         self._phases = Histogram(
             "omnigraph_phase_seconds",
-            "How long the phases of reads and writes took.",
+            "Duration of the phases of reads and writes.",
             ("graph", "phase"),
             buckets=SECONDS,
             registry=self._registry,
@@ -235,7 +235,7 @@ class GraphMetrics:
 class RequestTrace(Protocol):
     """The trace of one request."""
 
-    def answered(self, *, route: str, status: int) -> None:
+    def responded(self, *, route: str, status: int) -> None:
         """Record the response."""
 
 
@@ -257,7 +257,7 @@ class Tracing(Protocol):
 class NoRequestTrace:
     """The trace of a request when tracing is off."""
 
-    def answered(self, *, route: str, status: int) -> None:
+    def responded(self, *, route: str, status: int) -> None:
         """Do nothing."""
 
 

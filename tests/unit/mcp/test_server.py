@@ -15,11 +15,11 @@ from mcp_types import TextContent
 
 from omnigraph.http.responses import StoredQueryOutput
 from omnigraph.mcp.ports import (
-    Answer,
     Params,
     Place,
     Question,
     TextTool,
+    ToolResult,
     WritePlacement,
     agent_branch,
     format_error,
@@ -50,16 +50,16 @@ class FailingGraph:
     async def text_tools(self) -> frozenset[TextTool]:
         return frozenset()
 
-    async def run_stored(self, name: str, params: Params, place: Place) -> Answer:
+    async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
         self._fail(name, params, place)
 
-    async def change(self, name: str, params: Params, branch: BranchName) -> Answer:
+    async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
         self._fail(name, params, branch)
 
-    async def run_text(self, source: str, params: Params, place: Place) -> Answer:
+    async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         self._fail(source, params, place)
 
-    async def retrieve(self, question: Question, place: Place) -> Answer:
+    async def retrieve(self, question: Question, place: Place) -> ToolResult:
         self._fail(question, place)
 
     async def create_branch(self, name: BranchName) -> None:
@@ -68,10 +68,10 @@ class FailingGraph:
     async def schema_source(self) -> str:
         self._fail()
 
-    async def branches(self) -> Answer:
+    async def branches(self) -> ToolResult:
         self._fail()
 
-    async def commits(self, branch: BranchName) -> Answer:
+    async def commits(self, branch: BranchName) -> ToolResult:
         self._fail(branch)
 
     def _fail(self, *given: object) -> NoReturn:
@@ -99,9 +99,9 @@ def told_by_tool(error: Exception, *, mode: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("error", "outcome", "advice"),
     [
-        (BusyError(action="write", holder="x", waited_s=9), "unchanged", "Wait a little"),
-        (PreconditionFailedError(expected="a", actual="b"), "moved", "Read again"),
-        (UncertainError("it stopped"), "uncertain", "Look at the commits"),
+        (BusyError(action="write", holder="x", waited_s=9), "unchanged", "Wait and call again"),
+        (PreconditionFailedError(expected="a", actual="b"), "moved", "Read and call again"),
+        (UncertainError("it stopped"), "uncertain", "Check the commits"),
         (CorruptError(subject="a row", problem="is broken"), "broken", "Stop"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, GraphError) else str(value),
@@ -137,5 +137,5 @@ def test_a_resource_that_fails_shows_as_little(mode: str) -> None:
 
     error = anyio.run(read)
 
-    assert "mistake in omnigraph" in str(error)
+    assert "internal error" in str(error)
     assert "secret" not in f"{error} {error.data}"

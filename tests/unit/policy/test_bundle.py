@@ -39,36 +39,39 @@ def test_a_bundle_without_rules_is_one() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("{id: b, allow: {actors: {group: team}, actions: []}}", "a rule allows something"),
-        ("{id: b, allow: {actors: {group: team}}}", "a rule allows something"),
+        (
+            "{id: b, allow: {actors: {group: team}, actions: []}}",
+            "needs at least one action",
+        ),
+        ("{id: b, allow: {actors: {group: team}}}", "needs at least one action"),
         ("{id: b, allow: {actors: {group: tean}, actions: [read]}}", "did you mean 'team'"),
         ("{id: b, allow: {actors: {group: xy}, actions: [read]}}", "no group 'xy'; declare it"),
         ("{id: b, allow: {actors: {}, actions: [read]}}", "`group` is missing"),
-        ("{id: b, allow: {actions: [read]}}", r"rules\[1\].allow.actors: fields are needed"),
+        ("{id: b, allow: {actions: [read]}}", r"rules\[1\].allow.actors: expected fields"),
         ("{id: b, allow: {actors: {group: team}, actions: [raed]}}", "did you mean `read`"),
-        ("{id: b, allow: {actors: {group: team}, actions: read}}", "a list is needed"),
-        ("{id: a, allow: {actors: {group: team}, actions: [read]}}", "another rule is called 'a'"),
+        ("{id: b, allow: {actors: {group: team}, actions: read}}", "expected a list"),
+        ("{id: a, allow: {actors: {group: team}, actions: [read]}}", "another rule has the id 'a'"),
         ("{id: ' ', allow: {actors: {group: team}, actions: [read]}}", "a name is blank"),
         ("{allow: {actors: {group: team}, actions: [read]}}", "`id` is missing"),
         ("{id: 7, allow: {actors: {group: team}, actions: [read]}}", "7 is a number"),
-        ("{id: b}", r"rules\[1\].allow: fields are needed"),
+        ("{id: b}", r"rules\[1\].allow: expected fields"),
         ("{id: b, alow: {}}", "did you mean `allow`"),
-        ("[]", r"rules\[1\]: fields are needed"),
+        ("[]", r"rules\[1\]: expected fields"),
         (
             "{id: b, allow: {actors: {group: team}, actions: [branch_merge], branch_scope: any}}",
-            "`branch_merge` takes no such scope",
+            "`branch_merge` does not accept this scope",
         ),
         (
             "{id: b, allow: {actors: {group: team}, actions: [invoke_query], branch_scope: any}}",
-            "`invoke_query` takes no such scope",
+            "`invoke_query` does not accept this scope",
         ),
         (
             "{id: b, allow: {actors: {group: team}, actions: [admin], target_branch_scope: any}}",
-            "`admin` takes no such scope",
+            "`admin` does not accept this scope",
         ),
         (
             "{id: b, allow: {actors: {group: team}, actions: [read], target_branch_scope: any}}",
-            "`read` takes no such scope",
+            "`read` does not accept this scope",
         ),
         (
             "{id: b, allow: {actors: {group: team}, actions: [read], branch_scope: all}}",
@@ -77,7 +80,7 @@ def test_a_bundle_without_rules_is_one() -> None:
         (
             "{id: b, allow: {actors: {group: team}, actions: [read], branch_scope: any,"
             " target_branch_scope: any}}",
-            "make two rules",
+            "split the rule",
         ),
         (
             "{id: b, allow: {actors: {group: team}, actions: [read], branch_scopes: any}}",
@@ -114,21 +117,21 @@ rules:
         ("version: 1\ngroups: {team: }", "a group has at least one actor"),
         ("version: 1\ngroups: {team: ['']}", r"groups.team\[0\]: a name is blank"),
         ("version: 1\ngroups: {' ': [ann]}", "a name is blank"),
-        ("version: 1\ngroups: {team: [no]}", "False is true or false; a name is needed"),
+        ("version: 1\ngroups: {team: [no]}", "False is true or false; expected a name"),
         ("version: 1\ngroups: {1: [ann]}", "the name 1 is a number"),
         ("version: 1\ngroups: {a: [x], 'a ': [y]}", "another group has this name"),
-        ("version: 1\ngroups: [team]", "fields are needed here"),
-        ('version: 1\ngroups: {team: ["a\\nb"]}', "characters that cannot be printed"),
+        ("version: 1\ngroups: [team]", "expected fields"),
+        ('version: 1\ngroups: {team: ["a\\nb"]}', "contains unprintable characters"),
         ("version: 1\nprotected_branches: ['a b']", "is no branch name"),
-        ("version: 1\nprotected_branches: main", "a list is needed, not a text"),
+        ("version: 1\nprotected_branches: main", "expected a list, not a text"),
         ("version: 1\nprotected_branch: [main]", "did you mean `protected_branches`"),
-        ("version: 1\nversion: 1", "line 2: `version` is there twice"),
-        ("version: 1\ngroups: {a: [x], a: [y]}", "line 2: `a` is there twice"),
+        ("version: 1\nversion: 1", "line 2: `version` is repeated"),
+        ("version: 1\ngroups: {a: [x], a: [y]}", "line 2: `a` is repeated"),
         ("version: [", "line 1"),
         ("version: !!python/object:os.system 1", "line 1"),
-        ("- version: 1", "fields are needed here"),
-        ("", "fields are needed here, as `name: value`, not nothing"),
-        ("[" * 5000, "nested too deep"),
+        ("- version: 1", "expected fields"),
+        ("", "expected fields, as `name: value`, not nothing"),
+        ("[" * 5000, "nested too deeply"),
         ("version: 2020-99-99", "month must be in"),
         ("version: \x00", "unacceptable character"),
     ],
@@ -214,15 +217,18 @@ def test_a_rule_about_reads_may_show_parts_of_types() -> None:
     ("types", "message"),
     [
         ("{}", "name a type, or take the limits out"),
-        ("", "types: fields are needed"),
+        ("", "types: expected fields"),
         ("{Person: {}}", "types.Person: say `where`, `hide` or both"),
-        ("{Person: }", "types.Person: fields are needed"),
-        ("{Person: {where: 3}}", "3 is no condition"),
-        ("{Person: {where: }}", "None is no condition"),
-        ("{Person: {where: ' '}}", "' ' is no condition"),
+        ("{Person: }", "types.Person: expected fields"),
+        ("{Person: {where: 3}}", "3 is not a valid condition"),
+        ("{Person: {where: }}", "None is not a valid condition"),
+        ("{Person: {where: ' '}}", "' ' is not a valid condition"),
         ("{Person: {hide: []}}", "name a property, or take it out"),
-        ("{Person: {hide: salary}}", "a list is needed"),
-        ("{Person: {hide: [a], wehre: 'x = 1'}}", "wehre: unknown; here are only `where`, `hide`"),
+        ("{Person: {hide: salary}}", "expected a list"),
+        (
+            "{Person: {hide: [a], wehre: 'x = 1'}}",
+            "wehre: unknown; the known fields are `where`,",
+        ),
         ("{'': {hide: [a]}}", "a name is blank"),
     ],
 )
@@ -234,7 +240,7 @@ def test_limits_that_cannot_be_meant_are_refused(types: str, message: str) -> No
 def test_limits_are_for_reads_and_exports_only() -> None:
     allow = "{actors: {group: team}, actions: [read, change], types: {Person: {hide: [a]}}}"
 
-    with pytest.raises(InvalidValueError, match=r"limits are for `read` and `export`; .*`change`"):
+    with pytest.raises(InvalidValueError, match=r"limits apply to .* only; .*`change`"):
         _parse(f"version: 1\nrules: [{{id: a, allow: {allow}}}]")
 
 

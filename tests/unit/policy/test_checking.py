@@ -58,7 +58,7 @@ cases:
 
     report = run_cases(_gate(), cases)
 
-    assert cases[2].asked == asks("bruno", Action.BRANCH_MERGE, branch="a", target="main")
+    assert cases[2].access == asks("bruno", Action.BRANCH_MERGE, branch="a", target="main")
     assert report.case_count == 3
     assert [each.case.id for each in report.mismatches] == ["main"]
 
@@ -67,13 +67,13 @@ cases:
     ("text", "message"),
     [
         ("cases: []", "version"),
-        ("version: 1\ncases: x", "a list is needed"),
-        ("version: 1\ncases: [1]", "fields are needed"),
+        ("version: 1\ncases: x", "expected a list"),
+        ("version: 1\ncases: [1]", "expected fields"),
         ("version: 1\ncases: [{id: a, actor: x, action: read}]", "`expect` is missing"),
         ("version: 1\ncases: [{id: a, actor: x, action: fly, expect: allow}]", "'fly' is unknown"),
         ("version: 1\ncases: [{id: a, actor: ' ', action: read, expect: allow}]", "blank"),
         ("version: 1\ncases: [{id: '', actor: x, action: read, expect: allow}]", "blank"),
-        ("version: 1\ncases: [{id: a, actor: x, action: read, expect: yes}]", "a name is needed"),
+        ("version: 1\ncases: [{id: a, actor: x, action: read, expect: yes}]", "expected a name"),
         ("version: 1\ncases: [{id: a, actor: x, action: read, expect: maybe}]", "neither"),
         ("version: 1\ncases: [{id: a, actor: x, action: read, expects: deny}]", "unknown"),
         (

@@ -182,7 +182,7 @@ def test_what_is_allowed_once_is_allowed_again_and_so_is_a_denial() -> None:
 
 
 def test_a_graphs_policy_says_nothing_about_the_server() -> None:
-    with pytest.raises(PolicyDeniedError, match="server-scoped, and this is the policy of a graph"):
+    with pytest.raises(PolicyDeniedError, match="server-scoped, but this is the policy of a graph"):
         _team_gate().require(asks("andrew", Action.GRAPH_LIST))
 
 
@@ -199,7 +199,7 @@ def test_a_servers_policy_says_who_lists_its_graphs() -> None:
     assert gate.decide(asks("ann", Action.GRAPH_LIST)).rule == "list"
     assert not gate.decide(asks("bob", Action.GRAPH_LIST)).is_allowed
     assert "per-graph" in gate.decide(asks("ann", Action.READ)).reason
-    with pytest.raises(InvalidValueError, match="it is a server's bundle"):
+    with pytest.raises(InvalidValueError, match="it is the bundle of a server"):
         open_gate(bundle, kind=BundleKind.GRAPH, graph_id="default")
 
 

@@ -74,7 +74,7 @@ def _answer(tracing: Tracing, *, status: int) -> None:
     with tracing.request("POST", "/graphs/g/query", headers) as trace:
         with tracing.operation("query", graph_id="g"), observer.phase(Phase.RUN):
             observer.count(Event.COMPILED_HIT)
-        trace.answered(route="/graphs/{graph_id}/query", status=status)
+        trace.responded(route="/graphs/{graph_id}/query", status=status)
 
 
 def _by_depth(spans: InMemorySpanExporter) -> tuple[ReadableSpan, ReadableSpan, ReadableSpan]:

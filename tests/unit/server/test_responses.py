@@ -168,7 +168,7 @@ def test_a_full_disk_is_reported_as_such_and_without_its_path(number: int) -> No
     answer = graph_error_response(raised.value)
 
     body = _body(answer)
-    assert "disk that holds this graph is full; nothing was written" in str(body["error"])
+    assert "disk of this graph is full; nothing was written" in str(body["error"])
     assert "/secret" not in str(body)
 
 

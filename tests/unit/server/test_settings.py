@@ -106,8 +106,8 @@ def test_without_any_there_are_no_tokens() -> None:
     ("environment", "message"),
     [
         ({PREFIX: "  "}, "is blank"),
-        ({f"{PREFIX}S_JSON": ""}, "is no JSON"),
-        ({f"{PREFIX}S_JSON": "{"}, "is no JSON"),
+        ({f"{PREFIX}S_JSON": ""}, "is not valid JSON"),
+        ({f"{PREFIX}S_JSON": "{"}, "is not valid JSON"),
         ({f"{PREFIX}S_JSON": '["a", "b"]'}, "JSON object"),
         ({f"{PREFIX}S_JSON": '[["a", "b"]]'}, "JSON object"),
         ({f"{PREFIX}S_JSON": '{"ann": 1}'}, "JSON object"),
@@ -115,7 +115,7 @@ def test_without_any_there_are_no_tokens() -> None:
         ({f"{PREFIX}S_JSON": '{"ann": "one", "ann": "two"}'}, "two tokens"),
         ({PREFIX: "one", f"{PREFIX}S_JSON": '{"default": "two"}'}, "two tokens"),
         ({PREFIX: "one", f"{PREFIX}S_JSON": '{"ann": "one"}'}, "same token"),
-        ({f"{PREFIX}S_AWS_SECRET": "arn:x", PREFIX: "one"}, "cannot read AWS secrets"),
+        ({f"{PREFIX}S_AWS_SECRET": "arn:x", PREFIX: "one"}, "AWS secrets are not supported"),
     ],
 )
 def test_tokens_that_make_no_sense_keep_a_server_from_starting(

@@ -280,7 +280,7 @@ def test(
     for each in report.mismatches:
         wanted = "allow" if each.case.is_to_be_allowed else "deny"
         print_note(f"    {each.case.id}: expected {wanted}, but {each.decision.message}")
-    request = report.mismatches[0].case.asked
+    request = report.mismatches[0].case.access
     options = write_options(
         [
             ("--config", config),

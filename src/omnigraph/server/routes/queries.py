@@ -225,8 +225,8 @@ def _find_cache_key(
 ) -> CacheKey | None:
     """The cache key of a read; None if its result must not be shared or may change."""
     branch = target_of(body).branch
-    is_limited = body.seconds_max is not None or body.bytes_max is not None
-    if branch is None or body.engine not in (None, LOCAL) or is_limited:
+    has_limits = body.seconds_max is not None or body.bytes_max is not None
+    if branch is None or body.engine not in (None, LOCAL) or has_limits:
         return None
     # The result of a query with the word `now` may depend on the current time.
     if "now" in body.query.lower() or not call.sees_all(branch):
