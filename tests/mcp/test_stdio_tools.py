@@ -255,7 +255,7 @@ def test_main_is_not_written_to_and_the_agent_hears_what_to_do(agent: Agent, fol
         "message": "tools do not write to the branch 'main'",
         "outcome": "unchanged",
         "advice": "Nothing was changed. Leave out the branch to write to 'agent/local'; a person "
-        "looks at it and merges it into 'main'.",
+        "reviews it and merges it into 'main'.",
     }
     with omnigraph.open(str(folder / "graph")) as graph:
         assert [row["p.name"] for row in graph.query(FIND_ALL)] == ["Alice", "Bob"]

@@ -140,7 +140,7 @@ def test_a_mistake_leaves_what_was_there_and_names_its_line(tmp_path: Path) -> N
     output_in(tmp_path).write_text("before")
     source_in(tmp_path).write_text('{"type":"Person","data":{}}\n{oops\n')
 
-    with pytest.raises(InvalidValueError, match=r"line 2: this is no JSON"):
+    with pytest.raises(InvalidValueError, match=r"line 2: not valid JSON"):
         embed_files(job, tmp_path)
 
     assert output_in(tmp_path).read_text() == "before"
@@ -150,7 +150,7 @@ def test_a_mistake_leaves_what_was_there_and_names_its_line(tmp_path: Path) -> N
 def test_a_type_that_is_not_embedded_is_not_asked_for(tmp_path: Path) -> None:
     job = make_job(tmp_path, Mode.REEMBED_ALL, types=("Person",))
 
-    with pytest.raises(NotFoundError, match="what is embedded is Decision"):
+    with pytest.raises(NotFoundError, match="embedded types: Decision"):
         embed_files(job, tmp_path)
 
 
@@ -199,7 +199,7 @@ def test_an_old_manifest_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ("[]", "`dimension`"),
         ('{"dimension": true}', "`dimension`"),
         ('{"dimension": 4}', "`types`"),

@@ -52,7 +52,7 @@ def test_rows_that_were_left_out_are_printed(tmp_path: Path, spark: SparkSession
     )
 
     assert ended.code == 0, ended.err
-    assert ended.out.splitlines()[1] == "left out 1 row:"
+    assert ended.out.splitlines()[1] == "quarantined 1 row:"
     assert "a whole number is needed" in ended.out
 
 

@@ -213,7 +213,7 @@ def test_an_engine_that_does_not_support_the_request_is_rejected(
     with unchanged(graph):
         with pytest.raises(InvalidValueError, match="does not accept a session"):
             graph.load({"Person": frame}, mode="append", engine="inline", spark=spark)
-        with pytest.raises(InvalidValueError, match="rejects no rows"):
+        with pytest.raises(InvalidValueError, match="quarantine rows"):
             graph.load(ndjson(), mode="append", engine="inline", on_error="quarantine")
         with pytest.raises(InvalidValueError, match="none of auto, inline and spark"):
             graph.load(ndjson(), mode="append", engine="flink")

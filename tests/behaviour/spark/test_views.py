@@ -192,7 +192,7 @@ def test_types_whose_names_differ_only_in_case_are_rejected_and_no_view_is_creat
     schema = "node Tie { name: String @key }\nnode Knot { name: String @key }\nedge TIE: Tie -> Tie"
     graph = build_graph(tmp_path / "graph", schema, node("Tie", name="a"))
 
-    with pytest.raises(InvalidValueError, match="node Tie and edge TIE would be one view"):
+    with pytest.raises(InvalidValueError, match="node Tie and edge TIE would be the same view"):
         graph.spark_views(spark)
 
     assert not spark.catalog.dropTempView("Knot")

@@ -313,7 +313,7 @@ def test_rows_without_a_name_are_not_loaded_on_spark_by_a_key(tmp_path: Path) ->
     graph = build_graph(tmp_path / "graph", NOTES)
     rows = {"Note": pa.table({"text": ["one"]})}
 
-    with unchanged(graph), pytest.raises(InvalidValueError, match="give paths"):
+    with unchanged(graph), pytest.raises(InvalidValueError, match="pass paths"):
         graph.load(rows, mode="append", engine="spark", idempotency_key="k")
 
 
