@@ -177,7 +177,7 @@ def test_an_agent_retrieves_what_the_graph_holds_about_a_text(tmp_path: Path) ->
 
     assert "wind turns mills" in str(found["text"])
     assert found["passages"] == [{"rank": 1, "type": "Note", "id": "n1"}]
-    assert refused["message"] == "types: a list of names is needed"
+    assert refused["message"] == "types: expected a list of names"
 
 
 def test_what_only_reads_refuses_to_write(agent: Agent) -> None:
