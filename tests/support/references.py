@@ -100,9 +100,7 @@ def _describe_command(entry: Entry) -> str:
     if rows:
         parts.append("\n".join(["| option | meaning |", "|---|---|", *rows]))
     addressed = [
-        f"`{each.opts[0]}`"
-        for each in global_options()
-        if each.opts[0] in applicable_flags(entry.verb)
+        f"`{each.opts[0]}`" for each in global_options() if each.opts[0] in applicable_flags(entry)
     ]
     if addressed:
         parts.append(f"Global flags that apply: {', '.join(addressed)}.")

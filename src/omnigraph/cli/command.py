@@ -61,13 +61,13 @@ def _report_as_json(*, is_json: bool) -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A command that accepts the global flags and gets an `Invocation` from `@click.pass_obj`."""
+    """A command that accepts the global flags; its function gets an `Invocation`."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, if its flags are applicable."""
         entry = _entry_of(ctx)
         flags = flags_of(ctx)
-        require_applicable(entry.verb, flags)
+        require_applicable(entry, flags)
         environment: Mapping[str, str] = ctx.find_root().obj
         invocation = ctx.obj = Invocation(flags=flags, environment=environment)
         try:
@@ -90,7 +90,7 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options and the applicable global options."""
-        applicable = applicable_flags(_entry_of(ctx).verb)
+        applicable = applicable_flags(_entry_of(ctx))
         own, shared = [], []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -154,10 +154,10 @@ class Group(click.Group):
 
 
 def command() -> Callable[[Callable[..., object]], Command]:
-    """Make a function a `Command`; the registry defines its name."""
+    """Make a function of an `Invocation` a `Command`; the registry defines its name."""
 
     def decorate(function: Callable[..., object]) -> Command:
-        made = click.command(cls=Command)(function)
+        made = click.command(cls=Command)(click.pass_obj(function))
         complete_paths(made.params)
         made.params.extend(global_options())
         return made
@@ -186,7 +186,7 @@ def _entry_of(context: click.Context) -> Entry:
 
 def _import_command(entry: Entry) -> Command:
     module, _, name = entry.location.partition(":")
-    found = getattr(import_module(module), name)
+    found = getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
     assert isinstance(found, Command), f"{entry.location} is made with @command()"
     return found
 

@@ -13,7 +13,6 @@ from omnigraph.cli.registry import (
     ENTRIES,
     Capability,
     Entry,
-    Verb,
     applicable_flags,
     find_entry,
     list_names,
@@ -22,14 +21,15 @@ from omnigraph.cli.registry import (
 )
 from tests.support.source_tree import read_document
 
-QUERY = Verb("query", Capability.DATA, takes_cluster=False, takes_actor=False)
-GRAPHS_LIST = Verb("graphs list", Capability.SERVED, takes_cluster=False, takes_actor=False)
-INIT = Verb("init", Capability.DIRECT, takes_cluster=False, takes_actor=False)
-OPTIMIZE = Verb("optimize", Capability.DIRECT, takes_cluster=True, takes_actor=False)
-POLICY_TEST = Verb("policy test", Capability.CONTROL, takes_cluster=True, takes_actor=False)
-CLUSTER_PLAN = Verb("cluster plan", Capability.CONTROL, takes_cluster=False, takes_actor=False)
-VERSION = Verb("version", Capability.LOCAL, takes_cluster=False, takes_actor=False)
-ALIAS = Verb("alias", Capability.LOCAL, takes_cluster=False, takes_actor=False)
+ENTRY_BY_NAME = {each.name: each for each in ENTRIES}
+QUERY = ENTRY_BY_NAME["query"]
+GRAPHS_LIST = ENTRY_BY_NAME["graphs list"]
+INIT = ENTRY_BY_NAME["init"]
+OPTIMIZE = ENTRY_BY_NAME["optimize"]
+POLICY_TEST = ENTRY_BY_NAME["policy test"]
+CLUSTER_PLAN = ENTRY_BY_NAME["cluster plan"]
+VERSION = ENTRY_BY_NAME["version"]
+ALIAS = ENTRY_BY_NAME["alias"]
 
 SERVER = replace(NO_FLAGS, server="prod")
 CLUSTER = replace(NO_FLAGS, cluster="./brain")
@@ -37,7 +37,7 @@ GRAPH = replace(NO_FLAGS, graph="g")
 
 
 @pytest.mark.parametrize(
-    ("verb", "server", "cluster", "graph"),
+    ("entry", "server", "cluster", "graph"),
     [
         (QUERY, True, False, True),
         (GRAPHS_LIST, True, False, True),
@@ -47,22 +47,22 @@ GRAPH = replace(NO_FLAGS, graph="g")
         (CLUSTER_PLAN, False, False, False),
         (VERSION, False, False, False),
     ],
-    ids=lambda value: value.name if isinstance(value, Verb) else str(value),
+    ids=lambda value: value.name if isinstance(value, Entry) else str(value),
 )
 def test_a_flag_that_a_command_cannot_follow_is_refused(
-    verb: Verb, *, server: bool, cluster: bool, graph: bool
+    entry: Entry, *, server: bool, cluster: bool, graph: bool
 ) -> None:
     applies = {
-        "--server": _is_let_through(verb, SERVER),
-        "--cluster": _is_let_through(verb, CLUSTER),
-        "--graph": _is_let_through(verb, GRAPH),
+        "--server": _is_let_through(entry, SERVER),
+        "--cluster": _is_let_through(entry, CLUSTER),
+        "--graph": _is_let_through(entry, GRAPH),
     }
 
     assert applies == {"--server": server, "--cluster": cluster, "--graph": graph}
 
 
 @pytest.mark.parametrize(
-    ("verb", "flags", "parts"),
+    ("entry", "flags", "parts"),
     [
         (
             OPTIMIZE,
@@ -84,10 +84,10 @@ def test_a_flag_that_a_command_cannot_follow_is_refused(
     ],
 )
 def test_a_refusal_names_the_command_the_flag_and_what_to_use(
-    verb: Verb, flags: Flags, parts: list[str]
+    entry: Entry, flags: Flags, parts: list[str]
 ) -> None:
     with pytest.raises(CommandError) as refused:
-        require_applicable(verb, flags)
+        require_applicable(entry, flags)
 
     said = str(refused.value)
     assert [part for part in parts if part not in said] == []
@@ -113,7 +113,7 @@ def test_an_alias_takes_no_address_from_the_command_line(spelling: str, flags: F
 
 
 def test_help_shows_the_flags_that_the_guard_lets_through() -> None:
-    shown = {verb.name: applicable_flags(verb) for verb in (QUERY, OPTIMIZE, INIT, VERSION)}
+    shown = {each.name: applicable_flags(each) for each in (QUERY, OPTIMIZE, INIT, VERSION)}
 
     assert {"--server", "--graph", "--store", "--profile"} <= shown["query"]
     assert "--cluster" not in shown["query"]
@@ -127,7 +127,7 @@ def test_the_first_page_names_the_commands_that_no_server_runs() -> None:
     found = re.search(r"storage themselves do not: (.*?)\.", read_document("README.md"), re.DOTALL)
     assert found is not None
 
-    flags = {each.name: applicable_flags(each.verb) for each in ENTRIES}
+    flags = {each.name: applicable_flags(each) for each in ENTRIES}
     without_server = {
         name for name, shown in flags.items() if "--store" in shown and "--server" not in shown
     }
@@ -135,7 +135,7 @@ def test_the_first_page_names_the_commands_that_no_server_runs() -> None:
 
 
 def test_help_shows_in_whose_name_a_cluster_is_changed() -> None:
-    taking = {each.name for each in ENTRIES if "--as" in applicable_flags(each.verb)}
+    taking = {each.name for each in ENTRIES if "--as" in applicable_flags(each)}
 
     assert {each for each in taking if each.startswith("cluster ")} == {
         "cluster apply",
@@ -145,9 +145,9 @@ def test_help_shows_in_whose_name_a_cluster_is_changed() -> None:
     }
 
 
-def _is_let_through(verb: Verb, flags: Flags) -> bool:
+def _is_let_through(entry: Entry, flags: Flags) -> bool:
     try:
-        require_applicable(verb, flags)
+        require_applicable(entry, flags)
     except CommandError:
         return False
     return True
@@ -157,7 +157,7 @@ def _is_let_through(verb: Verb, flags: Flags) -> bool:
 def test_every_command_is_where_the_table_says(entry: Entry) -> None:
     module, _, name = entry.location.partition(":")
 
-    command = getattr(import_module(module), name)
+    command = getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
 
     assert isinstance(command, Command)
     assert command.help

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 @IF_COMMIT_OPTION
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def branch_create(
     invocation: Invocation,
     *,
@@ -59,7 +58,6 @@ def branch_create(
 @command()
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def branch_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """List the branches by name."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
@@ -76,7 +74,6 @@ def branch_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> No
 @IF_COMMIT_OPTION
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def branch_delete(
     invocation: Invocation, *, name: str, if_commit: str | None, uri: str | None, is_json: bool
 ) -> None:
@@ -98,7 +95,6 @@ def branch_delete(
 @click.argument("commit", required=False)
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def tag_create(
     invocation: Invocation, *, name: str, commit: str | None, uri: str | None, is_json: bool
 ) -> None:
@@ -118,7 +114,6 @@ def tag_create(
 @command()
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def tag_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """List the tags by name, each with its commit."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
@@ -136,7 +131,6 @@ def tag_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
 @click.argument("name")
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def tag_delete(invocation: Invocation, *, name: str, uri: str | None, is_json: bool) -> None:
     """Take a tag away; its commit stays."""
     target = invocation.target(uri)
@@ -154,7 +148,6 @@ def tag_delete(invocation: Invocation, *, name: str, uri: str | None, is_json: b
 @URI_ARGUMENT
 @BRANCH_OPTION
 @JSON_OPTION
-@click.pass_obj
 def snapshot(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
     """Show the types of a branch, each with its version and number of rows."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:

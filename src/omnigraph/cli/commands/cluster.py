@@ -255,7 +255,6 @@ _CONFIG_OPTION = click.option(
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Check the declarations of a folder: schemas, queries, policies and how they fit together."""
     report = validate_folder(expand_home(folder))
@@ -266,7 +265,6 @@ def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
     report = commands.plan(expand_home(folder), _make_context(invocation))
@@ -277,7 +275,6 @@ def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Apply the declarations of a folder to its cluster.
 
@@ -296,7 +293,6 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.argument("resource")
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool) -> None:
     """Approve a pending deletion, such as that of `graph.old`."""
     report = commands.approve(
@@ -308,7 +304,6 @@ def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
     report = commands.status(expand_home(folder), _make_context(invocation))
@@ -319,7 +314,6 @@ def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Check graphs and stored contents again, and record their state."""
     report = commands.refresh(
@@ -332,7 +326,6 @@ def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
     """Initialize the state of a cluster, with the graphs that exist already."""
     report = commands.import_cluster(
@@ -346,7 +339,6 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.argument("lock_id")
 @_CONFIG_OPTION
 @JSON_OPTION
-@click.pass_obj
 def force_unlock(invocation: Invocation, *, lock_id: str, folder: str, is_json: bool) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
     report = commands.force_unlock(expand_home(folder), _make_context(invocation), lock_id=lock_id)

@@ -54,7 +54,6 @@ from omnigraph.embed.providers import find_embedder
     help="Only matching rows, whose vectors are computed again. Repeatable.",
 )
 @JSON_OPTION
-@click.pass_obj
 def embed(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,

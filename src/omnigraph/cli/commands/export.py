@@ -47,7 +47,6 @@ _PIECE_CHARACTERS = 65_536
     type=click.Choice(["ndjson", "parquet", "arrow"]),
     help="The format of the files of --out; the default is ndjson.",
 )
-@click.pass_obj
 def export(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,

@@ -73,7 +73,6 @@ if TYPE_CHECKING:
 @click.option("--all", "is_all", is_flag=True, help="Show all commits.")
 @click.option("--svg", "picture", metavar="FILE", help="Write an SVG file; `-` is stdout.")
 @JSON_OPTION
-@click.pass_obj
 def log(
     invocation: Invocation,
     *,
@@ -126,7 +125,6 @@ def _payload(history: History) -> dict[str, object]:
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @JSON_OPTION
-@click.pass_obj
 def list_all(
     invocation: Invocation,
     *,
@@ -155,7 +153,6 @@ def list_all(
 @click.argument("id")
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def show(invocation: Invocation, *, id: str, uri: str | None, is_json: bool) -> None:
     """Show one commit, by its id or by a tag."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
@@ -220,7 +217,6 @@ _PAUSE_S = 1.0
     "--follow", "is_following", is_flag=True, help="Wait for further commits until interrupted."
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N commits.")
-@click.pass_obj
 def changes(
     invocation: Invocation,
     *,
@@ -292,7 +288,6 @@ _LINES_PRINTED = 512
 )
 @click.option("--stat", "is_stat", is_flag=True, help="Print only the counts of each type.")
 @JSON_OPTION
-@click.pass_obj
 def diff(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,

@@ -151,7 +151,6 @@ class LoadArguments:
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-@click.pass_obj
 def load(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
@@ -203,7 +202,6 @@ def load(  # noqa: PLR0913  # its flags
 @click.option("--from", "base", default="main", show_default=True, metavar="BASE")
 @EMBED_OPTION
 @JSON_OPTION
-@click.pass_obj
 def ingest(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,

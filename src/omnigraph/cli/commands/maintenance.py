@@ -61,7 +61,6 @@ _REASON_BY_SKIPPED = {
 @URI_ARGUMENT
 @BRANCH_OPTION
 @JSON_OPTION
-@click.pass_obj
 def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: bool) -> None:
     """Compact small files of a branch and update its indexes, as one commit.
 
@@ -132,7 +131,6 @@ def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
     help="Proceed even if the newest commit is more than a year older than the system clock.",
 )
 @JSON_OPTION
-@click.pass_obj
 def cleanup(
     invocation: Invocation,
     *,
@@ -239,7 +237,6 @@ _DONE_BY_ACTION = {
 )
 @click.option("--force", "is_forced", is_flag=True, help="With --confirm: adopt all changes.")
 @JSON_OPTION
-@click.pass_obj
 def repair(
     invocation: Invocation,
     *,
@@ -357,7 +354,6 @@ _COLOUR_BY_SEVERITY = {
 @URI_ARGUMENT
 @click.option("--quick", "is_quick", is_flag=True, help="Do not check rows.")
 @JSON_OPTION
-@click.pass_obj
 def doctor(invocation: Invocation, *, uri: str | None, is_quick: bool, is_json: bool) -> None:
     """Check everything that is stored, and show problems and how to fix them.
 
@@ -436,7 +432,6 @@ def _view_finding(finding: Finding, target: Target, terminal: Terminal) -> Itera
 @command()
 @URI_ARGUMENT
 @JSON_OPTION
-@click.pass_obj
 def recoveries(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """List interrupted writes and how each was recovered, oldest first."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
@@ -466,7 +461,6 @@ def _format_recovery(recovery: Recovery) -> str:
 @command()
 @URI_ARGUMENT
 @JSON_OPTION
-@click.pass_obj
 def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """Check that a folder or bucket can store a graph.
 

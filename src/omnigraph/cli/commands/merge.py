@@ -446,7 +446,6 @@ class _Teller:
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-@click.pass_obj
 def merge(  # noqa: PLR0913  # one per flag
     invocation: Invocation,
     *,
@@ -489,7 +488,6 @@ def merge(  # noqa: PLR0913  # one per flag
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-@click.pass_obj
 def revert(
     invocation: Invocation,
     *,
@@ -522,7 +520,6 @@ def revert(
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-@click.pass_obj
 def cherry_pick(
     invocation: Invocation,
     *,

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-@click.pass_obj
 def mutate(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,

@@ -239,7 +239,6 @@ _BUNDLE_OPTION = click.option(
 @command()
 @_CONFIG_OPTION
 @_BUNDLE_OPTION
-@click.pass_obj
 def validate(invocation: Invocation, *, config: str | None, bundle: str | None) -> None:
     """Check that a policy can be read and that its rules are valid."""
     chosen = _open(invocation, config=config, bundle=bundle)
@@ -257,7 +256,6 @@ def validate(invocation: Invocation, *, config: str | None, bundle: str | None) 
 @_CONFIG_OPTION
 @_BUNDLE_OPTION
 @click.option("--tests", "tests_path", required=True, metavar="FILE", help="The test cases, YAML.")
-@click.pass_obj
 def test(
     invocation: Invocation, *, config: str | None, bundle: str | None, tests_path: str
 ) -> None:
@@ -308,7 +306,6 @@ def test(
 @click.option(
     "--target-branch", metavar="BRANCH", help="The branch that is merged into or created."
 )
-@click.pass_obj
 def explain(
     invocation: Invocation,
     *,

@@ -50,7 +50,6 @@ class _Listed:
 
 @command()
 @JSON_OPTION
-@click.pass_obj
 def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
     """List the profiles, including unusable ones; `*` marks the active one."""
     config = invocation.config
@@ -74,7 +73,6 @@ def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
 @command()
 @click.argument("name", required=False)
 @JSON_OPTION
-@click.pass_obj
 def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
     """Show what the profile NAME addresses.
 
@@ -180,7 +178,6 @@ def _graph_of(scope: Scope | None) -> str | None:
 @click.argument("name")
 @click.option("--token", metavar="TOKEN", help="The token; by default, a line is read from stdin.")
 @JSON_OPTION
-@click.pass_obj
 def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool) -> None:
     """Store the token of the server NAME in a file that only you can read.
 
@@ -207,7 +204,6 @@ def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool
 @command()
 @click.argument("name")
 @JSON_OPTION
-@click.pass_obj
 def logout(invocation: Invocation, name: str, *, is_json: bool) -> None:
     """Delete the stored token of the server NAME, if there is one."""
     require_name(name)
@@ -231,7 +227,6 @@ def _read_line(name: str) -> str:
 @command()
 @click.option("--uri", metavar="URL", help="The server, instead of --server.")
 @JSON_OPTION
-@click.pass_obj
 def list_graphs(invocation: Invocation, uri: str | None, *, is_json: bool) -> None:
     """List the graphs that a server serves."""
     served = sorted(
@@ -249,8 +244,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 @command()
 @click.argument("shell", type=click.Choice(_SHELLS))
-@click.pass_context
-def completion(context: click.Context, shell: str) -> None:
+def completion(invocation: Invocation, shell: str) -> None:
     """Print the completion script of a shell.
 
     \b
@@ -259,7 +253,8 @@ def completion(context: click.Context, shell: str) -> None:
       eval "$(omnigraph completion zsh)"         in ~/.zshrc, after compinit
       omnigraph completion fish | source         in ~/.config/fish/config.fish
     """
-    root = context.find_root()
+    del invocation
+    root = click.get_current_context().find_root()
     made = get_completion_class(shell)
     assert made is not None, "click completes for these shells"
     program = root.info_name or "omnigraph"
@@ -269,6 +264,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 @command()
-def version() -> None:
+def version(invocation: Invocation) -> None:
     """Print the version."""
+    del invocation
     print_line(f"omnigraph {omnigraph.__version__}")

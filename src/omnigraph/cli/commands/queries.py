@@ -140,7 +140,6 @@ def _view_text(label: str, text: str | None) -> Iterator[str]:
 
 @command()
 @JSON_OPTION
-@click.pass_obj
 def list_all(invocation: Invocation, *, is_json: bool) -> None:
     """List the stored queries that a cluster has applied."""
     served = cluster_queries.read_queries(invocation.cluster_scope(), invocation.environment)
@@ -155,7 +154,6 @@ def list_all(invocation: Invocation, *, is_json: bool) -> None:
 
 @command()
 @JSON_OPTION
-@click.pass_obj
 def validate(invocation: Invocation, *, is_json: bool) -> None:
     """Check the stored queries of a cluster against the current schemas of its graphs.
 
@@ -190,7 +188,6 @@ def validate(invocation: Invocation, *, is_json: bool) -> None:
     metavar="FILE",
     help="The output file; `-` is stdout.",
 )
-@click.pass_obj
 def codegen(
     invocation: Invocation,
     *,
@@ -274,7 +271,6 @@ _WORD_BY_SEVERITY = {Severity.ERROR: "ERROR", Severity.WARNING: "WARN ", Severit
     help="The .pg file, instead of the schema of a graph.",
 )
 @JSON_OPTION
-@click.pass_obj
 def lint(
     invocation: Invocation,
     *,
@@ -336,7 +332,6 @@ _SERVING = "omnigraph.mcp.graph"
 )
 @click.option("--ad-hoc", is_flag=True, help="Also allow ad-hoc reads.")
 @click.option("--allow-main", is_flag=True, help="Allow writes to `main` that name it explicitly.")
-@click.pass_obj
 def mcp(
     invocation: Invocation, *, uri: str | None, queries: str | None, ad_hoc: bool, allow_main: bool
 ) -> None:

@@ -84,7 +84,6 @@ _STORED = "omnigraph.client.remote"
     help="Write rows to a file, in the format of its suffix: parquet, arrow, feather, ipc, "
     "ndjson, jsonl, json, csv, tsv.",
 )
-@click.pass_obj
 def query(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
@@ -161,7 +160,6 @@ def _show(
 @BRANCH_OPTION
 @ENGINE_OPTION
 @JSON_OPTION
-@click.pass_obj
 def explain(  # noqa: PLR0913  # its flags
     invocation: Invocation,
     *,
@@ -205,7 +203,6 @@ def explain(  # noqa: PLR0913  # its flags
     help="The output format of rows.",
 )
 @JSON_OPTION
-@click.pass_obj
 def alias(
     invocation: Invocation,
     name: str,
@@ -275,7 +272,6 @@ def _refuse_constant(word: str) -> object:
 @SNAPSHOT_OPTION
 @URI_OPTION
 @JSON_OPTION
-@click.pass_obj
 def entity(
     invocation: Invocation,
     *,

@@ -98,7 +98,6 @@ _SCHEMA_OPTION = click.option(
 @command()
 @URI_ARGUMENT
 @JSON_OPTION
-@click.pass_obj
 def show(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """Print the accepted schema as it was written."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
@@ -122,7 +121,6 @@ def show(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     help="Plan drops that also delete the data from old versions.",
 )
 @JSON_OPTION
-@click.pass_obj
 def plan(
     invocation: Invocation,
     *,
@@ -171,7 +169,6 @@ def plan(
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-@click.pass_obj
 def apply(
     invocation: Invocation,
     *,
@@ -237,7 +234,6 @@ def _print_steps(described: Sequence[str]) -> None:
 @click.argument("uri")
 @click.option("--schema", "schema_path", required=True, metavar="FILE", help="The .pg file.")
 @click.option("--force", is_flag=True, help="Delete the existing graph and its history first.")
-@click.pass_obj
 def init(invocation: Invocation, *, uri: str, schema_path: str, force: bool) -> None:
     """Create a graph at URI, a new or empty folder.
 

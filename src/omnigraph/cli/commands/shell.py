@@ -28,7 +28,6 @@ from omnigraph.compiler.statements import split_statements
     type=click.Choice([each.value for each in Format]),
     help="The output format of rows.",
 )
-@click.pass_obj
 def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str | None) -> None:
     """Query and change a graph interactively.
 
