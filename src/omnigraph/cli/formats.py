@@ -7,10 +7,10 @@ a result to print.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import orjson
 
@@ -20,6 +20,7 @@ from omnigraph.cli.output import (
     clip,
     escape_control,
     fill,
+    join_lines,
     measure,
     print_pieces,
     split,
@@ -113,7 +114,6 @@ def list_rows(names: Sequence[str], columns: Sequence[Sequence[str]]) -> Iterato
 
 
 _NO_ROWS = "(no rows)"
-_LINES_AT_A_TIME = 1_024
 
 # The text around rows that are indented as part of a whole document.
 _ROWS_OPENED = b'{\n  "rows": ['
@@ -151,16 +151,14 @@ def write_table(result: Result, target: Target, *, look: TableStyle) -> Iterator
     """A line that describes the result, then a table."""
     names = [escape_control(name) for name in result.columns]
     lines = draw_table(names, _cells(result), look=look) if names else (_NO_ROWS,)
-    yield from _join([_title(result, target)])
-    yield from _join(lines)
+    yield from join_lines(chain([_title(result, target)], lines))
 
 
 def write_kv(result: Result, target: Target) -> Iterator[bytes]:
     """A line that describes the result, then each row as key-value lines."""
     names = [escape_control(name) for name in result.columns]
     lines = list_rows(names, _cells(result)) if len(result) else (_NO_ROWS,)
-    yield from _join([_title(result, target)])
-    yield from _join(lines)
+    yield from join_lines(chain([_title(result, target)], lines))
 
 
 def _title(result: Result, target: Target) -> str:
@@ -176,20 +174,7 @@ def _cells(result: Result) -> list[list[str]]:
     return [[escape_control(text) for text in column] for column in list_cells(result)]
 
 
-def _join(lines: Iterable[str]) -> Iterator[bytes]:
-    held: list[str] = []
-    for line in lines:
-        held.append(line)
-        if len(held) >= _LINES_AT_A_TIME:
-            yield "\n".join([*held, ""]).encode()
-            held = []
-    if held:
-        yield "\n".join([*held, ""]).encode()
-
-
-_IN_A_FILE = TableStyle(
-    column_width_max=COLUMN_WIDTH_DEFAULT, is_wrapped=False, terminal_width=None
-)
+_IN_A_FILE = TableStyle(COLUMN_WIDTH_DEFAULT, is_wrapped=False, terminal_width=None)
 
 
 def require_writable(path: str, *, chosen: Format | None) -> None:

@@ -161,7 +161,7 @@ def _parse_params(text: str, *, flag: str) -> dict[str, object]:
     try:
         found = json.loads(
             text,
-            parse_constant=_refuse_constant,
+            parse_constant=refuse_constant,
             parse_float=_parse_number,
             object_pairs_hook=_parse_object,
         )
@@ -174,7 +174,8 @@ def _parse_params(text: str, *, flag: str) -> dict[str, object]:
     return found
 
 
-def _refuse_constant(name: str) -> object:
+def refuse_constant(name: str) -> object:
+    """Reject a number that Python's JSON parser accepts and JSON does not have."""
     raise ValueError(f"{name} is not a JSON number")
 
 

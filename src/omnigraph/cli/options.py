@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import click
 
-from omnigraph.cli.config import CONFIG_FILE, OperatorConfig, find_home, read_config
+from omnigraph.cli.config import CONFIG_FILE, Format, OperatorConfig, find_home, read_config
 from omnigraph.cli.output import CommandError
 
 JSON_OPTION = click.option("--json", "is_json", is_flag=True, help="Print the payload as JSON.")
@@ -47,6 +47,12 @@ ENGINE_OPTION = click.option(
     default="local",
     show_default=True,
     help="Where the query runs.",
+)
+FORMAT_OPTION = click.option(
+    "--format",
+    "chosen",
+    type=click.Choice([each.value for each in Format]),
+    help="The output format of rows.",
 )
 
 

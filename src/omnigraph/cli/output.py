@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from omnigraph.drawing.progress_bar import ProgressBar, SilentProgress
+from omnigraph.model.errors import plural
 from omnigraph.model.runtime import lazy_module
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 _PRINTED = "omnigraph.printed"
+_PIECE_CHARACTERS = 65_536
 
 
 def print_error(body: Mapping[str, object]) -> None:
@@ -122,6 +124,17 @@ def print_json(payload: Mapping[str, object] | list[object]) -> None:
     """Print a payload as indented JSON, with keys in insertion order."""
     # Encoded like a server's response, so that a value looks the same in both.
     print_pieces([orjson.dumps(payload, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)])
+
+
+def print_output(
+    payload: Mapping[str, object] | list[object], lines: Iterable[str], *, is_json: bool
+) -> None:
+    """Print a payload as JSON, or else lines of text."""
+    if is_json:
+        print_json(payload)
+        return
+    for line in lines:
+        print_line(line)
 
 
 def print_line(line: str) -> None:
@@ -139,6 +152,20 @@ def print_pieces(pieces: Iterable[bytes]) -> None:
     for piece in pieces:
         _note_printed()
         click.echo(_show(piece) if is_shown else piece, nl=False)
+
+
+def join_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines of text in pieces of many lines, because a write for each line would take longer."""
+    held: list[str] = []
+    size = 0
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        if size >= _PIECE_CHARACTERS:
+            yield "\n".join([*held, ""]).encode()
+            held, size = [], 0
+    if held:
+        yield "\n".join([*held, ""]).encode()
 
 
 def print_note(line: str) -> None:
@@ -271,6 +298,11 @@ def show_name(name: str) -> str:
     """An id or branch name, quoted only if it could be misread."""
     is_plain = name.isprintable() and name == name.strip() and name != ""
     return name if is_plain else show_value(name)
+
+
+def show_count(count: int, noun: str) -> str:
+    """A number, and the singular or plural of a noun."""
+    return f"{count} {plural(count, noun)}"
 
 
 def show_properties(properties: Mapping[str, object]) -> str:

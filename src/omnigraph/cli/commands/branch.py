@@ -20,7 +20,7 @@ from omnigraph.cli.options import (
     URI_ARGUMENT,
     URI_OPTION,
 )
-from omnigraph.cli.output import fill, measure, print_json, print_line, show_name
+from omnigraph.cli.output import fill, measure, print_output, show_name
 from omnigraph.http.encode import branch_created, branch_deleted, snapshot_output
 from omnigraph.http.responses import BranchList
 
@@ -49,10 +49,7 @@ def branch_create(
     with invocation.open(target, read_only=False) as graph:
         graph.create_branch(name, base=base, if_commit=if_commit)
         output = branch_created(uri=target.uri, base=base, name=name, actor=graph.actor)
-    if is_json:
-        print_json(output)
-    else:
-        print_line(f"created branch {name} from {base}")
+    print_output(output, [f"created branch {name} from {base}"], is_json=is_json)
 
 
 @command()
@@ -62,11 +59,7 @@ def branch_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> No
     """List the branches by name."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         output: BranchList = {"branches": sorted(graph.branches())}
-    if is_json:
-        print_json(output)
-        return
-    for name in output["branches"]:
-        print_line(name)
+    print_output(output, output["branches"], is_json=is_json)
 
 
 @command()
@@ -84,10 +77,7 @@ def branch_delete(
     with invocation.open(target, read_only=False) as graph:
         graph.delete_branch(name, if_commit=if_commit)
         output = branch_deleted(uri=target.uri, name=name, actor=graph.actor)
-    if is_json:
-        print_json(output)
-    else:
-        print_line(f"deleted branch {name}")
+    print_output(output, [f"deleted branch {name}"], is_json=is_json)
 
 
 @command()
@@ -105,10 +95,7 @@ def tag_create(
         commit_id = graph.head() if commit is None else graph.commit(commit).id
         graph.tag(name, commit_id)
     output: TagOutput = {"name": name, "commit_id": commit_id}
-    if is_json:
-        print_json(output)
-    else:
-        print_line(f"created tag {show_name(name)} at {commit_id}")
+    print_output(output, [f"created tag {show_name(name)} at {commit_id}"], is_json=is_json)
 
 
 @command()
@@ -119,12 +106,9 @@ def tag_list(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         found = graph.tags()
     output: TagList = {"tags": [{"name": name, "commit_id": found[name]} for name in sorted(found)]}
-    if is_json:
-        print_json(output)
-        return
     width = max(map(measure, found), default=0)
-    for each in output["tags"]:
-        print_line(f"{fill(each['name'], width)}  {each['commit_id']}")
+    lines = [f"{fill(each['name'], width)}  {each['commit_id']}" for each in output["tags"]]
+    print_output(output, lines, is_json=is_json)
 
 
 @command()
@@ -138,10 +122,7 @@ def tag_delete(invocation: Invocation, *, name: str, uri: str | None, is_json: b
     with invocation.open(target, read_only=False) as graph:
         graph.delete_tag(name)
     output: TagDeleted = {"name": name}
-    if is_json:
-        print_json(output)
-    else:
-        print_line(f"deleted tag {show_name(name)}")
+    print_output(output, [f"deleted tag {show_name(name)}"], is_json=is_json)
 
 
 @command()
@@ -152,13 +133,10 @@ def snapshot(invocation: Invocation, *, uri: str | None, branch: str, is_json: b
     """Show the types of a branch, each with its version and number of rows."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         output = snapshot_output(graph.snapshot(branch), branch=branch)
-    if is_json:
-        print_json(output)
-        return
-    print_line(f"branch: {output['branch']}")
-    print_line(f"manifest_version: {output['manifest_version']}")
-    for table in output["tables"]:
-        print_line(
-            f"{table['table_key']} v{table['table_version']} "
-            f"branch={table['table_branch'] or 'main'} rows={table['row_count']}"
-        )
+    lines = [f"branch: {output['branch']}", f"manifest_version: {output['manifest_version']}"]
+    lines += [
+        f"{table['table_key']} v{table['table_version']} "
+        f"branch={table['table_branch'] or 'main'} rows={table['row_count']}"
+        for table in output["tables"]
+    ]
+    print_output(output, lines, is_json=is_json)

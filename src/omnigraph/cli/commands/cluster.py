@@ -8,7 +8,9 @@ and with it the engine, when they run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,15 +23,15 @@ from omnigraph.cli.options import JSON_OPTION
 from omnigraph.cli.output import (
     Colour,
     Terminal,
-    print_json,
-    print_line,
     print_note,
+    print_output,
+    show_count,
     show_waiting,
     standard_output,
 )
 from omnigraph.cluster.config import CONFIG_FILE
 from omnigraph.cluster.desired import read_desired
-from omnigraph.cluster.plan import Change, Disposition, Operation, Plan
+from omnigraph.cluster.plan import Change, Disposition, Operation
 from omnigraph.cluster.reports import (
     ApplyReport,
     ApproveReport,
@@ -62,11 +64,7 @@ _COLOUR = {
     Operation.UPDATE: Colour.YELLOW,
     Operation.DELETE: Colour.RED,
 }
-_PAST = {
-    Operation.CREATE: "created",
-    Operation.UPDATE: "updated",
-    Operation.DELETE: "deleted",
-}
+_PAST = {Operation.CREATE: "created", Operation.UPDATE: "updated", Operation.DELETE: "deleted"}
 _COLOUR_BY_STATUS = {Status.APPLIED: Colour.GREEN, Status.ERROR: Colour.RED}
 _INDENT = "    "
 
@@ -90,7 +88,7 @@ def view_validation(report: ValidateReport, terminal: Terminal) -> Iterator[str]
     for each in report.desired.resources.values():
         path = "" if each.path is None else terminal.paint(f"  {each.path}", Colour.FAINT)
         yield f"  {each.address}{path}"
-    yield f"{report.config_file} is valid: {_count(len(report.desired.resources), 'resource')}"
+    yield f"{report.config_file} is valid: {show_count(len(report.desired.resources), 'resource')}"
 
 
 def format_plan(report: PlanReport, terminal: Terminal) -> Iterator[str]:
@@ -103,7 +101,9 @@ def format_plan(report: PlanReport, terminal: Terminal) -> Iterator[str]:
         return
     for change in plan.changes:
         yield from _view_change(change, terminal)
-        yield from _view_reach(plan, change, terminal)
+        affected = [each.affected for each in plan.reaches if each.resource == change.resource]
+        for resources in affected:
+            yield terminal.paint(f"{_INDENT}  affects {', '.join(resources)}", Colour.FAINT)
     yield f"Plan: {_describe_counts(plan.changes)}."
     for gate in plan.gates:
         if gate.approval is None:
@@ -126,12 +126,9 @@ def view_apply(report: ApplyReport, terminal: Terminal) -> Iterator[str]:
     if report.is_converged and not report.changes:
         yield f"No changes; revision {revision}."
     elif report.is_converged:
-        counts = ", ".join(
-            f"{count} {word}"
-            for operation, word in _PAST.items()
-            if (count := sum(each.operation is operation for each in report.changes))
-        )
-        yield f"Applied: {counts}; revision {revision}."
+        done = Counter(each.operation for each in report.changes)
+        counts = [f"{done[each]} {word}" for each, word in _PAST.items() if done[each]]
+        yield f"Applied: {', '.join(counts)}; revision {revision}."
     else:
         yield (
             f"Not converged: {report.applied_count} applied, {report.deferred_count} left; "
@@ -158,12 +155,20 @@ def view_state(report: StateReport, terminal: Terminal) -> Iterator[str]:
     if facts.ledger is None:
         yield "no state"
         return
-    messages = [each.message for each in report.heading.findings]
-    yield from _view_ledger(facts.ledger, messages, terminal)
-    digest = facts.ledger.config_digest
+    ledger = facts.ledger
+    for address in sorted({*ledger.resources, *ledger.statuses}):
+        found = ledger.statuses.get(address, ResourceStatus(Status.APPLIED, (), None))
+        colour = _COLOUR_BY_STATUS.get(found.status, Colour.YELLOW)
+        conditions = f" ({', '.join(found.conditions)})" if found.conditions else ""
+        yield f"  {terminal.paint(f'{found.status:<8}', colour)} {address}{conditions}"
+        if found.message and not any(
+            found.message in each.message for each in report.heading.findings
+        ):
+            yield terminal.paint(f"{_INDENT}  {found.message}", Colour.FAINT)
+    digest = ledger.config_digest
     applied = "not fully applied" if digest is None else f"configuration {digest[:12]}"
-    resources = _count(len(facts.ledger.resources), "resource")
-    yield f"revision {facts.ledger.revision}: {resources}, {applied}"
+    resources = show_count(len(ledger.resources), "resource")
+    yield f"revision {ledger.revision}: {resources}, {applied}"
 
 
 def view_unlock(report: UnlockReport) -> Iterator[str]:
@@ -191,12 +196,6 @@ def _view_change(change: Change, terminal: Terminal) -> Iterator[str]:
         yield f"{_INDENT}  not supported: an apply would reject it"
 
 
-def _view_reach(plan: Plan, change: Change, terminal: Terminal) -> Iterator[str]:
-    for reach in plan.reaches:
-        if reach.resource == change.resource:
-            yield terminal.paint(f"{_INDENT}  affects {', '.join(reach.affected)}", Colour.FAINT)
-
-
 def _describe_disposition(change: Change) -> str:
     match change.disposition:
         case Disposition.BLOCKED | Disposition.DEFERRED:
@@ -207,39 +206,22 @@ def _describe_disposition(change: Change) -> str:
             return "  [bindings]" if change.is_binding_change else ""
 
 
-def _describe_counts(changes: Iterable[Change]) -> str:
-    going = [
-        each for each in changes if each.disposition in (Disposition.APPLIED, Disposition.DERIVED)
-    ]
-    left = [
-        each for each in changes if each.disposition in (Disposition.BLOCKED, Disposition.DEFERRED)
-    ]
-    counts = [
-        f"{sum(each.operation is operation for each in going)} to {operation}"
-        for operation in Operation
-    ]
-    return ", ".join([*counts, *([f"{len(left)} blocked"] if left else [])])
+def _describe_counts(changes: Sequence[Change]) -> str:
+    going = Counter(
+        each.operation
+        for each in changes
+        if each.disposition in (Disposition.APPLIED, Disposition.DERIVED)
+    )
+    counts = [f"{going[operation]} to {operation}" for operation in Operation]
+    blocked = len(changes) - going.total()
+    return ", ".join([*counts, *([f"{blocked} blocked"] if blocked else [])])
 
 
 def _describe_age(seconds: int) -> str:
     for noun, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= 2 * length:
             return f"{seconds // length} {noun}s"
-    return _count(seconds, "second")
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def validate_folder(folder: Path) -> ValidateReport:
-    """Check a folder: its errors, or everything that it declares."""
-    findings = Findings()
-    desired = None
-    with findings.stopping():
-        desired = read_desired(folder, findings)
-    heading = Heading(str(folder), tuple(findings))
-    return ValidateReport(heading, str(folder / CONFIG_FILE), desired)
+    return show_count(seconds, "second")
 
 
 _CONFIG_OPTION = click.option(
@@ -248,6 +230,7 @@ _CONFIG_OPTION = click.option(
     metavar="DIR",
     default=".",
     show_default=True,
+    callback=lambda _context, _parameter, value: expand_home(value),
     help="The folder with `cluster.yaml`.",
 )
 
@@ -255,9 +238,14 @@ _CONFIG_OPTION = click.option(
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
+def validate(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
     """Check the declarations of a folder: schemas, queries, policies and how they fit together."""
-    report = validate_folder(expand_home(folder))
+    findings = Findings()
+    desired = None
+    with findings.stopping():
+        desired = read_desired(folder, findings)
+    heading = Heading(str(folder), tuple(findings))
+    report = ValidateReport(heading, str(folder / CONFIG_FILE), desired)
     lines = view_validation(report, standard_output(invocation.environment))
     _print_report(invocation, "validate", report, lines, is_json=is_json)
 
@@ -265,9 +253,9 @@ def validate(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
+def plan(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
     """Show what an apply would change, in which steps, and what that affects."""
-    report = commands.plan(expand_home(folder), _make_context(invocation))
+    report = commands.plan(folder, _make_context(invocation))
     lines = format_plan(report, standard_output(invocation.environment))
     _print_report(invocation, "plan", report, lines, is_json=is_json)
 
@@ -275,16 +263,14 @@ def plan(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
+def apply(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
     """Apply the declarations of a folder to its cluster.
 
     Creates and migrates graphs, and publishes queries and policies. Changes that delete rows wait
     for an approval with `omnigraph cluster approve`. Safe to run again at any time.
     """
     with show_waiting("applying", invocation.environment):
-        report = applying.apply(
-            expand_home(folder), _make_context(invocation), actor=invocation.actor
-        )
+        report = applying.apply(folder, _make_context(invocation), actor=invocation.actor)
     lines = view_apply(report, standard_output(invocation.environment))
     _print_report(invocation, "apply", report, lines, is_json=is_json)
 
@@ -293,10 +279,10 @@ def apply(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.argument("resource")
 @_CONFIG_OPTION
 @JSON_OPTION
-def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool) -> None:
+def approve(invocation: Invocation, *, resource: str, folder: Path, is_json: bool) -> None:
     """Approve a pending deletion, such as that of `graph.old`."""
     report = commands.approve(
-        expand_home(folder), _make_context(invocation), resource=resource, actor=invocation.actor
+        folder, _make_context(invocation), resource=resource, actor=invocation.actor
     )
     _print_report(invocation, "approve", report, view_approval(report), is_json=is_json)
 
@@ -304,9 +290,9 @@ def approve(invocation: Invocation, *, resource: str, folder: str, is_json: bool
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
+def status(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
     """Show the applied state, the status of each resource, and the lock; changes nothing."""
-    report = commands.status(expand_home(folder), _make_context(invocation))
+    report = commands.status(folder, _make_context(invocation))
     lines = view_state(report, standard_output(invocation.environment))
     _print_report(invocation, "status", report, lines, is_json=is_json)
 
@@ -314,11 +300,9 @@ def status(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
+def refresh(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
     """Check graphs and stored contents again, and record their state."""
-    report = commands.refresh(
-        expand_home(folder), _make_context(invocation), actor=invocation.actor
-    )
+    report = commands.refresh(folder, _make_context(invocation), actor=invocation.actor)
     lines = view_state(report, standard_output(invocation.environment))
     _print_report(invocation, "refresh", report, lines, is_json=is_json)
 
@@ -326,11 +310,9 @@ def refresh(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @command()
 @_CONFIG_OPTION
 @JSON_OPTION
-def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
+def import_state(invocation: Invocation, *, folder: Path, is_json: bool) -> None:
     """Initialize the state of a cluster, with the graphs that exist already."""
-    report = commands.import_cluster(
-        expand_home(folder), _make_context(invocation), actor=invocation.actor
-    )
+    report = commands.import_cluster(folder, _make_context(invocation), actor=invocation.actor)
     lines = view_state(report, standard_output(invocation.environment))
     _print_report(invocation, "import", report, lines, is_json=is_json)
 
@@ -339,9 +321,9 @@ def import_state(invocation: Invocation, *, folder: str, is_json: bool) -> None:
 @click.argument("lock_id")
 @_CONFIG_OPTION
 @JSON_OPTION
-def force_unlock(invocation: Invocation, *, lock_id: str, folder: str, is_json: bool) -> None:
+def force_unlock(invocation: Invocation, *, lock_id: str, folder: Path, is_json: bool) -> None:
     """Remove the lock with this id; use it only if the holder no longer runs."""
-    report = commands.force_unlock(expand_home(folder), _make_context(invocation), lock_id=lock_id)
+    report = commands.force_unlock(folder, _make_context(invocation), lock_id=lock_id)
     _print_report(invocation, "force-unlock", report, view_unlock(report), is_json=is_json)
 
 
@@ -354,14 +336,8 @@ def _print_report(
     invocation: Invocation, verb: str, report: Report, lines: Iterable[str], *, is_json: bool
 ) -> None:
     """Print a report; exit with 1 if it contains an error."""
-    if is_json:
-        print_json(encode_report(report))
-    else:
-        for line in lines:
-            print_line(line)
-        findings = report.heading.findings
-        for line in view_findings(findings, standard_output(invocation.environment)):
-            print_line(line)
+    findings = view_findings(report.heading.findings, standard_output(invocation.environment))
+    print_output(encode_report(report), chain(lines, findings), is_json=is_json)
     if not report.heading.is_ok:
         if not is_json:
             print_note(f"Error: `cluster {verb}` failed; see the diagnostics above")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from typing import BinaryIO
+from contextlib import nullcontext
 
 import click
 
@@ -12,13 +11,12 @@ from omnigraph.cli.command import command
 from omnigraph.cli.inputs import STANDARD_INPUT, STANDARD_OUTPUT, expand_home
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import print_json, print_line, print_note, print_pieces, progress
+from omnigraph.cli.output import print_note, print_output, print_pieces, progress
 from omnigraph.embed.files import (
     Job,
     Manifest,
     Mode,
     Report,
-    Write,
     embed_rows,
     new_rows,
     open_rows,
@@ -89,19 +87,28 @@ def embed(  # noqa: PLR0913  # one per flag
     embedder = None if mode is Mode.CLEAN else find_embedder(invocation.environment)
     # An embedder that cannot be used fails here, before anything is read.
     model = None if embedder is None else embedder.model
+    is_input_piped, is_output_piped = source == STANDARD_INPUT, output == STANDARD_OUTPUT
     with (
-        _open_input(files, is_piped=source == STANDARD_INPUT) as rows,
-        _open_output(files, is_piped=output == STANDARD_OUTPUT) as write,
+        nullcontext(sys.stdin.buffer) if is_input_piped else open_rows(files.source) as rows,
+        nullcontext(_print_rows) if is_output_piped else new_rows(files.output) as write,
         progress(invocation.environment) as report_progress,
     ):
         report = embed_rows(job, rows, write, embedder=embedder, progress=report_progress)
-    if is_json:
-        print_json(_encode(job, files, report, model))
-    elif output == STANDARD_OUTPUT:
+    if is_output_piped:
         print_note(_describe(job, report))
-    else:
-        print_line(_describe(job, report))
-        print_line(f"wrote {files.output}")
+        return
+    payload = {
+        "input": str(files.source),
+        "output": str(files.output),
+        "rows": report.rows,
+        "selected_rows": report.selected_rows,
+        "embedded_rows": report.embedded_rows,
+        "cleaned_rows": report.cleaned_rows,
+        "mode": job.mode.value,
+        "dimension": job.spec.dimension,
+        "model": model,
+    }
+    print_output(payload, [_describe(job, report), f"wrote {files.output}"], is_json=is_json)
 
 
 def _find_files(
@@ -128,12 +135,8 @@ def _choose_mode(*, is_clean: bool, is_recomputed: bool, has_selectors: bool) ->
     return Mode.REEMBED_SELECTED if has_selectors else Mode.FILL_MISSING
 
 
-def _open_input(files: Manifest, *, is_piped: bool) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if is_piped else open_rows(files.source)
-
-
-def _open_output(files: Manifest, *, is_piped: bool) -> AbstractContextManager[Write]:
-    return nullcontext(lambda rows: print_pieces([rows])) if is_piped else new_rows(files.output)
+def _print_rows(rows: bytes) -> None:
+    print_pieces([rows])
 
 
 def _describe(job: Job, report: Report) -> str:
@@ -143,17 +146,3 @@ def _describe(job: Job, report: Report) -> str:
         else f"embedded {report.embedded_rows:,}"
     )
     return f"{done} of {report.selected_rows:,} selected rows, {report.rows:,} in all ({job.mode})"
-
-
-def _encode(job: Job, files: Manifest, report: Report, model: str | None) -> dict[str, object]:
-    return {
-        "input": str(files.source),
-        "output": str(files.output),
-        "rows": report.rows,
-        "selected_rows": report.selected_rows,
-        "embedded_rows": report.embedded_rows,
-        "cleaned_rows": report.cleaned_rows,
-        "mode": job.mode.value,
-        "dimension": job.spec.dimension,
-        "model": model,
-    }

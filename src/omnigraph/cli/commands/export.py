@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import click
 
 from omnigraph.cli.command import command
 from omnigraph.cli.inputs import STANDARD_OUTPUT, require_one
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import READ_BRANCH_OPTION, SNAPSHOT_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import CommandError, print_line, print_note, print_pieces, show_waiting
+from omnigraph.cli.output import (
+    CommandError,
+    join_lines,
+    print_line,
+    print_note,
+    print_pieces,
+    show_waiting,
+)
 from omnigraph.cli.targets import ServedTarget
-from omnigraph.http.encode import LineSelection, select_lines
+from omnigraph.http.encode import select_lines
 from omnigraph.model.errors import NotFoundError
-
-if TYPE_CHECKING:
-    from omnigraph.client.remote import AnyGraph
-
-# A write to a pipe for every line would take longer than reading the rows.
-_PIECE_CHARACTERS = 65_536
 
 
 @command()
@@ -67,62 +65,35 @@ def export(  # noqa: PLR0913  # its flags
     if out is not None and out != STANDARD_OUTPUT:
         if keys:
             raise click.UsageError("--table does not apply with --out; use --type")
-        _write_files(
-            invocation, uri, out, format or "ndjson", branch, snapshot, list(types) or None
-        )
+        target = invocation.target(uri)
+        if isinstance(target, ServedTarget):
+            raise CommandError(
+                "--out needs direct storage access; to export from a server, redirect the output: "
+                "`omnigraph export > rows.jsonl`"
+            )
+        with (
+            invocation.open_direct(target, read_only=True) as graph,
+            show_waiting("export", invocation.environment),
+        ):
+            report = graph.export_files(
+                out,
+                format=format or "ndjson",
+                branch=branch,
+                commit=snapshot,
+                types=list(types) or None,
+            )
+        for each in report.types:
+            print_line(f"{each.file} {each.type} rows={each.rows}")
+        print_note(f"exported commit {report.commit_id} to {report.folder}")
         return
     if format is not None:
         raise click.UsageError("--format applies only to --out FOLDER")
-    with invocation.open(invocation.target(uri), read_only=True) as graph:
-        if snapshot is None:
-            _require_known(keys, graph, branch=branch or "main")
-        lines = graph.export(branch=branch, commit=snapshot, types=selection.types)
-        print_pieces(_join(selection, lines))
-
-
-def _write_files(
-    invocation: Invocation,
-    uri: str | None,
-    folder: str,
-    format: str,
-    branch: str | None,
-    snapshot: str | None,
-    types: list[str] | None,
-) -> None:
-    target = invocation.target(uri)
-    if isinstance(target, ServedTarget):
-        raise CommandError(
-            "--out needs direct storage access; to export from a server, redirect the output: "
-            "`omnigraph export > rows.jsonl`"
-        )
-    with (
-        invocation.open_direct(target, read_only=True) as graph,
-        show_waiting("export", invocation.environment),
-    ):
-        report = graph.export_files(
-            folder, format=format, branch=branch, commit=snapshot, types=types
-        )
-    for each in report.types:
-        print_line(f"{each.file} {each.type} rows={each.rows}")
-    print_note(f"exported commit {report.commit_id} to {report.folder}")
-
-
-def _require_known(keys: tuple[str, ...], graph: AnyGraph, *, branch: str) -> None:
-    """Raise `NotFoundError` if a key does not name a type of the branch."""
-    known = graph.tables(branch) if keys else {}
-    for key in keys:
-        if key not in known:
-            raise NotFoundError(kind="type", name=key, advice="`omnigraph snapshot` lists them")
-
-
-def _join(selection: LineSelection, lines: Iterator[str]) -> Iterator[bytes]:
-    held: list[str] = []
-    size = 0
-    for line in selection.keep(lines):
-        held.append(line)
-        size += len(line)
-        if size >= _PIECE_CHARACTERS:
-            yield "\n".join([*held, ""]).encode()
-            held, size = [], 0
-    if held:
-        yield "\n".join([*held, ""]).encode()
+    with invocation.open(invocation.target(uri), read_only=True) as opened:
+        if snapshot is None and keys:
+            known = opened.tables(branch or "main")
+            missing = next((key for key in keys if key not in known), None)
+            if missing is not None:
+                advice = "`omnigraph snapshot` lists them"
+                raise NotFoundError(kind="type", name=missing, advice=advice)
+        lines = opened.export(branch=branch, commit=snapshot, types=selection.types)
+        print_pieces(join_lines(selection.keep(lines)))

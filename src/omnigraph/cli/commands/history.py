@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import chain, count, islice
 from pathlib import Path
@@ -38,6 +38,7 @@ from omnigraph.cli.output import (
     escape_control,
     print_json,
     print_line,
+    print_output,
     print_pieces,
     show_waiting,
     standard_output,
@@ -137,16 +138,17 @@ def list_all(
     """List the commits of a branch, newest first; as JSON, oldest first."""
     tests = [_parse_filter(each) for each in filters]
     with invocation.open(invocation.target(uri), read_only=True) as graph:
-        found = _select(graph.commits(branch), tests, limit=limit)
-    if is_json:
-        output: CommitList = {"commits": [commit_output(each) for each in found]}
-        print_json(output)
-        return
-    for commit in reversed(found):
-        actor = "" if commit.actor is None else f" actor={escape_control(commit.actor)}"
-        recovery = "" if commit.recovery is None else f" recovery={escape_control(commit.recovery)}"
-        place = f"branch={commit.branch} version={commit.manifest_version}"
-        print_line(f"{commit.id} {place}{actor}{recovery}")
+        found = [each for each in graph.commits(branch) if all(test(each) for test in tests)]
+    found = found if limit is None else found[-limit:]
+    output: CommitList = {"commits": [commit_output(each) for each in found]}
+    print_output(output, map(_format_commit, reversed(found)), is_json=is_json)
+
+
+def _format_commit(commit: Commit) -> str:
+    actor = "" if commit.actor is None else f" actor={escape_control(commit.actor)}"
+    recovery = "" if commit.recovery is None else f" recovery={escape_control(commit.recovery)}"
+    place = f"branch={commit.branch} version={commit.manifest_version}"
+    return f"{commit.id} {place}{actor}{recovery}"
 
 
 @command()
@@ -158,24 +160,13 @@ def show(invocation: Invocation, *, id: str, uri: str | None, is_json: bool) -> 
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         commit = graph.commit(id)
     output = commit_output(commit)
-    if is_json:
-        print_json(output)
-        return
     shown = {
         **output,
         "manifest_branch": commit.branch,
         "created_at": commit.created_at.isoformat(timespec="milliseconds"),
     }
-    for name, value in shown.items():
-        if value is not None:
-            print_line(f"{name}: {value}")
-
-
-def _select(
-    commits: Sequence[Commit], tests: Sequence[Callable[[Commit], bool]], *, limit: int | None
-) -> list[Commit]:
-    found = [commit for commit in commits if all(test(commit) for test in tests)]
-    return found if limit is None else found[-limit:]
+    lines = [f"{name}: {value}" for name, value in shown.items() if value is not None]
+    print_output(output, lines, is_json=is_json)
 
 
 def _parse_filter(written: str) -> Callable[[Commit], bool]:

@@ -7,11 +7,10 @@ configures is needed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
 
 import click
 
@@ -26,10 +25,9 @@ from omnigraph.cli.options import (
     KEY_OPTION,
     URI_ARGUMENT,
 )
-from omnigraph.cli.output import CommandError, print_json, print_line, print_note, progress
+from omnigraph.cli.output import CommandError, print_note, print_output, progress, show_count
 from omnigraph.cli.targets import ServedTarget, Target
 from omnigraph.http.encode import ingest_output
-from omnigraph.model.errors import plural
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import LoadResult
@@ -87,9 +85,8 @@ _DATA_OPTION = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LoadArguments:
-    """The arguments of a load; `settings` configure a Spark session, if one is used."""
+class LoadOptions(TypedDict):
+    """The options of a load; `master` and `settings` configure a Spark session, if one is used."""
 
     paths: Sequence[str]
     mode: str
@@ -104,11 +101,6 @@ class LoadArguments:
     idempotency_key: str | None
     embed: str | None
     is_json: bool
-
-    @property
-    def has_session(self) -> bool:
-        """Whether the command line configures a Spark session."""
-        return self.master is not None or bool(self.settings)
 
 
 @command()
@@ -151,47 +143,12 @@ class LoadArguments:
 @IF_COMMIT_OPTION
 @KEY_OPTION
 @JSON_OPTION
-def load(  # noqa: PLR0913  # its flags
-    invocation: Invocation,
-    *,
-    uri: str | None,
-    paths: tuple[str, ...],
-    mode: str,
-    branch: str,
-    base: str | None,
-    engine: str,
-    master: str | None,
-    settings: tuple[str, ...],
-    on_error: str,
-    quarantine: str | None,
-    embed: str | None,
-    if_commit: str | None,
-    idempotency_key: str | None,
-    is_json: bool,
-) -> None:
+def load(invocation: Invocation, *, uri: str | None, **options: Unpack[LoadOptions]) -> None:
     """Load rows of any number of types as one commit, or change nothing."""
-    request = LoadArguments(
-        paths=paths,
-        mode=mode,
-        branch=branch,
-        base=base,
-        engine=engine,
-        master=master,
-        settings=settings,
-        on_error=on_error,
-        quarantine=quarantine,
-        if_commit=if_commit,
-        idempotency_key=idempotency_key,
-        embed=embed,
-        is_json=is_json,
-    )
     target = invocation.target(uri)
-    done, actor = _load(invocation, request, target, verb="load")
-    output = load_output(done, uri=target.uri, mode=mode, actor=actor)
-    if is_json:
-        print_json(output)
-    else:
-        _print(output, done)
+    done, actor = _load(invocation, options, target, verb="load")
+    output = load_output(done, uri=target.uri, mode=options["mode"], actor=actor)
+    print_output(output, _view(output, done), is_json=options["is_json"])
 
 
 @command()
@@ -215,40 +172,41 @@ def ingest(  # noqa: PLR0913  # its flags
 ) -> None:
     """Load rows (deprecated: use `omnigraph load`)."""
     print_note("warning: `omnigraph ingest` is deprecated; use `omnigraph load`")
-    request = LoadArguments(
-        paths=paths,
-        mode=mode,
-        branch=branch,
-        base=base,
-        engine="auto",
-        master=None,
-        settings=(),
-        on_error="raise",
-        quarantine=None,
-        if_commit=None,
-        idempotency_key=None,
-        embed=embed,
-        is_json=is_json,
-    )
+    options: LoadOptions = {
+        "paths": paths,
+        "mode": mode,
+        "branch": branch,
+        "base": base,
+        "engine": "auto",
+        "master": None,
+        "settings": (),
+        "on_error": "raise",
+        "quarantine": None,
+        "if_commit": None,
+        "idempotency_key": None,
+        "embed": embed,
+        "is_json": is_json,
+    }
     target = invocation.target(uri)
-    done, actor = _load(invocation, request, target, verb="ingest")
-    if is_json:
-        print_json(ingest_output(done, uri=target.uri, mode=mode, actor=actor))
-    else:
-        _print(load_output(done, uri=target.uri, mode=mode, actor=actor), done)
+    done, actor = _load(invocation, options, target, verb="ingest")
+    lines = _view(load_output(done, uri=target.uri, mode=mode, actor=actor), done)
+    output = ingest_output(done, uri=target.uri, mode=mode, actor=actor)
+    print_output(output, lines, is_json=is_json)
 
 
 def _load(
-    invocation: Invocation, request: LoadArguments, target: Target, *, verb: str
+    invocation: Invocation, options: LoadOptions, target: Target, *, verb: str
 ) -> tuple[LoadResult, str | None]:
     """Run a load; returns its result and its actor."""
-    if request.engine == "inline" and request.has_session:
+    has_session = options["master"] is not None or bool(options["settings"])
+    if options["engine"] == "inline" and has_session:
         raise click.UsageError("--engine inline does not use Spark")
-    rows = _find_rows(request.paths)
-    start_session = _plan_session(request, target)
-    if request.mode == "overwrite":
+    rows = _find_rows(options["paths"])
+    start_session = _plan_session(options, target) if has_session else lambda: None
+    branch = options["branch"]
+    if options["mode"] == "overwrite":
         invocation.confirm(
-            f"replace the rows of branch '{request.branch}'", target, is_json=request.is_json
+            f"replace the rows of branch '{branch}'", target, is_json=options["is_json"]
         )
     invocation.announce(verb, target)
     with (
@@ -257,17 +215,17 @@ def _load(
     ):
         done = graph.load(
             rows,
-            mode=request.mode,
-            branch=request.branch,
-            base=request.base,
-            engine="spark" if request.has_session else request.engine,
+            mode=options["mode"],
+            branch=branch,
+            base=options["base"],
+            engine="spark" if has_session else options["engine"],
             progress=report,
             spark=start_session(),
-            on_error=request.on_error,
-            quarantine=request.quarantine,
-            if_commit=request.if_commit,
-            idempotency_key=request.idempotency_key,
-            embed=request.embed,
+            on_error=options["on_error"],
+            quarantine=options["quarantine"],
+            if_commit=options["if_commit"],
+            idempotency_key=options["idempotency_key"],
+            embed=options["embed"],
         )
         return done, graph.actor
 
@@ -280,42 +238,34 @@ def _find_rows(paths: Sequence[str]) -> object:
     return sys.stdin.buffer
 
 
-def _plan_session(request: LoadArguments, target: Target) -> Callable[[], object]:
-    """A function that starts the configured Spark session; it returns None if there is none."""
-    if not request.has_session:
-        return lambda: None
+def _plan_session(options: LoadOptions, target: Target) -> Callable[[], object]:
+    """A function that starts the Spark session that the options configure."""
     if isinstance(target, ServedTarget):
         raise CommandError(
             "--spark-master and --spark-conf are for graphs that are opened directly; a server "
             "has its own Spark: use --engine spark"
         )
-    settings = dict(_parse_setting(each) for each in request.settings)
+    settings: dict[str, str] = {}
+    for written in options["settings"]:
+        key, equals, value = written.partition("=")
+        if not key or not equals:
+            raise click.UsageError(f"--spark-conf {written!r}: write KEY=VALUE")
+        settings[key] = value
     # Imported by name, because PySpark takes a second to import and most loads do not need it.
     part = import_module("omnigraph.spark")
-    return partial(part.session, request.master, **settings)
+    return partial(part.session, options["master"], **settings)
 
 
-def _parse_setting(written: str) -> tuple[str, str]:
-    key, equals, value = written.partition("=")
-    if not key or not equals:
-        raise click.UsageError(f"--spark-conf {written!r}: write KEY=VALUE")
-    return key, value
-
-
-def _print(output: LoadOutput, done: LoadResult) -> None:
-    print_line(
+def _view(output: LoadOutput, done: LoadResult) -> Iterator[str]:
+    yield (
         f"loaded {output['uri']} on branch {output['branch']} with {output['mode']}: "
-        f"{_count(output['nodes_loaded'], 'node')} across "
-        f"{_count(output['node_types_loaded'], 'node type')}, "
-        f"{_count(output['edges_loaded'], 'edge')} across "
-        f"{_count(output['edge_types_loaded'], 'edge type')}"
+        f"{show_count(output['nodes_loaded'], 'node')} across "
+        f"{show_count(output['node_types_loaded'], 'node type')}, "
+        f"{show_count(output['edges_loaded'], 'edge')} across "
+        f"{show_count(output['edge_types_loaded'], 'edge type')}"
     )
     if done.branch_created:
-        print_line(f"branch {done.branch} created from {done.base_branch}")
+        yield f"branch {done.branch} created from {done.base_branch}"
     if done.rejected:
-        print_line(f"quarantined {_count(done.rejected, 'row')}:")
-        print_line(str(done.report))
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {plural(count, noun)}"
+        yield f"quarantined {show_count(done.rejected, 'row')}:"
+        yield str(done.report)

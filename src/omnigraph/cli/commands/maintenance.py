@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import timedelta
@@ -27,14 +27,13 @@ from omnigraph.cli.output import (
     Colour,
     CommandError,
     Terminal,
-    print_json,
-    print_line,
     print_note,
+    print_output,
     show_waiting,
     standard_output,
 )
 from omnigraph.cli.targets import StoreTarget, Target
-from omnigraph.engine.maintenance.doctor_report import DoctorReport, Finding, Severity
+from omnigraph.engine.maintenance.doctor_report import DoctorReport, Severity
 from omnigraph.http.encode import recovery_output
 from omnigraph.model.errors import GraphError, NotFoundError, plural
 from omnigraph.model.runtime import SystemRuntime
@@ -73,12 +72,9 @@ def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: b
         show_waiting("optimize", invocation.environment),
     ):
         reports = graph.optimize(branch=branch)
-    if is_json:
-        print_json({"uri": target.uri, "tables": [_encode_optimize(each) for each in reports]})
-        return
-    for report in reports:
-        for line in _lines_of(report, target):
-            print_line(line)
+    payload = {"uri": target.uri, "tables": [_encode_optimize(each) for each in reports]}
+    lines = (line for each in reports for line in _lines_of(each, target))
+    print_output(payload, lines, is_json=is_json)
 
 
 def _encode_optimize(report: OptimizeReport) -> dict[str, object]:
@@ -162,35 +158,34 @@ def cleanup(
         reports = graph.cleanup(
             keep, older_than, preview=not is_confirmed, trust_clock=trusts_clock
         )
-    if not is_confirmed:
+    age_s = None if older_than is None else older_than // timedelta(seconds=1)
+    if is_confirmed:
+        payload = {
+            "uri": target.uri,
+            "keep_versions": keep,
+            "older_than_secs": age_s,
+            "tables": [
+                {
+                    "table_key": each.table_key,
+                    "bytes_removed": each.bytes_removed,
+                    "old_versions_removed": each.old_versions_removed,
+                    "error": each.error,
+                }
+                for each in reports
+            ],
+        }
+        print_output(payload, _format_cleanup(reports, verb="deleted"), is_json=is_json)
+    else:
         for line in _format_cleanup(reports, verb="would delete"):
             print_note(line)
-        age = None if older_than is None else f"{older_than // timedelta(seconds=1)}s"
-        retained = None if keep is None else str(keep)
-        options = write_options([("--keep", retained), ("--older-than", age)])
-        again = write_command("cleanup", *options, "--confirm", target=target)
         if any(each.old_versions_removed for each in reports):
+            retained = None if keep is None else str(keep)
+            age = None if age_s is None else f"{age_s}s"
+            options = write_options([("--keep", retained), ("--older-than", age)])
+            again = write_command("cleanup", *options, "--confirm", target=target)
             print_note(f"Nothing was deleted. To delete, run:\n\n  {again}")
-    elif is_json:
-        tables = [_encode_cleanup(each) for each in reports]
-        age_s = None if older_than is None else older_than // timedelta(seconds=1)
-        print_json(
-            {"uri": target.uri, "keep_versions": keep, "older_than_secs": age_s, "tables": tables}
-        )
-    else:
-        for line in _format_cleanup(reports, verb="deleted"):
-            print_line(line)
     if any(each.error is not None for each in reports):
         sys.exit(1)
-
-
-def _encode_cleanup(report: CleanupReport) -> dict[str, object]:
-    return {
-        "table_key": report.table_key,
-        "bytes_removed": report.bytes_removed,
-        "old_versions_removed": report.old_versions_removed,
-        "error": report.error,
-    }
 
 
 def _format_cleanup(reports: Sequence[CleanupReport], *, verb: str) -> Iterator[str]:
@@ -266,48 +261,43 @@ def repair(
     ):
         graph.refresh()
         reports = graph.repair(confirm=is_confirmed, force=is_forced)
-        version = _version_of(graph, reports)
-    if is_json:
-        tables = [_encode_repair(each) for each in reports]
-        print_json(
-            {
-                "uri": target.uri,
-                "confirm": is_confirmed,
-                "force": is_forced,
-                "manifest_version": version,
-                "tables": tables,
-            }
+        actions = {each.action for each in reports}
+        is_adopted = not actions.isdisjoint(("healed", "forced"))
+        version = graph.snapshot().commit.manifest_version if is_adopted else None
+    payload = {
+        "uri": target.uri,
+        "confirm": is_confirmed,
+        "force": is_forced,
+        "manifest_version": version,
+        "tables": [_encode_repair(each) for each in reports],
+    }
+    print_output(payload, map(_format_repair, reports), is_json=is_json)
+    if "refused" in actions:
+        again = write_command("repair", "--confirm", "--force", target=target)
+        print_note(
+            "Error: repair did not adopt changes that may affect rows. To adopt them, run:\n"
+            f"\n  {again}"
         )
-    else:
-        for each in reports:
-            print_line(_format_repair(each))
-    for line in _advise(reports, target):
-        print_note(line)
-    if any(each.action == "refused" for each in reports):
         sys.exit(1)
+    if "preview" in actions:
+        again = write_command("repair", "--confirm", target=target)
+        print_note(
+            f"Nothing was adopted. To adopt changes that left the rows unchanged, run:\n\n  {again}"
+        )
 
 
 def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> None:
     invocation.reached, invocation.is_writing = target, True
     with show_waiting("relocate", invocation.environment):
         reports = omnigraph.relocate(target.uri)
-    if is_json:
-        print_json({"uri": target.uri, "branches": [asdict(each) for each in reports]})
-        return
-    for each in reports:
-        print_line(
-            f"branch '{each.branch}': now refers to this graph, no longer to {each.old_place} "
-            f"({each.rewritten_files} version {plural(each.rewritten_files, 'file')} rewritten)"
-        )
-    if not reports:
-        print_line("every branch refers to this graph; nothing was rewritten")
-
-
-def _version_of(graph: Graph, reports: Sequence[RepairReport]) -> int | None:
-    """The manifest version after adoption; None if nothing was adopted."""
-    if not any(each.action in ("healed", "forced") for each in reports):
-        return None
-    return graph.snapshot().commit.manifest_version
+    lines = [
+        f"branch '{each.branch}': now refers to this graph, no longer to {each.old_place} "
+        f"({each.rewritten_files} version {plural(each.rewritten_files, 'file')} rewritten)"
+        for each in reports
+    ]
+    payload = {"uri": target.uri, "branches": [asdict(each) for each in reports]}
+    nothing = ["every branch refers to this graph; nothing was rewritten"]
+    print_output(payload, lines or nothing, is_json=is_json)
 
 
 def _encode_repair(report: RepairReport) -> dict[str, object]:
@@ -330,19 +320,6 @@ def _format_repair(report: RepairReport) -> str:
     return summary_line if report.error is None else f"{summary_line}: {report.error}"
 
 
-def _advise(reports: Sequence[RepairReport], target: Target) -> Iterator[str]:
-    actions = {each.action for each in reports}
-    if "refused" in actions:
-        again = write_command("repair", "--confirm", "--force", target=target)
-        yield "Error: repair did not adopt changes that may affect rows. To adopt them, run:"
-    elif "preview" in actions:
-        again = write_command("repair", "--confirm", target=target)
-        yield "Nothing was adopted. To adopt changes that left the rows unchanged, run:"
-    else:
-        return
-    yield f"\n  {again}"
-
-
 _COLOUR_BY_SEVERITY = {
     Severity.ERROR: Colour.RED,
     Severity.WARNING: Colour.YELLOW,
@@ -362,11 +339,8 @@ def doctor(invocation: Invocation, *, uri: str | None, is_quick: bool, is_json: 
     target = invocation.direct_target(uri)
     with _open(invocation, target) as graph, show_waiting("examine", invocation.environment):
         report = graph.doctor(deep=not is_quick)
-    if is_json:
-        print_json(_encode_doctor(report, target))
-    else:
-        for line in _format_doctor(report, target, standard_output(invocation.environment)):
-            print_line(line)
+    lines = _format_doctor(report, target, standard_output(invocation.environment))
+    print_output(_encode_doctor(report, target), lines, is_json=is_json)
     if not report.is_healthy:
         sys.exit(1)
 
@@ -408,8 +382,11 @@ def _encode_doctor(report: DoctorReport, target: Target) -> dict[str, object]:
 
 
 def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> Iterator[str]:
-    for finding in report.findings:
-        yield from _view_finding(finding, target, terminal)
+    for each in report.findings:
+        colour = _COLOUR_BY_SEVERITY[each.severity]
+        mark = terminal.paint(f"{each.severity}[{each.code}]", colour)
+        yield f"{mark} {each.subject}: {each.message}"
+        yield f"    -> {format_fix(each.advice, target)}"
     counts = Counter(each.severity for each in report.findings)
     summary_line = [
         f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]
@@ -421,14 +398,6 @@ def _format_doctor(report: DoctorReport, target: Target, terminal: Terminal) -> 
     yield terminal.paint(summary, colour)
 
 
-def _view_finding(finding: Finding, target: Target, terminal: Terminal) -> Iterator[str]:
-    mark = terminal.paint(
-        f"{finding.severity}[{finding.code}]", _COLOUR_BY_SEVERITY[finding.severity]
-    )
-    yield f"{mark} {finding.subject}: {finding.message}"
-    yield f"    -> {format_fix(finding.advice, target)}"
-
-
 @command()
 @URI_ARGUMENT
 @JSON_OPTION
@@ -436,14 +405,9 @@ def recoveries(invocation: Invocation, *, uri: str | None, is_json: bool) -> Non
     """List interrupted writes and how each was recovered, oldest first."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         found = graph.recoveries()
-    if is_json:
-        output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
-        print_json(output)
-        return
-    for each in found:
-        print_line(_format_recovery(each))
-    if not found:
-        print_line("no recoveries")
+    output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
+    lines = [_format_recovery(each) for each in found] or ["no recoveries"]
+    print_output(output, lines, is_json=is_json)
 
 
 def _format_recovery(recovery: Recovery) -> str:
@@ -468,29 +432,21 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     else. No graph needs to exist. Exits with 1 if a check fails.
     """
     target = invocation.direct_target(uri)
-    with show_waiting("check the storage", invocation.environment):
-        trial = _try(target, invocation.environment)
-    if is_json:
-        print_json(_encode_storage_check(trial))
-    else:
-        for line in _format_storage_check(trial, standard_output(invocation.environment)):
-            print_line(line)
-    if not trial.is_passed:
-        sys.exit(1)
-
-
-def _try(target: StoreTarget, environment: Mapping[str, str]) -> CheckReport:
     # Imported by name, because help needs neither module.
     locations, checks = map(
         import_module, ("omnigraph.storage.locations", "omnigraph.storage.check")
     )
-    options = make_storage_options(environment, {})
-    trial: CheckReport = checks.check_storage(
-        locations.parse_location(target.uri, storage_options=options),
-        id=SystemRuntime().new_id(),
-        open_store=checks.open_durably,
-    )
-    return trial
+    options = make_storage_options(invocation.environment, {})
+    with show_waiting("check the storage", invocation.environment):
+        trial: CheckReport = checks.check_storage(
+            locations.parse_location(target.uri, storage_options=options),
+            id=SystemRuntime().new_id(),
+            open_store=checks.open_durably,
+        )
+    lines = _format_storage_check(trial, standard_output(invocation.environment))
+    print_output(_encode_storage_check(trial), lines, is_json=is_json)
+    if not trial.is_passed:
+        sys.exit(1)
 
 
 def _encode_storage_check(trial: CheckReport) -> dict[str, object]:

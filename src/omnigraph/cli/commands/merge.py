@@ -7,9 +7,9 @@ same fields as over HTTP, and an entry that is not filled in is rejected.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -36,6 +36,7 @@ from omnigraph.cli.output import (
     print_json,
     print_line,
     print_note,
+    print_output,
     print_pieces,
     show_name,
     show_value,
@@ -172,8 +173,9 @@ def _view_versions(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
     if all(version is None for version in versions):
         return
     names = _list_names(versions)
+    absence = "not there" if conflict.base is None else "deleted"
     heads = [
-        side if version is not None else f"{side} ({_say_absence(conflict)})"
+        side if version is not None else f"{side} ({absence})"
         for side, version in zip(_SIDES, versions, strict=True)
     ]
     cells = [
@@ -184,10 +186,6 @@ def _view_versions(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
     yield terminal.paint(_row("", heads, margin, widths), Colour.FAINT)
     for name, row in zip(names, cells, strict=True):
         yield _row(name, row, margin, widths)
-
-
-def _say_absence(conflict: Conflict) -> str:
-    return "not there" if conflict.base is None else "deleted"
 
 
 def _list_names(versions: Sequence[Mapping[str, object] | None]) -> list[str]:
@@ -238,18 +236,16 @@ _FILE_TO_WRITE = "decisions.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class MergeArguments:
-    """The arguments of a merge; `verb` is the command name, for the announcement."""
+class _Report:
+    """Prints the result of a merge."""
 
-    verb: str
+    invocation: Invocation
+    target: Target
     source: str
     into: str
     is_dry_run: bool
     granularity: str
-    resolve_path: str | None
     decisions_path: str | None
-    if_commit: str | None
-    idempotency_key: str | None
     is_json: bool
 
     @property
@@ -257,91 +253,33 @@ class MergeArguments:
         """Whether standard output receives the decisions to fill in, instead of text for people."""
         return self.decisions_path == STANDARD_OUTPUT
 
-
-def run_merge(invocation: Invocation, order: MergeArguments, *, uri: str | None) -> None:
-    """Merge, or preview it, and print the result; conflicts give exit code 1."""
-    if order.is_piped and order.is_json:
-        raise click.UsageError("--json and --write-decisions - are mutually exclusive")
-    target = invocation.target(uri)
-    resolve = None if order.resolve_path is None else _read_decisions(order.resolve_path)
-    path = order.decisions_path
-    if path is not None and not order.is_piped and expand_home(path).exists():
-        raise CommandError(
-            f"'{path}' exists already and may contain decisions; name another "
-            "file, or delete it; nothing was merged"
-        )
-    if not order.is_dry_run:
-        invocation.announce(order.verb, target)
-    teller = _Teller(invocation, order, target)
-    with invocation.open(target, read_only=order.is_dry_run) as graph:
-        try:
-            with show_waiting(f"merge {order.source}", invocation.environment):
-                done = _merge(graph, order, resolve, is_dry_run=order.is_dry_run)
-        except MergeConflictError as error:
-            conflicts = error.conflicts
-            if not has_versions(conflicts):
-                # A server lists the conflicts of a failed merge without values, and shows these in
-                # a dry run.
-                conflicts = _merge(graph, order, resolve, is_dry_run=True).conflicts or conflicts
-            teller.refuse(conflicts, actor=graph.actor)
-        teller.report(done, actor=graph.actor)
-
-
-def _read_decisions(path: str) -> Mapping[tuple[str, str], object]:
-    source = read_source(path)
-    return parse_decisions(source.text, name=source.name)
-
-
-def _merge(
-    graph: AnyGraph,
-    order: MergeArguments,
-    resolve: Mapping[tuple[str, str], object] | None,
-    *,
-    is_dry_run: bool,
-) -> MergeResult:
-    return graph.merge(
-        order.source,
-        into=order.into,
-        dry_run=is_dry_run,
-        granularity=order.granularity,
-        resolve=resolve,
-        if_commit=order.if_commit,
-        idempotency_key=None if is_dry_run else order.idempotency_key,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Teller:
-    """Prints the result of a merge."""
-
-    invocation: Invocation
-    order: MergeArguments
-    target: Target
-
-    def report(self, done: MergeResult, *, actor: str | None) -> None:
+    def show(self, done: MergeResult, *, actor: str | None) -> None:
         """Print what was merged, or would be; exits with 1 for the conflicts of a dry run."""
-        order = self.order
-        if order.is_json:
-            print_json(merge_output(done, source=order.source, target=order.into, actor=actor))
-        if not done.conflicts:
-            self._note_unwritten()
-            self._print_outcome(done)
-            return
-        self._write_decisions(done.conflicts)
-        if not self.order.is_json:
-            self._show(done.conflicts)
-        raise click.exceptions.Exit(1)
+        if self.is_json:
+            print_json(merge_output(done, source=self.source, target=self.into, actor=actor))
+        if done.conflicts:
+            self._write_decisions(done.conflicts)
+            if not self.is_json:
+                self._show_conflicts(done.conflicts)
+            raise click.exceptions.Exit(1)
+        if self.is_piped:
+            print_note("there are no conflicts")
+        elif self.decisions_path is not None:
+            print_note(f"there are no conflicts; '{self.decisions_path}' was not written")
+        if not self.is_json:
+            verb = "would merge" if self.is_dry_run else "merged"
+            say = print_note if self.is_piped else print_line
+            say(f"{verb} {show_name(self.source)} into {show_name(self.into)}: {done.outcome}")
 
     def refuse(self, conflicts: Sequence[Conflict], *, actor: str | None) -> NoReturn:
         """Print why nothing was merged, and exit with 1."""
         self._write_decisions(conflicts)
-        into = show_name(self.order.into)
-        problem = f"{self._headline(conflicts)}; {into} is unchanged"
+        problem = f"{self._headline(conflicts)}; {show_name(self.into)} is unchanged"
         print_note(f"Error: {problem}")
-        if self.order.is_json:
+        if self.is_json:
             body: MergeOutput = {
-                "source": self.order.source,
-                "target": self.order.into,
+                "source": self.source,
+                "target": self.into,
                 "outcome": "conflicts",
                 "actor_id": actor,
                 "commit_id": None,
@@ -354,9 +292,9 @@ class _Teller:
                 print_note(line)
         raise click.exceptions.Exit(1)
 
-    def _show(self, conflicts: Sequence[Conflict]) -> None:
+    def _show_conflicts(self, conflicts: Sequence[Conflict]) -> None:
         environment = self.invocation.environment
-        if self.order.is_piped:
+        if self.is_piped:
             say, terminal = print_note, standard_error(environment)
         else:
             say, terminal = print_line, standard_output(environment)
@@ -364,59 +302,41 @@ class _Teller:
         for line in self._blocks(conflicts, terminal):
             say(line)
 
-    def _print_outcome(self, done: MergeResult) -> None:
-        if not self.order.is_json:
-            source, into = show_name(self.order.source), show_name(self.order.into)
-            verb = "would merge" if self.order.is_dry_run else "merged"
-            say = print_note if self.order.is_piped else print_line
-            say(f"{verb} {source} into {into}: {done.outcome}")
-
     def _headline(self, conflicts: Sequence[Conflict]) -> str:
-        source, into = show_name(self.order.source), show_name(self.order.into)
         count = f"{len(conflicts):,} {plural(len(conflicts), 'conflict')}"
-        return f"merge conflicts: {source} and {into} have {count}"
+        return f"merge conflicts: {show_name(self.source)} and {show_name(self.into)} have {count}"
 
     def _blocks(self, conflicts: Sequence[Conflict], terminal: Terminal) -> Iterator[str]:
         yield from format_conflicts(conflicts, terminal)
-        path = _FILE_TO_WRITE if self.order.is_piped else self.order.decisions_path
+        path = _FILE_TO_WRITE if self.is_piped else self.decisions_path
         if path is None:
-            yield f"To decide, write a file such as {_FILE_TO_WRITE} with an entry for each:"
+            path = _FILE_TO_WRITE
+            yield f"To decide, write a file such as {path} with an entry for each:"
             yield ""
             yield from (f"  {line}" for line in show_decision(conflicts[0]))
             yield ""
             yield "`choice` is source or target; or give a `row` with all values instead."
-            yield f"To generate such a file, add --write-decisions {_FILE_TO_WRITE}."
-        elif self.order.is_piped:
+            yield f"To generate such a file, add --write-decisions {path}."
+        elif self.is_piped:
             yield f"The output has an entry for each; save it as {path}, say, and set all choices."
         else:
             yield f"{path} has an entry for each; set the choice of all of them."
         yield "Then type:"
         yield ""
-        yield f"  {self._next_command(path or _FILE_TO_WRITE)}"
-
-    def _next_command(self, path: str) -> str:
-        order = self.order
-        granularity = None if order.granularity == "row" else order.granularity
+        granularity = None if self.granularity == "row" else self.granularity
         options = write_options(
-            [("--into", order.into), ("--granularity", granularity), ("--resolve", path)]
+            [("--into", self.into), ("--granularity", granularity), ("--resolve", path)]
         )
-        return write_command("merge", order.source, *options, target=self.target)
+        yield f"  {write_command('merge', self.source, *options, target=self.target)}"
 
     def _write_decisions(self, conflicts: Sequence[Conflict]) -> None:
-        path = self.order.decisions_path
-        if path is None:
+        if self.decisions_path is None:
             return
-        text = write_decisions(conflicts, source=self.order.source, target=self.order.into)
-        if self.order.is_piped:
+        text = write_decisions(conflicts, source=self.source, target=self.into)
+        if self.is_piped:
             print_pieces([text.encode()])
         else:
-            expand_home(path).write_text(text, encoding="utf-8")
-
-    def _note_unwritten(self) -> None:
-        if self.order.is_piped:
-            print_note("there are no conflicts")
-        elif self.order.decisions_path is not None:
-            print_note(f"there are no conflicts; '{self.order.decisions_path}' was not written")
+            expand_home(self.decisions_path).write_text(text, encoding="utf-8")
 
 
 @command()
@@ -465,20 +385,47 @@ def merge(  # noqa: PLR0913  # one per flag
     Exits with 1 if there are unresolved conflicts: they are shown side by side, and nothing is
     merged.
     """
-    order = MergeArguments(
+    is_piped = decisions_path == STANDARD_OUTPUT
+    if is_piped and is_json:
+        raise click.UsageError("--json and --write-decisions - are mutually exclusive")
+    target = invocation.target(uri)
+    resolve = None
+    if resolve_path is not None:
+        decided = read_source(resolve_path)
+        resolve = parse_decisions(decided.text, name=decided.name)
+    if decisions_path is not None and not is_piped and expand_home(decisions_path).exists():
+        raise CommandError(
+            f"'{decisions_path}' exists already and may contain decisions; name another "
+            "file, or delete it; nothing was merged"
+        )
+    if not is_dry_run:
         # The same function implements `omnigraph branch merge`.
-        verb=click.get_current_context().command_path.partition(" ")[2],
-        source=source,
-        into=into,
-        is_dry_run=is_dry_run,
-        granularity=granularity,
-        resolve_path=resolve_path,
-        decisions_path=decisions_path,
-        if_commit=if_commit,
-        idempotency_key=idempotency_key,
-        is_json=is_json,
+        invocation.announce(click.get_current_context().command_path.partition(" ")[2], target)
+    report = _Report(
+        invocation, target, source, into, is_dry_run, granularity, decisions_path, is_json
     )
-    run_merge(invocation, order, uri=uri)
+    with invocation.open(target, read_only=is_dry_run) as graph:
+        run = partial(
+            graph.merge,
+            source,
+            into=into,
+            granularity=granularity,
+            resolve=resolve,
+            if_commit=if_commit,
+        )
+        try:
+            with show_waiting(f"merge {source}", invocation.environment):
+                done = run(
+                    dry_run=is_dry_run, idempotency_key=None if is_dry_run else idempotency_key
+                )
+        except MergeConflictError as error:
+            conflicts = error.conflicts
+            if not has_versions(conflicts):
+                # A server lists the conflicts of a failed merge without values, and shows these in
+                # a dry run.
+                conflicts = run(dry_run=True, idempotency_key=None).conflicts or conflicts
+            report.refuse(conflicts, actor=graph.actor)
+        report.show(done, actor=graph.actor)
 
 
 @command()
@@ -499,18 +446,13 @@ def revert(
     is_json: bool,
 ) -> None:
     """Undo the changes of COMMIT on a branch, as a new commit; later commits stay."""
-    target = invocation.target(uri)
-    invocation.announce("revert", target)
-    with (
-        invocation.open(target, read_only=False) as graph,
-        _report_conflicts(invocation, target, commit=commit, branch=branch, is_json=is_json),
-    ):
-        with show_waiting("revert", invocation.environment):
-            done = graph.revert(
-                commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
-            )
-        actor = graph.actor
-    _print_result("reverted", commit, done, branch=branch, actor=actor, is_json=is_json)
+
+    def run(graph: AnyGraph) -> MergeResult:
+        return graph.revert(
+            commit, branch=branch, if_commit=if_commit, idempotency_key=idempotency_key
+        )
+
+    _replay(invocation, uri, run, verb="revert", commit=commit, branch=branch, is_json=is_json)
 
 
 @command()
@@ -531,51 +473,52 @@ def cherry_pick(
     is_json: bool,
 ) -> None:
     """Apply the changes of COMMIT to a branch, as a new commit."""
-    target = invocation.target(uri)
-    invocation.announce("cherry-pick", target)
-    with (
-        invocation.open(target, read_only=False) as graph,
-        _report_conflicts(invocation, target, commit=commit, branch=onto, is_json=is_json),
-    ):
-        with show_waiting("cherry-pick", invocation.environment):
-            done = graph.cherry_pick(
-                commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
-            )
-        actor = graph.actor
-    _print_result("picked", commit, done, branch=onto, actor=actor, is_json=is_json)
 
-
-def _print_result(
-    verb: str, commit: str, done: MergeResult, *, branch: str, actor: str | None, is_json: bool
-) -> None:
-    if is_json:
-        print_json(replay_output(done, branch=branch, actor=actor))
-        return
-    print_line(f"{verb} {show_name(commit)} on {show_name(branch)}: {done.outcome}")
-    if done.commit_id is not None:
-        print_line(f"commit: {done.commit_id}")
-
-
-@contextmanager
-def _report_conflicts(
-    invocation: Invocation, target: Target, *, commit: str, branch: str, is_json: bool
-) -> Iterator[None]:
-    """A block whose conflicts are shown side by side; they cannot be resolved by these commands."""
-    try:
-        yield
-    except MergeConflictError as error:
-        count = len(error.conflicts)
-        print_note(
-            f"Error: {count:,} {plural(count, 'row')} changed on {show_name(branch)} since; "
-            f"{show_name(branch)} is unchanged"
+    def run(graph: AnyGraph) -> MergeResult:
+        return graph.cherry_pick(
+            commit, onto=onto, if_commit=if_commit, idempotency_key=idempotency_key
         )
-        if is_json:
-            print_json(error_body(error, message=str(error)))
+
+    _replay(invocation, uri, run, verb="cherry-pick", commit=commit, branch=onto, is_json=is_json)
+
+
+_DONE_BY_VERB = {"revert": "reverted", "cherry-pick": "picked"}
+
+
+def _replay(
+    invocation: Invocation,
+    uri: str | None,
+    run: Callable[[AnyGraph], MergeResult],
+    *,
+    verb: str,
+    commit: str,
+    branch: str,
+    is_json: bool,
+) -> None:
+    """Print the result, or the conflicts side by side; these commands cannot resolve them."""
+    target = invocation.target(uri)
+    invocation.announce(verb, target)
+    with invocation.open(target, read_only=False) as graph:
+        try:
+            with show_waiting(verb, invocation.environment):
+                done = run(graph)
+        except MergeConflictError as error:
+            count = len(error.conflicts)
+            print_note(
+                f"Error: {count:,} {plural(count, 'row')} changed on {show_name(branch)} since; "
+                f"{show_name(branch)} is unchanged"
+            )
+            if is_json:
+                print_json(error_body(error, message=str(error)))
+                raise click.exceptions.Exit(1) from error
+            print_note("")
+            for line in format_conflicts(error.conflicts, standard_error(invocation.environment)):
+                print_note(line)
+            print_note("Correct these rows with `omnigraph mutate`. To see later changes, run:")
+            print_note(f"\n  {write_command('diff', commit, branch, target=target)}")
             raise click.exceptions.Exit(1) from error
-        print_note("")
-        for line in format_conflicts(error.conflicts, standard_error(invocation.environment)):
-            print_note(line)
-        print_note("Correct these rows with `omnigraph mutate`. To see later changes, run:")
-        print_note("")
-        print_note(f"  {write_command('diff', commit, branch, target=target)}")
-        raise click.exceptions.Exit(1) from error
+        output = replay_output(done, branch=branch, actor=graph.actor)
+    lines = [f"{_DONE_BY_VERB[verb]} {show_name(commit)} on {show_name(branch)}: {done.outcome}"]
+    if done.commit_id is not None:
+        lines.append(f"commit: {done.commit_id}")
+    print_output(output, lines, is_json=is_json)

@@ -28,11 +28,9 @@ from omnigraph.cli.options import (
     JSON_OPTION,
     KEY_OPTION,
 )
-from omnigraph.cli.output import print_json, print_line, show_waiting
+from omnigraph.cli.output import print_output, show_count, show_waiting
 from omnigraph.compiler.query.parser import get_single_query_name
 from omnigraph.http.encode import encode_mutation
-from omnigraph.http.responses import ChangeOutput
-from omnigraph.model.errors import plural
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import MutationResult
@@ -104,17 +102,11 @@ def mutate(  # noqa: PLR0913  # its flags
                 )
             ran = get_single_query_name(text) if name is None else name
             output = encode_mutation(done, branch=branch, query_name=ran, actor=graph.actor)
-    _print(output, is_json=is_json)
-
-
-def _print(output: ChangeOutput, *, is_json: bool) -> None:
-    if is_json:
-        print_json(output)
-        return
     nodes, edges = output["affected_nodes"], output["affected_edges"]
-    print_line(
+    lines = [
         f"changed {output['branch']} via {output['query_name']}: "
-        f"{nodes} {plural(nodes, 'node')}, {edges} {plural(edges, 'edge')}"
-    )
+        f"{show_count(nodes, 'node')}, {show_count(edges, 'edge')}"
+    ]
     if output["actor_id"] is not None:
-        print_line(f"actor_id: {output['actor_id']}")
+        lines.append(f"actor_id: {output['actor_id']}")
+    print_output(output, lines, is_json=is_json)

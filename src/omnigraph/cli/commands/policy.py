@@ -19,13 +19,13 @@ from omnigraph.cli.advice import write_command, write_options
 from omnigraph.cli.command import command
 from omnigraph.cli.inputs import expand_home, read_bytes
 from omnigraph.cli.invocation import Invocation, open_applied, translate_findings
-from omnigraph.cli.output import CommandError, print_line, print_note
+from omnigraph.cli.output import CommandError, print_line, print_note, show_count
 from omnigraph.cli.targets import ClusterScope
 from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig
 from omnigraph.cluster.desired import read_config
 from omnigraph.cluster.resources import CLUSTER, Findings, StoppedError, graph_address, name_of
 from omnigraph.cluster.sources import read_policy_files
-from omnigraph.model.errors import InvalidValueError, plural
+from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.runtime import lazy_module
 from omnigraph.policy import checking
 from omnigraph.policy.bundle import BundleKind, parse_bundle, read_bundle
@@ -244,11 +244,7 @@ def validate(invocation: Invocation, *, config: str | None, bundle: str | None) 
     chosen = _open(invocation, config=config, bundle=bundle)
     for warning in chosen.warnings:
         print_note(f"warning: {warning}")
-    known = (
-        ""
-        if chosen.actors is None
-        else f" [{len(chosen.actors)} {plural(len(chosen.actors), 'actor')}]"
-    )
+    known = "" if chosen.actors is None else f" [{show_count(len(chosen.actors), 'actor')}]"
     print_line(f"policy valid: bundle '{chosen.name}'{known}")
 
 
@@ -268,13 +264,11 @@ def test(
         chosen.gate, checking.parse_cases(read_bytes(tests_path), name=tests_path)
     )
     if not report.mismatches:
-        print_line(f"policy tests passed: {report.case_count} {plural(report.case_count, 'case')}")
+        print_line(f"policy tests passed: {show_count(report.case_count, 'case')}")
         return
     ids = ", ".join(each.case.id for each in report.mismatches)
-    print_note(
-        f"Error: {len(report.mismatches)} of {report.case_count} "
-        f"{plural(report.case_count, 'case')} failed: {ids}"
-    )
+    failed = f"{len(report.mismatches)} of {show_count(report.case_count, 'case')}"
+    print_note(f"Error: {failed} failed: {ids}")
     for each in report.mismatches:
         wanted = "allow" if each.case.is_to_be_allowed else "deny"
         print_note(f"    {each.case.id}: expected {wanted}, but {each.decision.message}")

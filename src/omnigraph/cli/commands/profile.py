@@ -7,19 +7,19 @@ with its error. Only `graphs` contacts a server.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from getpass import getpass
+from typing import TypedDict
 
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 import omnigraph
 from omnigraph.cli.command import command
-from omnigraph.cli.config import Format, OperatorConfig, Profile
+from omnigraph.cli.config import Defaults, Format, OperatorConfig, Profile
 from omnigraph.cli.credentials import remove_token, require_name, store_token
 from omnigraph.cli.invocation import Invocation, list_server_graphs
 from omnigraph.cli.options import JSON_OPTION
-from omnigraph.cli.output import CommandError, print_json, print_line, print_note
+from omnigraph.cli.output import CommandError, print_line, print_note, print_output
 from omnigraph.cli.targets import (
     ClusterScope,
     Scope,
@@ -32,20 +32,18 @@ from omnigraph.cli.targets import (
     scope_of_profile,
 )
 
-_DEFAULTS = "(defaults)"
 
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(TypedDict):
     """A profile as the list shows it; `error` is the reason why it cannot be used."""
 
     name: str
     binding: str
     scope_kind: str
     target: str | None
+    valid: bool
     error: str | None
     default_graph: str | None
-    is_active: bool
+    active: bool
 
 
 @command()
@@ -58,15 +56,8 @@ def list_profiles(invocation: Invocation, *, is_json: bool) -> None:
         _describe(name, profile, config, is_active=name == active)
         for name, profile in config.profiles.items()
     ]
-    if is_json:
-        print_json([_encode(each) for each in listed])
-        return
-    for each in listed:
-        mark = "*" if each.is_active else " "
-        shown = f"invalid: {each.error}" if each.error is not None else each.binding
-        graph = f" graph={each.default_graph}" if each.default_graph is not None else ""
-        print_line(f"{mark} {each.name} {shown}{graph}")
-    if not listed:
+    print_output([*listed], map(_view_listed, listed), is_json=is_json)
+    if not listed and not is_json:
         print_note(f"no profiles in {invocation.config_path}")
 
 
@@ -80,12 +71,25 @@ def show(invocation: Invocation, name: str | None, *, is_json: bool) -> None:
     """
     config = invocation.config
     chosen = name if name is not None else active_profile(invocation.flags, invocation.environment)
-    payload = _show_defaults(config) if chosen is None else _show_profile(chosen, config)
-    if is_json:
-        print_json(payload)
-        return
-    for key, value in payload.items():
-        print_line(f"{key}: {'-' if value is None else value}")
+    scope: Scope | None
+    kind: str
+    target: str | None
+    if chosen is None:
+        kind, target = _default_binding(config.defaults)
+        scope = scope_of_defaults(graph=None, config=config)
+    else:
+        kind, target = require_one_binding(chosen, get_profile(chosen, config))
+        scope = scope_of_profile(chosen, graph=None, config=config)
+    payload = {
+        "name": "(defaults)" if chosen is None else chosen,
+        "scope_kind": kind,
+        "target": target,
+        "endpoint": _endpoint_of(scope),
+        "default_graph": scope.graph if isinstance(scope, ServerScope | ClusterScope) else None,
+        "output_format": str(config.defaults.output or Format.TABLE),
+    }
+    lines = [f"{key}: {'-' if value is None else value}" for key, value in payload.items()]
+    print_output(payload, lines, is_json=is_json)
 
 
 def _describe(name: str, profile: Profile, config: OperatorConfig, *, is_active: bool) -> _Listed:
@@ -95,63 +99,29 @@ def _describe(name: str, profile: Profile, config: OperatorConfig, *, is_active:
     except CommandError as refusal:
         error = str(refusal)
     kind, target = ("invalid", None) if error is not None else profile.bindings[0]
-    return _Listed(
-        name=name,
-        binding=" ".join(f"{kind}={value}" for kind, value in profile.bindings),
-        scope_kind=kind,
-        target=target,
-        error=error,
-        default_graph=profile.default_graph,
-        is_active=is_active,
-    )
-
-
-def _encode(listed: _Listed) -> dict[str, object]:
-    return {
-        "name": listed.name,
-        "binding": listed.binding,
-        "scope_kind": listed.scope_kind,
-        "target": listed.target,
-        "valid": listed.error is None,
-        "error": listed.error,
-        "default_graph": listed.default_graph,
-        "active": listed.is_active,
-    }
-
-
-def _show_profile(name: str, config: OperatorConfig) -> dict[str, object]:
-    profile = get_profile(name, config)
-    scope_kind, target = require_one_binding(name, profile)
-    scope = scope_of_profile(name, graph=None, config=config)
-    return _payload(name, scope_kind, target, scope, config)
-
-
-def _show_defaults(config: OperatorConfig) -> dict[str, object]:
-    scope = scope_of_defaults(graph=None, config=config)
-    match scope:
-        case ServerScope():
-            return _payload(_DEFAULTS, "server", config.defaults.server, scope, config)
-        case StoreScope():
-            return _payload(_DEFAULTS, "store", config.defaults.store, scope, config)
-        case None:
-            return _payload(_DEFAULTS, "none", None, scope, config)
-
-
-def _payload(
-    name: str,
-    scope_kind: str,
-    target: str | None,
-    scope: Scope | None,
-    config: OperatorConfig,
-) -> dict[str, object]:
     return {
         "name": name,
-        "scope_kind": scope_kind,
+        "binding": " ".join(f"{kind}={value}" for kind, value in profile.bindings),
+        "scope_kind": kind,
         "target": target,
-        "endpoint": _endpoint_of(scope),
-        "default_graph": _graph_of(scope),
-        "output_format": str(config.defaults.output or Format.TABLE),
+        "valid": error is None,
+        "error": error,
+        "default_graph": profile.default_graph,
+        "active": is_active,
     }
+
+
+def _view_listed(listed: _Listed) -> str:
+    mark = "*" if listed["active"] else " "
+    shown = listed["binding"] if listed["valid"] else f"invalid: {listed['error']}"
+    graph = "" if listed["default_graph"] is None else f" graph={listed['default_graph']}"
+    return f"{mark} {listed['name']} {shown}{graph}"
+
+
+def _default_binding(defaults: Defaults) -> tuple[str, str | None]:
+    if defaults.server is not None:
+        return "server", defaults.server
+    return ("none", None) if defaults.store is None else ("store", defaults.store)
 
 
 def _endpoint_of(scope: Scope | None) -> str | None:
@@ -164,14 +134,6 @@ def _endpoint_of(scope: Scope | None) -> str | None:
             return root
         case StoreScope(uri=uri):
             return uri
-
-
-def _graph_of(scope: Scope | None) -> str | None:
-    match scope:
-        case ServerScope(graph=graph) | ClusterScope(graph=graph):
-            return graph
-        case StoreScope() | None:
-            return None
 
 
 @command()
@@ -195,10 +157,8 @@ def login(invocation: Invocation, name: str, token: str | None, *, is_json: bool
             f"note: there is no `{name}` under `servers:` in {invocation.config_path}; the token "
             "is used when it is added"
         )
-    if is_json:
-        print_json({"server": name, "credentials_path": str(path), "declared": is_declared})
-    else:
-        print_line(f"stored the token of {name} in {path}")
+    output = {"server": name, "credentials_path": str(path), "declared": is_declared}
+    print_output(output, [f"stored the token of {name} in {path}"], is_json=is_json)
 
 
 @command()
@@ -209,10 +169,8 @@ def logout(invocation: Invocation, name: str, *, is_json: bool) -> None:
     require_name(name)
     path = invocation.credentials_path
     remove_token(path, name)
-    if is_json:
-        print_json({"server": name, "credentials_path": str(path)})
-    else:
-        print_line(f"removed the token of {name} from {path}")
+    output = {"server": name, "credentials_path": str(path)}
+    print_output(output, [f"removed the token of {name} from {path}"], is_json=is_json)
 
 
 def _read_line(name: str) -> str:
@@ -232,18 +190,12 @@ def list_graphs(invocation: Invocation, uri: str | None, *, is_json: bool) -> No
     served = sorted(
         list_server_graphs(invocation.server_target(uri)), key=lambda each: each.graph_id
     )
-    if is_json:
-        print_json({"graphs": [{"graph_id": each.graph_id, "uri": each.uri} for each in served]})
-        return
-    for each in served:
-        print_line(f"{each.graph_id} {each.uri}")
-
-
-_SHELLS = ("bash", "zsh", "fish")
+    output = {"graphs": [{"graph_id": each.graph_id, "uri": each.uri} for each in served]}
+    print_output(output, [f"{each.graph_id} {each.uri}" for each in served], is_json=is_json)
 
 
 @command()
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(invocation: Invocation, shell: str) -> None:
     """Print the completion script of a shell.
 

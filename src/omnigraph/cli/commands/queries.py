@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from itertools import groupby
 from typing import TYPE_CHECKING, NotRequired, TypedDict
@@ -20,11 +21,11 @@ from omnigraph.cli.command import command
 from omnigraph.cli.inputs import STANDARD_OUTPUT, expand_home, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import JSON_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import CommandError, print_json, print_line, print_note, print_pieces
+from omnigraph.cli.output import CommandError, print_note, print_output, print_pieces
 from omnigraph.cli.targets import ServedTarget, StoreTarget
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.lint import LintReport, encode_report, kind_of, lint_queries
-from omnigraph.compiler.query.ast import ParameterSyntax, QuerySyntax, Read
+from omnigraph.compiler.query.ast import ParameterSyntax, Read
 from omnigraph.compiler.query.parser import parse_queries
 from omnigraph.http.stored_queries import collect_queries
 from omnigraph.model.catalog import Catalog
@@ -64,7 +65,11 @@ class ListedQuery(TypedDict):
 
 def list_query(source: Source, *, graph: str, name: str) -> ListedQuery:
     """The declaration of a query."""
-    declared = _get_declared(source, name)
+    declared = next((each for each in parse_queries(source) if each.name.text == name), None)
+    if declared is None:
+        raise NotFoundError(
+            kind="query", name=name, advice=f"{source.name} contains no query of this name"
+        )
     # If a parameter is declared twice, the last one counts, as in compilation.
     parameters = {each.variable.name: each for each in declared.parameters}
     texts = {each.name.text: each.value for each in declared.annotations}
@@ -95,15 +100,6 @@ def view_queries(listed: Sequence[ListedQuery]) -> Iterator[str]:
             yield f"graph {graph}"
         for each in queries:
             yield from _view_query(each)
-
-
-def _get_declared(source: Source, name: str) -> QuerySyntax:
-    for each in parse_queries(source):
-        if each.name.text == name:
-            return each
-    raise NotFoundError(
-        kind="query", name=name, advice=f"{source.name} contains no query of this name"
-    )
 
 
 def _list_parameter(parameter: ParameterSyntax) -> ListedParameter:
@@ -145,11 +141,7 @@ def list_all(invocation: Invocation, *, is_json: bool) -> None:
     served = cluster_queries.read_queries(invocation.cluster_scope(), invocation.environment)
     _warn(served.left_out)
     listed = [list_query(each.source, graph=each.graph, name=each.name) for each in served.texts]
-    if is_json:
-        print_json({"queries": listed})
-        return
-    for line in view_queries(listed):
-        print_line(line)
+    print_output({"queries": listed}, view_queries(listed), is_json=is_json)
 
 
 @command()
@@ -161,11 +153,12 @@ def validate(invocation: Invocation, *, is_json: bool) -> None:
     """
     checked = cluster_queries.check_queries(invocation.cluster_scope(), invocation.environment)
     _warn(checked.left_out)
-    if is_json:
-        print_json(_encode(checked))
-    else:
-        for line in _view(checked):
-            print_line(line)
+    payload = {
+        "ok": not checked.breakages,
+        "breakages": [asdict(each) for each in checked.breakages],
+        "warnings": [asdict(each) for each in checked.warnings],
+    }
+    print_output(payload, _view(checked), is_json=is_json)
     if checked.breakages:
         sys.exit(1)
 
@@ -233,18 +226,6 @@ def _warn(left_out: Iterable[str]) -> None:
         print_note(f"warning: {each}")
 
 
-def _encode(checked: cluster_queries.QueryCheck) -> dict[str, object]:
-    return {
-        "ok": not checked.breakages,
-        "breakages": [_encode_issue(each) for each in checked.breakages],
-        "warnings": [_encode_issue(each) for each in checked.warnings],
-    }
-
-
-def _encode_issue(issue: cluster_queries.Issue) -> dict[str, object]:
-    return {"graph": issue.graph, "query": issue.query, "message": issue.message}
-
-
 def _view(checked: cluster_queries.QueryCheck) -> Iterator[str]:
     count = checked.query_count
     if not checked.breakages:
@@ -292,35 +273,28 @@ def lint(
         schema = read_source(schema_path)
         schema_source = {"kind": "file", "path": schema_path}
     report = lint_queries(read_source(query_path), compile_schema(schema))
-    if is_json:
-        print_json(encode_report(report, schema_source=schema_source, query_path=query_path))
-    else:
-        _print_report(report)
+    payload = encode_report(report, schema_source=schema_source, query_path=query_path)
+    print_output(payload, _view_report(report), is_json=is_json)
     if report.error_count:
         sys.exit(1)
 
 
-def _print_report(report: LintReport) -> None:
+def _view_report(report: LintReport) -> Iterator[str]:
     for result in report.results:
         if result.error is None:
-            print_line(f"OK    query `{result.name}` ({kind_of(result)})")
+            yield f"OK    query `{result.name}` ({kind_of(result)})"
         else:
-            print_line(f"ERROR query `{result.name}`: {result.error}")
+            yield f"ERROR query `{result.name}`: {result.error}"
         for warning in result.warnings:
-            print_line(f"WARN  query `{result.name}`: {warning}")
+            yield f"WARN  query `{result.name}`: {warning}"
     for finding in report.findings:
-        print_line(f"{_WORD_BY_SEVERITY[finding.severity]} {finding.code}: {finding.message}")
-    print_line(
+        yield f"{_WORD_BY_SEVERITY[finding.severity]} {finding.code}: {finding.message}"
+    yield (
         f"INFO  Lint complete: {len(report.results)} "
         f"{plural(len(report.results), 'query', 'queries')} processed "
         f"({report.error_count} error(s), {report.warning_count} warning(s), "
         f"{report.info_count} info item(s))"
     )
-
-
-# Imported by name, because the engine and the SDK are slow to import and help and usage errors do
-# not need them.
-_SERVING = "omnigraph.mcp.graph"
 
 
 @command()
@@ -347,7 +321,9 @@ def mcp(
     if isinstance(target, StoreTarget) and queries is None and not ad_hoc:
         print_note("there are no tools: pass --queries PATH, --ad-hoc or both")
     invocation.announce("mcp", target)
-    part = import_module(_SERVING)
+    # Imported by name, because the engine and the SDK are slow to import and help and usage errors
+    # do not need them.
+    part = import_module("omnigraph.mcp.graph")
     match target:
         case StoreTarget():
             with invocation.open_direct(target, read_only=False) as graph:

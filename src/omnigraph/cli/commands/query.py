@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.config import Alias, Format, OperatorConfig
+from omnigraph.cli.config import Alias, Format
 from omnigraph.cli.inputs import (
     PARAMS_FILE_OPTION,
     PARAMS_OPTION,
@@ -26,6 +26,7 @@ from omnigraph.cli.inputs import (
     find_params,
     find_text,
     hinting_at_store,
+    refuse_constant,
     require_one,
     require_one_reader_of_input,
     require_stored,
@@ -34,6 +35,7 @@ from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import (
     BRANCH_OPTION,
     ENGINE_OPTION,
+    FORMAT_OPTION,
     JSON_OPTION,
     READ_BRANCH_OPTION,
     SNAPSHOT_OPTION,
@@ -43,23 +45,22 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import (
     CommandError,
     escape_control,
-    print_json,
-    print_line,
     print_note,
+    print_output,
+    show_count,
     show_value,
     show_waiting,
 )
 from omnigraph.cli.targets import make_server_scope
 from omnigraph.http.responses import EntityOutput, ExplainOutput
 from omnigraph.http.responses import Target as Place
-from omnigraph.model.errors import NotFoundError, plural
+from omnigraph.model.errors import NotFoundError
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import Result
 
 # Imported by name, because the engine is slow to import and help and usage errors do not need it.
 _PRINTING = "omnigraph.cli.formats"
-_STORED = "omnigraph.client.remote"
 
 
 @command()
@@ -70,12 +71,7 @@ _STORED = "omnigraph.client.remote"
 @PARAMS_FILE_OPTION
 @READ_BRANCH_OPTION
 @SNAPSHOT_OPTION
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice([each.value for each in Format]),
-    help="The output format of rows.",
-)
+@FORMAT_OPTION
 @JSON_OPTION
 @ENGINE_OPTION
 @click.option(
@@ -121,7 +117,7 @@ def query(  # noqa: PLR0913  # its flags
         stored, served = require_stored(name, target)
         with invocation.open_served(served, read_only=True) as remote:
             with show_waiting("query", invocation.environment):
-                found: Result = import_module(_STORED).run_read(
+                found: Result = import_module("omnigraph.client.remote").run_read(
                     remote, stored, params, branch=place["branch"], commit=snapshot
                 )
             _show(invocation, found, place, format=format, out=out)
@@ -148,7 +144,7 @@ def _show(
         printing.print_result(invocation, result, place, format=format)
         return
     printing.save_result(result, place, path=out, chosen=format)
-    print_note(f"wrote {len(result)} {plural(len(result), 'row')} to {out}")
+    print_note(f"wrote {show_count(len(result), 'row')} to {out}")
 
 
 @command()
@@ -185,10 +181,7 @@ def explain(  # noqa: PLR0913  # its flags
         output: ExplainOutput = {
             "plan": graph.explain(text, params, name=name, branch=branch, engine=engine)
         }
-    if is_json:
-        print_json(output)
-    else:
-        print_line(output["plan"])
+    print_output(output, [output["plan"]], is_json=is_json)
 
 
 @command()
@@ -196,12 +189,7 @@ def explain(  # noqa: PLR0913  # its flags
 @click.argument("args", nargs=-1)
 @PARAMS_OPTION
 @PARAMS_FILE_OPTION
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice([each.value for each in Format]),
-    help="The output format of rows.",
-)
+@FORMAT_OPTION
 @JSON_OPTION
 def alias(
     invocation: Invocation,
@@ -218,9 +206,12 @@ def alias(
     ARGS are values for the parameters that the alias lists, in that order: JSON, or else text.
     """
     require_one({"--format": chosen, "--json": is_json})
-    bound = get_alias(name, invocation.config)
+    bound = invocation.config.aliases.get(name)
+    if bound is None:
+        known = ", ".join(sorted(invocation.config.aliases)) or "none"
+        raise CommandError(f"unknown alias '{name}'; aliases of the configuration: {known}")
     given = find_params(params_text, params_path) or {}
-    params = {**bound.params, **name_arguments(name, bound, args), **given}
+    params = {**bound.params, **_name_arguments(name, bound, args), **given}
     scope = make_server_scope(
         bound.server, graph=bound.graph, fallback=None, config=invocation.config
     )
@@ -228,25 +219,14 @@ def alias(
     place: Place = {"branch": "main", "snapshot": None}
     with invocation.open_served(invocation.served_graph(scope), read_only=True) as remote:
         found = remote.invoke(bound.query, params, expect_mutation=False)
-        # Imported by name, because the engine is slow to import and usage errors do not need it.
-        printing = import_module("omnigraph.cli.formats")
-        printing.print_result(invocation, found, place, format=format)
+        import_module(_PRINTING).print_result(invocation, found, place, format=format)
 
 
-def get_alias(name: str, config: OperatorConfig) -> Alias:
-    """The alias of a name; `CommandError` if it is unknown."""
-    found = config.aliases.get(name)
-    if found is None:
-        known = ", ".join(sorted(config.aliases)) or "none"
-        raise CommandError(f"unknown alias '{name}'; aliases of the configuration: {known}")
-    return found
-
-
-def name_arguments(name: str, bound: Alias, args: Sequence[str]) -> Mapping[str, object]:
+def _name_arguments(name: str, bound: Alias, args: Sequence[str]) -> Mapping[str, object]:
     """The values of arguments by the parameter names of the alias."""
     if len(args) > len(bound.args):
         raise CommandError(
-            f"alias '{name}' takes {len(bound.args)} {plural(len(bound.args), 'argument')} "
+            f"alias '{name}' takes {show_count(len(bound.args), 'argument')} "
             f"({', '.join(bound.args) or 'none'}), not {len(args)}"
         )
     return {key: _parse(text) for key, text in zip(bound.args, args, strict=False)}
@@ -255,14 +235,10 @@ def name_arguments(name: str, bound: Alias, args: Sequence[str]) -> Mapping[str,
 def _parse(text: str) -> object:
     try:
         # Python would accept NaN and Infinity as numbers; JSON does not.
-        parsed: object = json.loads(text, parse_constant=_refuse_constant)
+        parsed: object = json.loads(text, parse_constant=refuse_constant)
     except ValueError:
         return text
     return parsed
-
-
-def _refuse_constant(word: str) -> object:
-    raise ValueError(word)
 
 
 @command()
@@ -286,15 +262,13 @@ def entity(
     require_one({"--branch": branch, "--snapshot": snapshot})
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         found = graph.entity(type, id, branch=branch, commit=snapshot)
-    if is_json:
-        output: EntityOutput = {"type": type, "id": id, "entity": found}
-        print_json(output)
-        if found is None:
-            sys.exit(1)
-        return
-    if found is None:
+    if found is None and not is_json:
         raise NotFoundError(kind=type, name=id, advice="")
-    for name, value in found.items():
-        print_line(
-            f"{name}: {escape_control(value) if isinstance(value, str) else show_value(value)}"
-        )
+    lines = [
+        f"{name}: {escape_control(value) if isinstance(value, str) else show_value(value)}"
+        for name, value in (found or {}).items()
+    ]
+    output: EntityOutput = {"type": type, "id": id, "entity": found}
+    print_output(output, lines, is_json=is_json)
+    if found is None:
+        sys.exit(1)

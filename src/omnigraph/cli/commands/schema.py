@@ -19,7 +19,14 @@ from omnigraph.cli.command import command
 from omnigraph.cli.inputs import attach_path, read_source, require_one, require_one_reader_of_input
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import IF_COMMIT_OPTION, JSON_OPTION, KEY_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import CommandError, print_json, print_line, print_pieces, show_waiting
+from omnigraph.cli.output import (
+    CommandError,
+    print_json,
+    print_line,
+    print_output,
+    print_pieces,
+    show_waiting,
+)
 from omnigraph.cli.targets import StoreTarget
 from omnigraph.http.encode import schema_apply_output
 from omnigraph.http.responses import SchemaOutput, SchemaPlanOutput
@@ -152,14 +159,13 @@ def plan(
     if blockers:
         planned.output["supported"] = False
         planned.output["blockers"] = list(blockers)
-    if is_json:
-        print_json(planned.output)
-        return
-    print_line(f"schema plan for {place}")
-    print_line(f"supported: {'yes' if planned.output['supported'] else 'no'}")
-    for blocker in blockers:
-        print_line(f"blocked: {blocker}")
-    _print_steps(planned.lines)
+    lines = [
+        f"schema plan for {place}",
+        f"supported: {'yes' if planned.output['supported'] else 'no'}",
+        *(f"blocked: {each}" for each in blockers),
+        *_view_steps(planned.lines),
+    ]
+    print_output(planned.output, lines, is_json=is_json)
 
 
 @command()
@@ -195,13 +201,13 @@ def apply(
                 idempotency_key=idempotency_key,
             )
         output = schema_apply_output(done, uri=target.uri, manifest_version=_find_version(graph))
-    if is_json:
-        print_json(output)
-        return
-    print_line(f"schema apply for {target.uri}")
-    print_line("supported: yes")
-    print_line(f"applied: {'yes' if done.applied else 'no'}")
-    _print_steps(described if done.steps else ())
+    lines = [
+        f"schema apply for {target.uri}",
+        "supported: yes",
+        f"applied: {'yes' if done.applied else 'no'}",
+        *_view_steps(described if done.steps else ()),
+    ]
+    print_output(output, lines, is_json=is_json)
 
 
 def _describe(graph: AnyGraph, desired: Source, *, allow_data_loss: bool) -> Sequence[str]:
@@ -223,11 +229,8 @@ def _find_version(graph: AnyGraph) -> int | None:
         return None
 
 
-def _print_steps(described: Sequence[str]) -> None:
-    for line in described:
-        print_line(f"- {line}")
-    if not described:
-        print_line("no schema changes")
+def _view_steps(described: Sequence[str]) -> list[str]:
+    return [f"- {line}" for line in described] or ["no schema changes"]
 
 
 @command()

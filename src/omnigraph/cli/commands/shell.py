@@ -9,11 +9,10 @@ from importlib import import_module
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.config import Format
 from omnigraph.cli.formats import find_look
 from omnigraph.cli.inputs import STANDARD_INPUT, read_source
 from omnigraph.cli.invocation import Invocation
-from omnigraph.cli.options import URI_ARGUMENT
+from omnigraph.cli.options import FORMAT_OPTION, URI_ARGUMENT
 from omnigraph.cli.output import print_note, standard_output
 from omnigraph.cli.shell.session import Display, Session, shell_commands
 from omnigraph.compiler.statements import split_statements
@@ -22,12 +21,7 @@ from omnigraph.compiler.statements import split_statements
 @command()
 @URI_ARGUMENT
 @click.option("--branch", default="main", show_default=True, help="The initial branch.")
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice([each.value for each in Format]),
-    help="The output format of rows.",
-)
+@FORMAT_OPTION
 def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str | None) -> None:
     """Query and change a graph interactively.
 
