@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain, count, islice
 from pathlib import Path
@@ -43,7 +44,7 @@ from omnigraph.cli.output import (
     show_waiting,
     standard_output,
 )
-from omnigraph.drawing.history import History, draw_svg
+from omnigraph.drawing.history import draw_svg
 from omnigraph.http.encode import commit_changes_output, commit_output, diff_output
 from omnigraph.http.responses import CommitList
 from omnigraph.model.errors import FeedGapError, NotFoundError
@@ -88,29 +89,23 @@ def log(
     require_one({"--svg": picture, "--json": is_json})
     with invocation.open(invocation.target(uri), read_only=True) as graph:
         history = read_history(graph, branches=branches, limit=None if is_all else limit)
-    if is_json:
-        print_json(_payload(history))
-    elif picture == STANDARD_OUTPUT:
+    if picture == STANDARD_OUTPUT:
         print_line(draw_svg(history))
-    elif picture is not None:
+        return
+    if picture is not None:
         Path(picture).write_text(draw_svg(history), encoding="utf-8")
-    else:
-        for line in view_history(history, standard_output(invocation.environment)):
-            print_line(line)
-
-
-def _payload(history: History) -> dict[str, object]:
-    return {
-        "commits": [
-            {
-                **commit_output(commit),
-                "branches": list(history.branches.get(commit.id, ())),
-                "tags": list(history.tags.get(commit.id, ())),
-            }
-            for commit in history.commits
-        ],
-        "older_commits": history.left_out,
-    }
+        return
+    commits = [
+        {
+            **commit_output(each),
+            "branches": list(history.branches.get(each.id, ())),
+            "tags": list(history.tags.get(each.id, ())),
+        }
+        for each in history.commits
+    ]
+    payload = {"commits": commits, "older_commits": history.left_out}
+    lines = view_history(history, standard_output(invocation.environment))
+    print_output(payload, lines, is_json=is_json)
 
 
 @command()
@@ -352,16 +347,7 @@ def _count_body(found: ChangeSet) -> dict[str, object]:
         "old_commit_id": whole["old_commit_id"],
         "new_commit_id": whole["new_commit_id"],
         "stats": whole["stats"],
-        "types": [
-            {
-                "kind": each.kind,
-                "type": each.type,
-                "inserts": each.inserts,
-                "updates": each.updates,
-                "deletes": each.deletes,
-            }
-            for each in _count(found)
-        ],
+        "types": [asdict(each) for each in _count(found)],
     }
 
 

@@ -7,8 +7,7 @@ cluster manages. A graph with commits is replaced only after confirmation or wit
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -41,39 +40,19 @@ if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph
     from omnigraph.compiler import compile as compiling
     from omnigraph.compiler import migration, migration_steps
+    from omnigraph.compiler.migration import MigrationPlan
 else:
     compiling = lazy_module("omnigraph.compiler.compile")
     migration = lazy_module("omnigraph.compiler.migration")
     migration_steps = lazy_module("omnigraph.compiler.migration_steps")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSchema:
-    """The steps of a schema change, as text and as payload."""
-
-    lines: tuple[str, ...]
-    output: SchemaPlanOutput
-
-
-def plan_schema_texts(
-    accepted: Source, desired: Source, *, allow_data_loss: bool, uri: str
-) -> PlannedSchema:
-    """The steps from one schema to another; `uri` is the graph of the accepted one."""
-    found = migration.plan_migration(
+def _plan(accepted: Source, desired: Source, *, allow_data_loss: bool) -> MigrationPlan:
+    return migration.plan_migration(
         compiling.compile_schema(accepted),
         compiling.compile_schema(desired),
         source=desired,
         allow_data_loss=allow_data_loss,
-    )
-    return PlannedSchema(
-        lines=tuple(migration_steps.describe_step(step) for step in found.steps),
-        output={
-            "uri": uri,
-            "supported": found.supported,
-            "step_count": len(found.steps),
-            "steps": [{**migration_steps.encode_step(step)} for step in found.steps],
-            "blockers": [],
-        },
     )
 
 
@@ -108,11 +87,11 @@ _SCHEMA_OPTION = click.option(
 def show(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
     """Print the accepted schema as it was written."""
     with invocation.open(invocation.target(uri), read_only=True) as graph:
-        output: SchemaOutput = {"schema_source": graph.schema_source}
+        text = graph.schema_source
     if is_json:
+        output: SchemaOutput = {"schema_source": text}
         print_json(output)
     else:
-        text = output["schema_source"]
         print_pieces([text.encode(), b"" if text.endswith("\n") else b"\n"])
 
 
@@ -152,20 +131,23 @@ def plan(
         with invocation.open_direct(target, read_only=True) as graph:
             place, accepted = target.uri, Source("<accepted>", graph.schema_source)
             # Planning here first makes errors in the text name the file.
-            plan_schema_texts(accepted, desired, allow_data_loss=allow_data_loss, uri=place)
-            found = graph.plan_schema(desired.text, allow_data_loss=allow_data_loss)
-            blockers = found.blockers
-    planned = plan_schema_texts(accepted, desired, allow_data_loss=allow_data_loss, uri=place)
-    if blockers:
-        planned.output["supported"] = False
-        planned.output["blockers"] = list(blockers)
+            _plan(accepted, desired, allow_data_loss=allow_data_loss)
+            blockers = graph.plan_schema(desired.text, allow_data_loss=allow_data_loss).blockers
+    found = _plan(accepted, desired, allow_data_loss=allow_data_loss)
+    output: SchemaPlanOutput = {
+        "uri": place,
+        "supported": found.supported and not blockers,
+        "step_count": len(found.steps),
+        "steps": [{**migration_steps.encode_step(step)} for step in found.steps],
+        "blockers": list(blockers),
+    }
     lines = [
         f"schema plan for {place}",
-        f"supported: {'yes' if planned.output['supported'] else 'no'}",
+        f"supported: {'yes' if output['supported'] else 'no'}",
         *(f"blocked: {each}" for each in blockers),
-        *_view_steps(planned.lines),
+        *_view_steps(found),
     ]
-    print_output(planned.output, lines, is_json=is_json)
+    print_output(output, lines, is_json=is_json)
 
 
 @command()
@@ -192,7 +174,7 @@ def apply(
         require_not_managed(target.uri, action="`schema apply`", environment=invocation.environment)
     invocation.announce("schema apply", target)
     with invocation.open(target, read_only=False) as graph:
-        described = () if is_json else _describe(graph, desired, allow_data_loss=allow_data_loss)
+        planned = None if is_json else _plan_apply(graph, desired, allow_data_loss=allow_data_loss)
         with attach_path(desired.text, desired_path), show_waiting("apply", invocation.environment):
             done = graph.apply_schema(
                 desired.text,
@@ -200,37 +182,33 @@ def apply(
                 if_commit=if_commit,
                 idempotency_key=idempotency_key,
             )
-        output = schema_apply_output(done, uri=target.uri, manifest_version=_find_version(graph))
+        try:
+            version = graph.snapshot(MAIN).commit.manifest_version
+        except ForbiddenError:
+            # A caller may be permitted to apply a schema, but not to read.
+            version = None
+        output = schema_apply_output(done, uri=target.uri, manifest_version=version)
     lines = [
         f"schema apply for {target.uri}",
         "supported: yes",
         f"applied: {'yes' if done.applied else 'no'}",
-        *_view_steps(described if done.steps else ()),
+        *_view_steps(planned if done.steps else None),
     ]
     print_output(output, lines, is_json=is_json)
 
 
-def _describe(graph: AnyGraph, desired: Source, *, allow_data_loss: bool) -> Sequence[str]:
-    """The steps that will be applied; none if the caller may not read the schema."""
+def _plan_apply(graph: AnyGraph, desired: Source, *, allow_data_loss: bool) -> MigrationPlan | None:
+    """The steps that will be applied; None if the caller may not read the schema."""
     try:
         accepted = Source("<accepted>", graph.schema_source)
     except ForbiddenError:
-        return ()
-    return plan_schema_texts(
-        accepted, desired, allow_data_loss=allow_data_loss, uri=graph.uri
-    ).lines
-
-
-def _find_version(graph: AnyGraph) -> int | None:
-    """The version of `main`'s manifest; None if the caller may apply a schema but not read."""
-    try:
-        return graph.snapshot(MAIN).commit.manifest_version
-    except ForbiddenError:
         return None
+    return _plan(accepted, desired, allow_data_loss=allow_data_loss)
 
 
-def _view_steps(described: Sequence[str]) -> list[str]:
-    return [f"- {line}" for line in described] or ["no schema changes"]
+def _view_steps(planned: MigrationPlan | None) -> list[str]:
+    steps = () if planned is None else planned.steps
+    return [f"- {migration_steps.describe_step(each)}" for each in steps] or ["no schema changes"]
 
 
 @command()

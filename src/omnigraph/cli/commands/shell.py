@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from importlib import import_module
 
 import click
 
 from omnigraph.cli.command import command
-from omnigraph.cli.formats import find_look
 from omnigraph.cli.inputs import STANDARD_INPUT, read_source
 from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.options import FORMAT_OPTION, URI_ARGUMENT
-from omnigraph.cli.output import print_note, standard_output
-from omnigraph.cli.shell.session import Display, Session, shell_commands
+from omnigraph.cli.output import print_note
+from omnigraph.cli.shell.session import Session
 from omnigraph.compiler.statements import split_statements
 
 
@@ -28,23 +26,9 @@ def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str |
     Without a terminal, statements are read from standard input, up to the first that fails.
     """
     target = invocation.target(uri)
-
-    @cache
-    def announce() -> None:
-        invocation.announce("shell", target)
-
-    def find_display() -> Display:
-        # Computed for every result, because the terminal may be resized.
-        return Display(standard_output(invocation.environment), find_look(invocation))
-
     with invocation.open(target, read_only=False) as graph:
-        session = Session(
-            graph,
-            commands=shell_commands(),
-            display=find_display,
-            format=invocation.output_format(is_json=False, chosen=chosen, of_alias=None),
-            announce=announce,
-        )
+        format = invocation.output_format(is_json=False, chosen=chosen, of_alias=None)
+        session = Session(graph, invocation, target, format=format)
         graph.head(branch)
         session.branch = branch
         if sys.stdin.isatty() and sys.stdout.isatty():

@@ -53,7 +53,7 @@ def complete(before: str, vocabulary: CompletionNames) -> list[Suggestion]:
     if before.lstrip().startswith("\\"):
         return _suggest_for_command(before.lstrip(), vocabulary)
     tokens = list(scan(before))
-    if tokens and (tokens[-1].is_open or _is_in_line_comment(tokens[-1])):
+    if tokens and (tokens[-1].is_open or tokens[-1].text.startswith("//")):
         return []
     has_begun = bool(tokens) and tokens[-1].kind in (TokenKind.WORD, TokenKind.VARIABLE)
     begun = tokens[-1].text if has_begun else ""
@@ -113,7 +113,8 @@ def _names(context: Sequence[Token], vocabulary: CompletionNames) -> Iterator[tu
     elif last.text == ":" and len(context) > 1 and context[-2].kind is TokenKind.VARIABLE:
         if inner is not None and context[inner].text == "(":
             yield from ((name, "type") for name in SCALAR_BY_NAME)
-        elif _is_edge_binding(context):
+        elif len(context) > 2 and context[-3].kind is TokenKind.VARIABLE:
+            # `$a $e: Type` binds an edge.
             yield from _edges(catalog, None)
         else:
             yield from ((name, "node type") for name in catalog.nodes)
@@ -215,10 +216,6 @@ def _type_of_end(rest: Sequence[str], edge: EdgeType, types: Mapping[str, str]) 
     return {} if end is None or end in types else {end: edge.target}
 
 
-def _is_edge_binding(context: Sequence[Token]) -> bool:
-    return len(context) > 2 and context[-3].kind is TokenKind.VARIABLE
-
-
 def _open_brackets(context: Sequence[Token]) -> list[int]:
     """The positions of the open brackets, outermost first."""
     opened: list[int] = []
@@ -250,18 +247,10 @@ def _types(catalog: Catalog) -> Iterator[tuple[str, str]]:
 
 
 def _edges(catalog: Catalog, type: str | None) -> Iterator[tuple[str, str]]:
-    ends = None if type is None else {type, *_interfaces_of(catalog, type)}
+    node = None if type is None else catalog.nodes.get(type)
+    ends = {type, *(() if node is None else node.implements)}
     for edge in catalog.edges.values():
-        if ends is None or ends & {edge.source, edge.target} or type in catalog.interfaces:
+        if type is None or ends & {edge.source, edge.target} or type in catalog.interfaces:
             # A query names an edge with a lower-case first letter, whatever the schema does.
             name = edge.name[:1].lower() + edge.name[1:]
             yield name, f"{edge.source} to {edge.target}"
-
-
-def _interfaces_of(catalog: Catalog, type: str) -> tuple[str, ...]:
-    node = catalog.nodes.get(type)
-    return () if node is None else node.implements
-
-
-def _is_in_line_comment(token: Token) -> bool:
-    return token.text.startswith("//")

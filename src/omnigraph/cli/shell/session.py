@@ -10,23 +10,25 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.config import Format
-from omnigraph.cli.formats import TableStyle, write_result
+from omnigraph.cli.formats import print_result
 from omnigraph.cli.history_view import format_changes, read_history, summarize, view_history
+from omnigraph.cli.invocation import Invocation
 from omnigraph.cli.output import (
     CommandError,
     Terminal,
     print_json,
     print_line,
     print_note,
-    print_pieces,
+    standard_output,
 )
 from omnigraph.cli.shell.completion import CompletionNames
+from omnigraph.cli.targets import Target
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.statements import (
     Command,
@@ -39,8 +41,9 @@ from omnigraph.compiler.statements import (
 )
 from omnigraph.drawing.history import short_id
 from omnigraph.http.encode import encode_mutation
+from omnigraph.http.responses import Target as Place
 from omnigraph.model.catalog import Catalog
-from omnigraph.model.errors import NotFoundError
+from omnigraph.model.errors import NotFoundError, plural
 from omnigraph.model.limits import SHELL_CHANGES_SHOWN_MAX, SHELL_COMMITS_SHOWN
 from omnigraph.model.names import MAIN, find_near_name
 from omnigraph.model.source import Source
@@ -50,36 +53,28 @@ if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph
 
 
-@dataclass(frozen=True, slots=True)
-class Display:
-    """The terminal, and the table style for it."""
-
-    terminal: Terminal
-    look: TableStyle
-
-
 class Session:
     """A graph, the current branch or commit, and the output format."""
 
     def __init__(
-        self,
-        graph: AnyGraph,
-        *,
-        commands: CommandTable,
-        display: Callable[[], Display],
-        format: Format,
-        announce: Callable[[], None],
+        self, graph: AnyGraph, invocation: Invocation, target: Target, *, format: Format
     ) -> None:
-        self.graph, self.display, self.format = graph, display, format
+        self.graph, self.format = graph, format
         self.branch: str = MAIN
         self.commit_id: str | None = None
         self.parameters: dict[str, Parameter] = {}
         self.last_query: Query | None = None
         self.is_timed = False
         self.is_over = False
-        self._commands, self._announce = commands, announce
+        self._invocation, self._target = invocation, target
+        self._is_announced = False
         self._catalog: Catalog | None = None
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+
+    @property
+    def terminal(self) -> Terminal:
+        """The terminal now; it may be resized between results."""
+        return standard_output(self._invocation.environment)
 
     @property
     def prompt(self) -> str:
@@ -93,7 +88,12 @@ class Session:
         statement = parse_statement(text, self.parameters)
         match statement:
             case Command(name, argument):
-                self._commands.run(self, name, argument)
+                found = COMMANDS.get(_LONG_NAMES.get(name, name))
+                if found is None:
+                    near = find_near_name(name, COMMANDS)
+                    advice = f"did you mean \\{near}?" if near else "\\help lists the commands"
+                    raise CommandError(f"there is no command \\{name}; {advice}")
+                found.run(self, argument)
             case Query():
                 self.last_query = statement
                 self._run_query(statement)
@@ -112,7 +112,7 @@ class Session:
             branches=branches,
             tags=tags,
             parameters=tuple(self.parameters),
-            commands=self._commands.arguments,
+            commands={name: each.arguments for name, each in COMMANDS.items()},
         )
 
     def forget_names(self) -> None:
@@ -125,13 +125,8 @@ class Session:
             return
         branch = None if self.commit_id is not None else self.branch
         result = self.graph.query(query.source, query.params, branch=branch, commit=self.commit_id)
-        pieces = write_result(
-            result,
-            {"branch": branch, "snapshot": self.commit_id},
-            format=self.format,
-            look=self.display().look,
-        )
-        print_pieces(pieces)
+        place: Place = {"branch": branch, "snapshot": self.commit_id}
+        print_result(self._invocation, result, place, format=self.format)
 
     def _mutate(self, query: Query) -> None:
         if self.commit_id is not None:
@@ -139,25 +134,22 @@ class Session:
                 f"the shell is at commit {self.commit_id}, which is read-only; "
                 "nothing was done; return with \\now"
             )
-        self._announce()
+        if not self._is_announced:
+            self._invocation.announce("shell", self._target)
+            self._is_announced = True
         done = self.graph.mutate(query.source, query.params, branch=self.branch)
         if self.format in (Format.JSON, Format.JSONL):
+            actor = self.graph.actor
             print_json(
-                encode_mutation(
-                    done,
-                    branch=self.branch,
-                    query_name=query.name,
-                    actor=self.graph.actor,
-                )
+                encode_mutation(done, branch=self.branch, query_name=query.name, actor=actor)
             )
         elif done.commit_id is None:
             print_line("nothing changed")
         else:
             nodes, edges = done.affected_nodes, done.affected_edges
             print_line(
-                f"{nodes:,} {'node' if nodes == 1 else 'nodes'}, "
-                f"{edges:,} {'edge' if edges == 1 else 'edges'} changed on {self.branch}; "
-                f"commit {done.commit_id}"
+                f"{nodes:,} {plural(nodes, 'node')}, {edges:,} {plural(edges, 'edge')} "
+                f"changed on {self.branch}; commit {done.commit_id}"
             )
 
 
@@ -196,44 +188,17 @@ _PARAMETER = re.compile(r"\$?([a-z_][A-Za-z0-9_]*)\s*(?::\s*([^=]+?))?\s*=\s*(.*
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """One command: its name and usage, what it does, and what completes its argument."""
+    """One command: its usage, what it does, and what completes its argument."""
 
-    name: str
     usage: str
     summary: str
     arguments: tuple[str, ...]
     run: Callable[[Session, str], None]
 
 
-class CommandTable:
-    """The commands by name."""
-
-    def __init__(self, commands: tuple[ShellCommand, ...]) -> None:
-        self._by_name = {each.name: each for each in commands}
-
-    @property
-    def arguments(self) -> Mapping[str, tuple[str, ...]]:
-        """What completes the argument of each command."""
-        return {name: each.arguments for name, each in self._by_name.items()}
-
-    def run(self, session: Session, name: str, argument: str) -> None:
-        """Run a command; `CommandError` if it is unknown."""
-        found = self._by_name.get(name) or self._by_name.get(_SHORT.get(name, ""))
-        if found is None:
-            near = find_near_name(name, self._by_name)
-            advice = f"did you mean \\{near}?" if near else "\\help lists the commands"
-            raise CommandError(f"there is no command \\{name}; {advice}")
-        found.run(session, argument)
-
-
 _DIGITS_MAX = 9
-_SHORT = {"q": "quit", "exit": "quit", "?": "help", "h": "help"}
+_LONG_NAMES = {"q": "quit", "exit": "quit", "?": "help", "h": "help"}
 _CREATE = "--create"
-
-
-def shell_commands() -> CommandTable:
-    """All commands of the shell."""
-    return CommandTable(COMMANDS)
 
 
 def _go_to_branch(session: Session, argument: str) -> None:
@@ -242,30 +207,22 @@ def _go_to_branch(session: Session, argument: str) -> None:
             print_line(session.branch)
             return
         case [flag, name] if flag == _CREATE:
-            _create_branch(session, name)
+            if session.commit_id is not None:
+                raise CommandError(
+                    f"a branch is created from the head of another, and the shell is at commit "
+                    f"{session.commit_id}; nothing was created; return with \\now"
+                )
+            session.graph.create_branch(name, base=session.branch)
         case [name] if not name.startswith("-"):
-            _require_branch(session, name)
+            try:
+                session.graph.head(name)
+            except NotFoundError as error:
+                cure = f"\\branch {_CREATE} {name} creates it from {session.branch}"
+                raise CommandError(f"{error}; {cure}") from error
         case _:
             raise CommandError(f"name one branch: \\branch draft, or \\branch {_CREATE} draft")
     session.branch, session.commit_id = name, None
     session.forget_names()
-
-
-def _create_branch(session: Session, name: str) -> None:
-    if session.commit_id is not None:
-        raise CommandError(
-            f"a branch is created from the head of another, and the shell is at commit "
-            f"{session.commit_id}; nothing was created; return with \\now"
-        )
-    session.graph.create_branch(name, base=session.branch)
-
-
-def _require_branch(session: Session, name: str) -> None:
-    try:
-        session.graph.head(name)
-    except NotFoundError as error:
-        cure = f"\\branch {_CREATE} {name} creates it from {session.branch}"
-        raise CommandError(f"{error}; {cure}") from error
 
 
 def _go_to_commit(session: Session, name: str) -> None:
@@ -291,7 +248,7 @@ def _show_log(session: Session, argument: str) -> None:
         raise CommandError("expected a number of commits: \\log 10")
     limit = max(int(argument), 1) if argument else SHELL_COMMITS_SHOWN
     history = read_history(session.graph, branches=(), limit=limit)
-    for line in view_history(history, session.display().terminal):
+    for line in view_history(history, session.terminal):
         print_line(line)
 
 
@@ -316,7 +273,7 @@ def _show_difference(session: Session, argument: str) -> None:
         case _:
             raise CommandError("name two branches, commits or tags: \\diff main draft")
     shown = islice(changes, SHELL_CHANGES_SHOWN_MAX)
-    for line in format_changes(shown, session.display().terminal):
+    for line in format_changes(shown, session.terminal):
         print_line(line)
     if len(changes) > SHELL_CHANGES_SHOWN_MAX:
         print_line(f"... and {len(changes) - SHELL_CHANGES_SHOWN_MAX:,} more")
@@ -376,11 +333,10 @@ def _explain(session: Session, argument: str) -> None:
 
 def _show_help(session: Session, argument: str) -> None:
     del session, argument
-    width = max(len(each.usage) for each in COMMANDS)
-    for each in COMMANDS:
+    width = max(len(each.usage) for each in COMMANDS.values())
+    for each in COMMANDS.values():
         print_line(f"{each.usage:<{width}}  {each.summary}")
-    for line in _HELP:
-        print_line(line)
+    print_line(_HELP)
 
 
 def _leave(session: Session, argument: str) -> None:
@@ -388,47 +344,39 @@ def _leave(session: Session, argument: str) -> None:
     session.is_over = True
 
 
-COMMANDS = (
+_COMMANDS = (
     ShellCommand(
-        "branch",
         "\\branch [--create] NAME",
         "Switch to another branch, or create one.",
         ("branch",),
         _go_to_branch,
     ),
-    ShellCommand("branches", "\\branches", "List the branches.", (), _list_branches),
+    ShellCommand("\\branches", "List the branches.", (), _list_branches),
     ShellCommand(
-        "at", "\\at COMMIT|TAG", "Switch to a commit or tag, read-only.", ("tag",), _go_to_commit
+        "\\at COMMIT|TAG", "Switch to a commit or tag, read-only.", ("tag",), _go_to_commit
     ),
-    ShellCommand("now", "\\now", "Return to the branch.", (), _go_to_now),
-    ShellCommand("log", "\\log [N]", "Show the newest commits.", (), _show_log),
-    ShellCommand("schema", "\\schema [TYPE]", "Show the schema.", ("type",), _show_schema),
+    ShellCommand("\\now", "Return to the branch.", (), _go_to_now),
+    ShellCommand("\\log [N]", "Show the newest commits.", (), _show_log),
+    ShellCommand("\\schema [TYPE]", "Show the schema.", ("type",), _show_schema),
     ShellCommand(
-        "diff",
         "\\diff A [B]",
         "Show the differences between two branches, commits or tags.",
         ("branch", "tag"),
         _show_difference,
     ),
-    ShellCommand("param", "\\param NAME[: TYPE]=JSON", "Set a parameter.", (), _set_parameter),
+    ShellCommand("\\param NAME[: TYPE]=JSON", "Set a parameter.", (), _set_parameter),
+    ShellCommand("\\format FORMAT", "Set the output format of rows.", tuple(Format), _set_format),
+    ShellCommand("\\timing", "Turn timing of statements on or off.", (), _toggle_timing),
     ShellCommand(
-        "format", "\\format FORMAT", "Set the output format of rows.", tuple(Format), _set_format
+        "\\explain [QUERY]", "Show the execution plan of a query, or of the last one.", (), _explain
     ),
-    ShellCommand("timing", "\\timing", "Turn timing of statements on or off.", (), _toggle_timing),
-    ShellCommand(
-        "explain",
-        "\\explain [QUERY]",
-        "Show the execution plan of a query, or of the last one.",
-        (),
-        _explain,
-    ),
-    ShellCommand("help", "\\help", "Show this help; also `help` and `?`.", (), _show_help),
-    ShellCommand("quit", "\\quit", "Exit; also `quit`, `exit` and Ctrl-D.", (), _leave),
+    ShellCommand("\\help", "Show this help; also `help` and `?`.", (), _show_help),
+    ShellCommand("\\quit", "Exit; also `quit`, `exit` and Ctrl-D.", (), _leave),
 )
 
-_HELP = (
-    "",
-    "A query may be complete, or only the part between its braces:",
-    "  match { $p: Person } return { $p.name } limit 5",
-    "It ends with `;` or an empty line. Tab completes; Ctrl-C clears the input.",
-)
+COMMANDS = {each.usage.split()[0].removeprefix("\\"): each for each in _COMMANDS}
+
+_HELP = """
+A query may be complete, or only the part between its braces:
+  match { $p: Person } return { $p.name } limit 5
+It ends with `;` or an empty line. Tab completes; Ctrl-C clears the input."""

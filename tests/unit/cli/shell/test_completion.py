@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.cli.shell.completion import CompletionNames, complete
-from omnigraph.cli.shell.session import shell_commands
+from omnigraph.cli.shell.session import COMMANDS
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.model.source import Source
 
@@ -22,7 +22,7 @@ VOCABULARY = CompletionNames(
     branches=("main", "draft"),
     tags=("v1",),
     parameters=("limit_name",),
-    commands=shell_commands().arguments,
+    commands={name: each.arguments for name, each in COMMANDS.items()},
 )
 
 
