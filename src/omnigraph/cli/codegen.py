@@ -21,7 +21,6 @@ from omnigraph.compiler.ir import (
     AggregateFunction,
     Column,
     MutationIR,
-    Parameter,
     ReadIR,
 )
 from omnigraph.compiler.query.check import CompiledQuery
@@ -38,7 +37,12 @@ def make_names(names: Iterable[str], *, taken: Iterable[str], prefix: str) -> di
     """The Python name of each name; `prefix` is put before a name that would be private."""
     given = tuple(names)
     reserved = frozenset(taken)
-    found = {name: name for name in given if _can_stay(name, reserved)}
+    # Two leading underscores have a meaning to type checkers, or to Python.
+    found = {
+        name: name
+        for name in given
+        if not (name in reserved or name.startswith("_") or keyword.iskeyword(name))
+    }
     used = {*reserved, *found.values()}
     for name in given:
         if name not in found:
@@ -59,11 +63,6 @@ def class_name(name: str) -> str:
     """A name in the style of classes: `find_person` becomes `FindPerson`."""
     words = (word for word in name.split("_") if word)
     return "".join(word[0].upper() + word[1:] for word in words) or "Query"
-
-
-def _can_stay(name: str, reserved: frozenset[str]) -> bool:
-    # Two leading underscores have a meaning to type checkers, or to Python.
-    return not (name in reserved or name.startswith("_") or keyword.iskeyword(name))
 
 
 LINE_COLUMNS = 100
@@ -185,16 +184,12 @@ def column_type(column: Column) -> str:
     held = "float" if isinstance(element, Vector) else _HELD[element]
     if column.type.is_list or column.type.is_vector:
         held = f"list[{held}]"
-    return f"{held} | None" if column.type.is_nullable and not _is_count(column) else held
-
-
-def _is_count(column: Column) -> bool:
-    """Whether a column is a count: typed as nullable like every aggregate, but never null."""
     match column.expression:
         case Aggregate(function=AggregateFunction.COUNT):
-            return True
+            # Typed as nullable like every aggregate, but never null.
+            return held
         case _:
-            return False
+            return f"{held} | None" if column.type.is_nullable else held
 
 
 _IMPORTED = frozenset(
@@ -211,14 +206,6 @@ _PROMISE = (
 
 
 @dataclass(frozen=True, slots=True)
-class QueryText:
-    """A compiled query and its own text, without the other queries of its file."""
-
-    compiled: CompiledQuery
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Names:
     """The names of the parts of one query in the module."""
 
@@ -227,15 +214,28 @@ class _Names:
     row: str
 
 
-def write_module(queries: Iterable[QueryText]) -> str:
-    """The text of the module; queries are ordered by name."""
-    ordered = sorted(queries, key=lambda each: each.compiled.name)
-    names = _name_parts([each.compiled.name for each in ordered])
-    parts = [_write_part(each, names[each.compiled.name]) for each in ordered]
+def generate_python(source_by_name: Mapping[str, Source], catalog: Catalog) -> str:
+    """The module with a function for each query; `CompileError` if one does not fit the schema.
+
+    The functions are ordered by name.
+    """
+    queries: dict[str, CompiledQuery] = {}
+    text_by_name: dict[str, str] = {}
+    for name, source in source_by_name.items():
+        # Compiled in its file first, so that an error has the line number of that file.
+        compile_query(source, catalog, name=name)
+        text_by_name[name] = f"{cut_query(source, name)}\n"
+        own = Source(source.name, text_by_name[name])
+        queries[name] = compile_query(own, catalog, name=name)
+    names = _name_parts(sorted(queries))
+    parts = [
+        "\n".join(_write_part(queries[name], text_by_name[name], names[name]))
+        for name in sorted(queries)
+    ]
     body = "\n\n\n".join(parts)
     head = [*write_docstring(_PROMISE, indent=""), "", "from __future__ import annotations"]
-    if ordered:
-        head += ["", *_write_imports([each.compiled for each in ordered])]
+    if queries:
+        head += ["", *_write_imports([*queries.values()])]
     return "\n".join(head) + (f"\n\n{body}\n" if body else "\n")
 
 
@@ -254,7 +254,8 @@ def _name_parts(names: list[str]) -> dict[str, _Names]:
 
 def _write_imports(queries: list[CompiledQuery]) -> Iterator[str]:
     """The imports of the functions, in the order of a formatter."""
-    taken = " ".join(parameter_type(type) for each in queries for type in _types_of(each))
+    parameters = [parameter for each in queries for parameter in each.ir.parameters]
+    taken = " ".join(parameter_type(each.type) for each in parameters)
     has_mutation = any(each.is_mutation for each in queries)
     has_read = not all(each.is_mutation for each in queries)
     standard = {
@@ -269,19 +270,14 @@ def _write_imports(queries: list[CompiledQuery]) -> Iterator[str]:
         yield "from omnigraph.engine.results import MutationResult"
 
 
-def _types_of(query: CompiledQuery) -> Iterator[PropertyType]:
-    return (each.type for each in query.ir.parameters)
-
-
-def _write_part(query: QueryText, names: _Names) -> str:
-    lines = list(assign_text(names.constant, query.text))
-    match query.compiled.ir:
-        case ReadIR(columns=columns, parameters=parameters):
-            lines += ["", *_write_row(columns, names.row)]
-            lines += ["", "", *_write_read(query.compiled, parameters, names)]
-        case MutationIR(parameters=parameters):
-            lines += ["", "", *_write_mutation(query.compiled, parameters, names)]
-    return "\n".join(lines)
+def _write_part(query: CompiledQuery, text: str, names: _Names) -> Iterator[str]:
+    yield from assign_text(names.constant, text)
+    match query.ir:
+        case ReadIR(columns=columns):
+            yield from ("", *_write_row(columns, names.row))
+        case MutationIR():
+            pass
+    yield from ("", "", *_write_function(query, names))
 
 
 def _write_row(columns: Iterable[Column], name: str) -> Iterator[str]:
@@ -296,69 +292,32 @@ def _write_row(columns: Iterable[Column], name: str) -> Iterator[str]:
     yield ")"
 
 
-def _write_read(
-    compiled: CompiledQuery, parameters: tuple[Parameter, ...], names: _Names
-) -> Iterator[str]:
-    arguments = _name_arguments(parameters, names)
-    graph, branch, commit = _name_options(("graph", "branch", "commit"), arguments)
-    options = [f"{branch}: str | None = None", f"{commit}: str | None = None"]
-    yield from _write_signature(parameters, arguments, names.function, graph, options)
-    yield f") -> list[{names.row}]:"
-    yield from write_docstring(_describe(compiled), indent=INDENT)
-    yield f"{INDENT}found = {graph}.query("
-    yield from _write_arguments(compiled.name, arguments, names)
-    yield f"{INDENT * 2}branch={branch},"
-    yield f"{INDENT * 2}commit={commit},"
-    yield f"{INDENT})"
-    yield f'{INDENT}return cast("list[{names.row}]", found.rows)'
-
-
-def _write_mutation(
-    compiled: CompiledQuery, parameters: tuple[Parameter, ...], names: _Names
-) -> Iterator[str]:
-    arguments = _name_arguments(parameters, names)
-    graph, branch = _name_options(("graph", "branch"), arguments)
-    options = [f'{branch}: str = "main"']
-    yield from _write_signature(parameters, arguments, names.function, graph, options)
-    yield ") -> MutationResult:"
-    yield from write_docstring(_describe(compiled), indent=INDENT)
-    yield f"{INDENT}return {graph}.mutate("
-    yield from _write_arguments(compiled.name, arguments, names)
-    yield f"{INDENT * 2}branch={branch},"
-    yield f"{INDENT})"
-
-
-def _name_arguments(parameters: Iterable[Parameter], names: _Names) -> dict[str, str]:
-    return make_names(
+def _write_function(query: CompiledQuery, names: _Names) -> Iterator[str]:
+    parameters = query.ir.parameters
+    arguments = make_names(
         [each.name for each in parameters], taken={*_USED_INSIDE, names.row}, prefix="param"
     )
-
-
-def _name_options(wanted: Iterable[str], arguments: Mapping[str, str]) -> Iterator[str]:
-    """The names of the other arguments of a function; parameters keep their names."""
+    # Parameters keep their names; the other arguments avoid them.
     taken = {*_USED_INSIDE, *arguments.values()}
-    return (make_name(each, taken=taken) for each in wanted)
-
-
-def _write_signature(
-    parameters: Iterable[Parameter],
-    arguments: Mapping[str, str],
-    function: str,
-    graph: str,
-    options: Iterable[str],
-) -> Iterator[str]:
-    yield f"def {function}("
+    graph, branch, commit = (make_name(each, taken=taken) for each in ("graph", "branch", "commit"))
+    if query.is_mutation:
+        returned, call = "MutationResult", f"return {graph}.mutate("
+        options, optional = {"branch": branch}, 'str = "main"'
+    else:
+        returned, call = f"list[{names.row}]", f"found = {graph}.query("
+        options, optional = {"branch": branch, "commit": commit}, "str | None = None"
+    yield f"def {names.function}("
     yield f"{INDENT}{graph}: AnyGraph,"
     yield f"{INDENT}/,"
     yield f"{INDENT}*,"
     for each in parameters:
         nullable = " | None = None" if each.type.is_nullable else ""
         yield f"{INDENT}{arguments[each.name]}: {parameter_type(each.type)}{nullable},"
-    for option in options:
-        yield f"{INDENT}{option},"
-
-
-def _write_arguments(name: str, arguments: Mapping[str, str], names: _Names) -> Iterator[str]:
+    for option in options.values():
+        yield f"{INDENT}{option}: {optional},"
+    yield f") -> {returned}:"
+    yield from write_docstring(_describe(query), indent=INDENT)
+    yield f"{INDENT}{call}"
     yield f"{INDENT * 2}{names.constant},"
     if arguments:
         yield f"{INDENT * 2}{{"
@@ -367,7 +326,12 @@ def _write_arguments(name: str, arguments: Mapping[str, str], names: _Names) -> 
         yield f"{INDENT * 2}}},"
     else:
         yield f"{INDENT * 2}{{}},"
-    yield f"{INDENT * 2}name={quote(name)},"
+    yield f"{INDENT * 2}name={quote(query.name)},"
+    for name, option in options.items():
+        yield f"{INDENT * 2}{name}={option},"
+    yield f"{INDENT})"
+    if not query.is_mutation:
+        yield f'{INDENT}return cast("list[{names.row}]", found.rows)'
 
 
 def _describe(compiled: CompiledQuery) -> list[str]:
@@ -401,15 +365,3 @@ def cut_query(source: Source, name: str) -> str:
     raise NotFoundError(
         kind="query", name=name, advice=f"{source.name} contains no query of this name"
     )
-
-
-def generate_python(source_by_name: Mapping[str, Source], catalog: Catalog) -> str:
-    """The module with a function for each query; `CompileError` if one does not fit the schema."""
-    return write_module(_compile(name, source, catalog) for name, source in source_by_name.items())
-
-
-def _compile(name: str, source: Source, catalog: Catalog) -> QueryText:
-    # Compiled in its file first, so that an error has the line number of that file.
-    compile_query(source, catalog, name=name)
-    text = f"{cut_query(source, name)}\n"
-    return QueryText(compile_query(Source(source.name, text), catalog, name=name), text)

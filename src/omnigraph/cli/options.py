@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -90,32 +90,26 @@ class Duration(click.ParamType[timedelta]):
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 
-_PATHS = frozenset({"FILE", "URI", "DIR", "OLD", "NEW"})
+_PATHS = frozenset({"FILE", "URI", "DIR", "OLD", "NEW", "DIR|URI|NAME"})
 """The metavars of values that may be paths."""
 
 
-def complete_servers(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
-    """The names of servers in the configuration."""
-    del parameter
-    return _names(context, incomplete, lambda config: config.url_by_server)
+def _complete_names(choose: Callable[[OperatorConfig], Iterable[str]]) -> Complete:
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        del parameter
+        try:
+            config, _ = read_config(find_home(context.find_root().obj) / CONFIG_FILE)
+        except CommandError:
+            return []
+        return sorted(name for name in choose(config) if name.startswith(incomplete))
+
+    return complete
 
 
-def complete_profiles(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
-    """The names of profiles in the configuration."""
-    del parameter
-    return _names(context, incomplete, lambda config: config.profiles)
-
-
-def complete_aliases(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[str]:
-    """The names of aliases in the configuration."""
-    del parameter
-    return _names(context, incomplete, lambda config: config.aliases)
+# The names in the configuration.
+complete_servers = _complete_names(lambda config: config.url_by_server)
+complete_profiles = _complete_names(lambda config: config.profiles)
+complete_aliases = _complete_names(lambda config: config.aliases)
 
 
 def complete_paths(parameters: Iterable[click.Parameter]) -> None:
@@ -127,18 +121,6 @@ def complete_paths(parameters: Iterable[click.Parameter]) -> None:
             parameter.type = click.Path()
 
 
-def _names(
-    context: click.Context,
-    incomplete: str,
-    choose: Callable[[OperatorConfig], Iterable[str]],
-) -> list[str]:
-    try:
-        config, _ = read_config(find_home(context.find_root().obj) / CONFIG_FILE)
-    except CommandError:
-        return []
-    return sorted(name for name in choose(config) if name.startswith(incomplete))
-
-
 _META = "omnigraph.cli.options"
 
 
@@ -146,26 +128,15 @@ _META = "omnigraph.cli.options"
 class Flags:
     """The global flags of one command line; None for those that were not given."""
 
-    actor: str | None
-    server: str | None
-    graph: str | None
-    profile: str | None
-    store: str | None
-    cluster: str | None
-    is_yes: bool
-    is_quiet: bool
+    actor: str | None = None
+    server: str | None = None
+    graph: str | None = None
+    profile: str | None = None
+    store: str | None = None
+    cluster: str | None = None
+    is_yes: bool = False
+    is_quiet: bool = False
 
-
-NO_FLAGS = Flags(
-    actor=None,
-    server=None,
-    graph=None,
-    profile=None,
-    store=None,
-    cluster=None,
-    is_yes=False,
-    is_quiet=False,
-)
 
 VALUE_FLAGS = ("--as", "--server", "--graph", "--profile", "--store", "--cluster")
 """The flags that take a value, which is the next argument unless it follows a `=`."""
@@ -177,45 +148,30 @@ class GlobalOption(click.Option):
 
 def global_options() -> list[click.Parameter]:
     """New option objects of the global flags, for one command."""
-    return [
-        _named("--server", "server", "NAME|URL", "The server to use.", complete_servers),
+    options: list[click.Parameter] = [
+        _valued("--server", "server", "NAME|URL", "The server to use.", complete_servers),
         _valued("--graph", "graph", "ID", "The graph on a server or in a cluster."),
-        _placed("--store", "store", "URI", "The storage of one graph, opened directly."),
-        _placed("--cluster", "cluster", "DIR|URI|NAME", "The cluster that contains the graph."),
-        _named(
+        _valued("--store", "store", "URI", "The storage of one graph, opened directly."),
+        _valued("--cluster", "cluster", "DIR|URI|NAME", "The cluster that contains the graph."),
+        _valued(
             "--profile", "profile", "NAME", "A profile of the configuration.", complete_profiles
         ),
         _valued("--as", "actor", "ACTOR", "The actor of a direct write."),
         _switch("--yes", "is_yes", "Overwrite or delete on a remote target without confirmation."),
         _switch("--quiet", "is_quiet", "Do not print the target of a write to stderr."),
     ]
+    complete_paths(options)
+    return options
 
 
 def flags_of(context: click.Context) -> Flags:
     """The flags parsed so far, on this command and its parents."""
-    given = context.meta.get(_META, {})
-    return Flags(
-        **{
-            field.name: given.get(field.name, getattr(NO_FLAGS, field.name))
-            for field in fields(Flags)
-        }
-    )
+    return Flags(**context.meta.get(_META, {}))
 
 
-def _valued(spelling: str, name: str, metavar: str, help: str) -> GlobalOption:
-    return GlobalOption(
-        [spelling, name], metavar=metavar, help=help, expose_value=False, callback=_remember
-    )
-
-
-def _placed(spelling: str, name: str, metavar: str, help: str) -> GlobalOption:
-    option = _valued(spelling, name, metavar, help)
-    # Nothing is checked; shells complete it as a path.
-    option.type = click.Path()
-    return option
-
-
-def _named(spelling: str, name: str, metavar: str, help: str, complete: Complete) -> GlobalOption:
+def _valued(
+    spelling: str, name: str, metavar: str, help: str, complete: Complete | None = None
+) -> GlobalOption:
     return GlobalOption(
         [spelling, name],
         metavar=metavar,

@@ -1,13 +1,12 @@
 """Every command: location, help, capability."""
 
 import re
-from dataclasses import replace
 from importlib import import_module
 
 import pytest
 
 from omnigraph.cli.command import Command
-from omnigraph.cli.options import NO_FLAGS, Flags, GlobalOption
+from omnigraph.cli.options import Flags, GlobalOption
 from omnigraph.cli.output import CommandError
 from omnigraph.cli.registry import (
     ENTRIES,
@@ -31,9 +30,9 @@ CLUSTER_PLAN = ENTRY_BY_NAME["cluster plan"]
 VERSION = ENTRY_BY_NAME["version"]
 ALIAS = ENTRY_BY_NAME["alias"]
 
-SERVER = replace(NO_FLAGS, server="prod")
-CLUSTER = replace(NO_FLAGS, cluster="./brain")
-GRAPH = replace(NO_FLAGS, graph="g")
+SERVER = Flags(server="prod")
+CLUSTER = Flags(cluster="./brain")
+GRAPH = Flags(graph="g")
 
 
 @pytest.mark.parametrize(
@@ -100,9 +99,9 @@ def test_a_refusal_names_the_command_the_flag_and_what_to_use(
         ("--server", SERVER),
         ("--graph", GRAPH),
         ("--cluster", CLUSTER),
-        ("--store", replace(NO_FLAGS, store="g")),
-        ("--profile", replace(NO_FLAGS, profile="p")),
-        ("--as", replace(NO_FLAGS, actor="ann")),
+        ("--store", Flags(store="g")),
+        ("--profile", Flags(profile="p")),
+        ("--as", Flags(actor="ann")),
     ],
 )
 def test_an_alias_takes_no_address_from_the_command_line(spelling: str, flags: Flags) -> None:

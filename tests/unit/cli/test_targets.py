@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from omnigraph.cli.config import OperatorConfig, parse_config
-from omnigraph.cli.options import NO_FLAGS, Flags
+from omnigraph.cli.options import Flags
 from omnigraph.cli.output import CommandError
 from omnigraph.cli.targets import (
     ClusterScope,
@@ -105,7 +105,7 @@ def test_the_environment_may_name_the_profile(
 ) -> None:
     config, _ = parse_config(PLACES)
 
-    scope = resolve_scope(NO_FLAGS, uri=None, config=config, environment=environment)
+    scope = resolve_scope(Flags(), uri=None, config=config, environment=environment)
 
     assert scope == expected
 
@@ -124,10 +124,8 @@ def test_the_defaults_hold_where_nothing_else_says(
 ) -> None:
     config, _ = parse_config({**PLACES, "defaults": defaults})
 
-    assert _resolve(replace(NO_FLAGS, graph=graph), uri=None, config=config) == expected
-    assert _resolve(replace(NO_FLAGS, profile="stored"), uri=None, config=config) == StoreScope(
-        "/srv/g"
-    )
+    assert _resolve(Flags(graph=graph), uri=None, config=config) == expected
+    assert _resolve(Flags(profile="stored"), uri=None, config=config) == StoreScope("/srv/g")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +201,7 @@ def _resolve(
 
 def _flags(given: Mapping[str, str]) -> Flags:
     return replace(
-        NO_FLAGS,
+        Flags(),
         server=given.get("server"),
         graph=given.get("graph"),
         profile=given.get("profile"),
