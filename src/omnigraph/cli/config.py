@@ -6,7 +6,7 @@ reported and otherwise ignored. Profiles are parsed but not validated; using one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -18,8 +18,6 @@ from omnigraph.cli.output import CommandError
 
 CONFIG_FILE = "config.yaml"
 COLUMN_WIDTH_DEFAULT = 80
-
-Parsed = TypeVar("Parsed")
 
 
 class Format(StrEnum):
@@ -125,54 +123,90 @@ def read_config(path: Path) -> tuple[OperatorConfig, tuple[str, ...]]:
 def parse_config(tree: object) -> tuple[OperatorConfig, tuple[str, ...]]:
     """The configuration in a tree of mappings, and the unknown keys."""
     unknown: list[str] = []
-    root = _section(
-        tree, "", ("operator", "defaults", "servers", "clusters", "profiles", "aliases"), unknown
+
+    def section(tree: object, path: str, *known: str) -> _Section:
+        found = _Section(path, _mapping(tree, path or "the file"))
+        unknown.extend(f"{path}.{key}".lstrip(".") for key in found.values if key not in known)
+        return found
+
+    root = section(tree, "", "operator", "defaults", "servers", "clusters", "profiles", "aliases")
+
+    def sections(path: str, *known: str) -> Iterator[tuple[str, _Section]]:
+        for name, value in _mapping(root.values.get(path), path).items():
+            yield name, section(value, f"{path}.{name}", *known)
+
+    actor = section(root.values.get("operator"), "operator", "actor").text("actor")
+    defaults = section(
+        root.values.get("defaults"),
+        "defaults",
+        *("output", "table_max_column_width", "table_cell_layout"),
+        *("server", "store", "default_graph"),
     )
+    places = ("server", "cluster", "store", "default_graph")
+    call = ("server", "graph", "query", "args", "params", "format")
     config = OperatorConfig(
-        actor=_text(
-            _section(root.get("operator"), "operator", ("actor",), unknown), "operator", "actor"
-        ),
-        defaults=_parse_defaults(root.get("defaults"), unknown),
-        url_by_server=_named(
-            root.get("servers"),
-            "servers",
-            lambda value, path: _required(_section(value, path, ("url",), unknown), path, "url"),
-        ),
-        root_by_cluster=_named(
-            root.get("clusters"),
-            "clusters",
-            lambda value, path: _required(_section(value, path, ("root",), unknown), path, "root"),
-        ),
-        profiles=_named(
-            root.get("profiles"),
-            "profiles",
-            lambda value, path: _parse_profile(value, path, unknown),
-        ),
-        aliases=_named(
-            root.get("aliases"), "aliases", lambda value, path: _parse_alias(value, path, unknown)
-        ),
+        actor=actor,
+        defaults=_parse_defaults(defaults),
+        url_by_server={name: each.required("url") for name, each in sections("servers", "url")},
+        root_by_cluster={
+            name: each.required("root") for name, each in sections("clusters", "root")
+        },
+        profiles={
+            name: Profile(**{place: each.text(place) for place in places})
+            for name, each in sections("profiles", *places)
+        },
+        aliases={name: _parse_alias(each) for name, each in sections("aliases", *call)},
     )
     return config, tuple(unknown)
 
 
-def _parse_defaults(tree: object, unknown: list[str]) -> Defaults:
-    known = (
-        "output",
-        "table_max_column_width",
-        "table_cell_layout",
-        "server",
-        "store",
-        "default_graph",
-    )
-    section = _section(tree, "defaults", known, unknown)
+Word = TypeVar("Word", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A mapping of the configuration, and its path for messages."""
+
+    path: str
+    values: Mapping[str, object]
+
+    def text(self, key: str) -> str | None:
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, str):
+            raise CommandError(f"`{self.path}.{key}` must be text; put {_show(value)} in quotes")
+        return value
+
+    def required(self, key: str) -> str:
+        found = self.text(key)
+        if found is None:
+            raise CommandError(f"`{self.path}` needs `{key}`")
+        return found
+
+    def choice(self, key: str, words: type[Word]) -> Word | None:
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if value not in tuple(words):
+            raise CommandError(
+                f"`{self.path}.{key}` must be one of {', '.join(words)}, not {_show(value)}"
+            )
+        return words(str(value))
+
+
+def _parse_defaults(section: _Section) -> Defaults:
+    width = section.values.get("table_max_column_width", COLUMN_WIDTH_DEFAULT)
+    output = section.choice("output", Format)
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+        raise CommandError(
+            f"`defaults.table_max_column_width` must be a positive number, not {_show(width)}"
+        )
     defaults = Defaults(
-        output=_choice(section, "defaults", "output", Format),
-        column_width_max=_count(section, "defaults", "table_max_column_width"),
-        cell_layout=_choice(section, "defaults", "table_cell_layout", CellLayout)
-        or CellLayout.TRUNCATE,
-        server=_text(section, "defaults", "server"),
-        store=_text(section, "defaults", "store"),
-        default_graph=_text(section, "defaults", "default_graph"),
+        output=output,
+        column_width_max=width,
+        cell_layout=section.choice("table_cell_layout", CellLayout) or CellLayout.TRUNCATE,
+        server=section.text("server"),
+        store=section.text("store"),
+        default_graph=section.text("default_graph"),
     )
     if defaults.store is not None and defaults.server is not None:
         raise CommandError("`defaults` has both `server` and `store`; remove one of them")
@@ -183,39 +217,25 @@ def _parse_defaults(tree: object, unknown: list[str]) -> Defaults:
     return defaults
 
 
-def _parse_profile(tree: object, path: str, unknown: list[str]) -> Profile:
-    section = _section(tree, path, ("server", "cluster", "store", "default_graph"), unknown)
-    return Profile(
-        server=_text(section, path, "server"),
-        cluster=_text(section, path, "cluster"),
-        store=_text(section, path, "store"),
-        default_graph=_text(section, path, "default_graph"),
+def _parse_alias(section: _Section) -> Alias:
+    server, graph, query = (
+        section.required("server"),
+        section.text("graph"),
+        section.required("query"),
     )
-
-
-def _parse_alias(tree: object, path: str, unknown: list[str]) -> Alias:
-    known = ("server", "graph", "query", "args", "params", "format")
-    section = _section(tree, path, known, unknown)
+    args = section.values.get("args")
+    if args is None:
+        args = []
+    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+        raise CommandError(f"`{section.path}.args` must be a list of strings")
     return Alias(
-        server=_required(section, path, "server"),
-        graph=_text(section, path, "graph"),
-        query=_required(section, path, "query"),
-        args=_texts(section, path, "args"),
-        params=_mapping(section.get("params"), f"{path}.params"),
-        format=_choice(section, path, "format", Format),
+        server=server,
+        graph=graph,
+        query=query,
+        args=tuple(args),
+        params=_mapping(section.values.get("params"), f"{section.path}.params"),
+        format=section.choice("format", Format),
     )
-
-
-def _section(
-    tree: object, path: str, known: tuple[str, ...], unknown: list[str]
-) -> Mapping[str, object]:
-    section = _mapping(tree, path or "the file")
-    unknown.extend(f"{path}.{key}".lstrip(".") for key in section if key not in known)
-    return section
-
-
-def _named(tree: object, path: str, parse: Callable[[object, str], Parsed]) -> Mapping[str, Parsed]:
-    return {name: parse(value, f"{path}.{name}") for name, value in _mapping(tree, path).items()}
 
 
 def _mapping(tree: object, path: str) -> Mapping[str, object]:
@@ -227,48 +247,6 @@ def _mapping(tree: object, path: str) -> Mapping[str, object]:
         if not isinstance(key, str):
             raise CommandError(f"in `{path}` the key {key!r} must be text; put it in quotes")
     return tree
-
-
-def _required(section: Mapping[str, object], path: str, key: str) -> str:
-    found = _text(section, path, key)
-    if found is None:
-        raise CommandError(f"`{path}` needs `{key}`")
-    return found
-
-
-def _text(section: Mapping[str, object], path: str, key: str) -> str | None:
-    value = section.get(key)
-    if value is not None and not isinstance(value, str):
-        raise CommandError(f"`{path}.{key}` must be text; put {_show(value)} in quotes")
-    return value
-
-
-def _texts(section: Mapping[str, object], path: str, key: str) -> tuple[str, ...]:
-    value = section.get(key)
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise CommandError(f"`{path}.{key}` must be a list of strings")
-    return tuple(value)
-
-
-def _count(section: Mapping[str, object], path: str, key: str) -> int:
-    value = section.get(key, COLUMN_WIDTH_DEFAULT)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise CommandError(f"`{path}.{key}` must be a positive number, not {_show(value)}")
-    return value
-
-
-Word = TypeVar("Word", bound=StrEnum)
-
-
-def _choice(section: Mapping[str, object], path: str, key: str, words: type[Word]) -> Word | None:
-    value = section.get(key)
-    if value is None:
-        return None
-    if value not in tuple(words):
-        raise CommandError(f"`{path}.{key}` must be one of {', '.join(words)}, not {_show(value)}")
-    return words(str(value))
 
 
 def _show(value: object) -> str:
