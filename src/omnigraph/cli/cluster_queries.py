@@ -17,7 +17,6 @@ from omnigraph.cluster.catalog import get_graph_uri, list_graph_ids
 from omnigraph.cluster.context import Absent, Broken, Cluster, Live, UnfinishedGraph
 from omnigraph.cluster.serving import AppliedGraph, read_serving_snapshot
 from omnigraph.compiler.compile import compile_query, compile_schema
-from omnigraph.compiler.ir import Parameter
 from omnigraph.compiler.parser import decode_source
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CompileError
@@ -135,13 +134,13 @@ def _check(text: AppliedText, catalog: Catalog) -> tuple[list[str], list[str]]:
         compiled = compile_query(text.source, catalog, name=text.name)
     except CompileError as error:
         return ["; ".join(map(_describe, error.diagnostics))], []
-    return [], [*map(_describe, compiled.warnings), *_advise(compiled.ir.parameters)]
-
-
-def _advise(parameters: Iterable[Parameter]) -> Iterator[str]:
-    for each in parameters:
-        if each.type.is_vector:
-            yield f"`${each.name}` is a {each.type}, which callers must supply as a value"
+    warnings = [_describe(each) for each in compiled.warnings]
+    warnings += [
+        f"`${each.name}` is a {each.type}, which callers must supply as a value"
+        for each in compiled.ir.parameters
+        if each.type.is_vector
+    ]
+    return [], warnings
 
 
 def _describe(diagnostic: Diagnostic) -> str:

@@ -7,8 +7,7 @@ names imports one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 import click
@@ -33,31 +32,6 @@ from omnigraph.cli.registry import (
 from omnigraph.model.errors import GraphError
 
 _TERM_COLUMNS_MAX = 34
-_PROBLEMS = "omnigraph.http.problems"
-
-
-@contextmanager
-def _report_as_json(*, is_json: bool) -> Iterator[None]:
-    """A block that, with `--json`, also prints its errors as JSON on standard output.
-
-    The JSON has the code that a server would respond with; standard error has the same error as
-    text.
-    """
-    try:
-        yield
-    except GraphError as error:
-        if is_json:
-            # Imported by name, because only errors need it.
-            print_error(import_module(_PROBLEMS).error_body(error, message=str(error)))
-        raise
-    except CommandError as error:
-        if is_json:
-            print_error({"error": str(error), "code": "bad_request"})
-        raise
-    except OSError as error:
-        if is_json:
-            print_error({"error": explain_failure(error), "code": "unavailable"})
-        raise
 
 
 class Command(click.Command):
@@ -71,14 +45,17 @@ class Command(click.Command):
         environment: Mapping[str, str] = ctx.find_root().obj
         invocation = ctx.obj = Invocation(flags=flags, environment=environment)
         try:
-            with _report_as_json(is_json=ctx.params.get("is_json") is True):
-                return super().invoke(ctx)
-        except GraphError as error:
-            advice = next_command(
-                error, target=invocation.reached, servers=invocation.reached_servers
-            )
-            if advice is not None:
-                error.add_note(f"Try: {advice}")
+            return super().invoke(ctx)
+        except (GraphError, CommandError, OSError) as error:
+            # Standard error has the same error as text.
+            if ctx.params.get("is_json") is True:
+                print_error(_error_body(error))
+            if isinstance(error, GraphError):
+                advice = next_command(
+                    error, target=invocation.reached, servers=invocation.reached_servers
+                )
+                if advice is not None:
+                    error.add_note(f"Try: {advice}")
             raise
         except KeyboardInterrupt as error:
             if not invocation.is_writing:
@@ -149,8 +126,27 @@ class Group(click.Group):
                 formatter.write_dl(
                     [(name, summary_of((*path, name))) for name in self.list_commands(ctx)]
                 )
-        else:
-            _write_legend(formatter)
+            return
+        with formatter.section("COMMANDS BY CAPABILITY"):
+            for capability, meaning in MEANING_BY_CAPABILITY.items():
+                formatter.write_text(f"{capability} commands {meaning}:")
+                formatter.indent()
+                formatter.write_dl(_legend_rows(capability), col_max=_TERM_COLUMNS_MAX)
+                formatter.dedent()
+
+
+def _error_body(error: GraphError | CommandError | OSError) -> Mapping[str, object]:
+    """An error as JSON, with the code that a server would respond with."""
+    match error:
+        case GraphError():
+            # Imported by name, because only errors need it.
+            problems = import_module("omnigraph.http.problems")
+            body: Mapping[str, object] = problems.error_body(error, message=str(error))
+            return body
+        case CommandError():
+            return {"error": str(error), "code": "bad_request"}
+        case OSError():
+            return {"error": explain_failure(error), "code": "unavailable"}
 
 
 def command() -> Callable[[Callable[..., object]], Command]:
@@ -189,15 +185,6 @@ def _import_command(entry: Entry) -> Command:
     found = getattr(import_module(f"omnigraph.cli.commands.{module}"), name)
     assert isinstance(found, Command), f"{entry.location} is made with @command()"
     return found
-
-
-def _write_legend(formatter: click.HelpFormatter) -> None:
-    with formatter.section("COMMANDS BY CAPABILITY"):
-        for capability, meaning in MEANING_BY_CAPABILITY.items():
-            formatter.write_text(f"{capability} commands {meaning}:")
-            formatter.indent()
-            formatter.write_dl(_legend_rows(capability), col_max=_TERM_COLUMNS_MAX)
-            formatter.dedent()
 
 
 def _legend_rows(capability: Capability) -> list[tuple[str, str]]:

@@ -7,9 +7,8 @@ lines go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.output import (
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from omnigraph.client.remote import AnyGraph
     from omnigraph.engine.changes import Change, ChangeStats
 
-_ENDS = ("src", "dst")
 _NARROWEST_VALUE = 8
 _MARK_BY_OP = {"insert": "+", "update": "~", "delete": "-"}
 _COLOUR_BY_OP = {"insert": Colour.GREEN, "update": Colour.YELLOW, "delete": Colour.RED}
@@ -87,60 +85,37 @@ def _lines_of(change: Change, terminal: Terminal) -> Iterator[str]:
     if change.kind == "edge":
         head += f"  {show_name(str(properties['src']))} → {show_name(str(properties['dst']))}"
     if change.before is None or change.after is None:
-        yield terminal.cut(f"{head} {show_properties(_properties(change, properties))}")
+        hidden = ("id", "src", "dst") if change.kind == "edge" else ("id",)
+        shown = {name: value for name, value in properties.items() if name not in hidden}
+        yield terminal.cut(f"{head} {show_properties(shown)}")
         return
     # The ends of an edge may have changed, and its first line shows only the new ones.
-    names = [name for name in properties if name != "id" and _differs(change, name)]
-    whole = [f"{name}: {_arrow(change, name)}" for name in names]
+    values_by_name = {
+        name: (show_value(change.before.get(name)), show_value(change.after.get(name)))
+        for name in properties
+        if name != "id" and change.before.get(name) != change.after.get(name)
+    }
+    whole = [f"{name}: {old} → {new}" for name, (old, new) in values_by_name.items()]
     line = f"{head}  {', '.join(whole)}"
     if terminal.width is None or measure(line) <= terminal.width:
         yield line
         return
     yield terminal.cut(head)
-    for name in names:
-        yield _fitted(change, name, terminal.width)
+    for name, (old, new) in values_by_name.items():
+        # Both values are cut so that a part of each is visible.
+        start = f"    {name}: "
+        room = max(terminal.width - measure(start) - measure(" → "), 2 * _NARROWEST_VALUE)
+        start_of_old = clip(old, max(room // 2, room - measure(new), _NARROWEST_VALUE))
+        yield f"{start}{start_of_old} → {clip(new, room - measure(start_of_old))}"
 
 
-def _properties(change: Change, properties: Mapping[str, object]) -> dict[str, object]:
-    hidden = ("id", *_ENDS) if change.kind == "edge" else ("id",)
-    return {name: value for name, value in properties.items() if name not in hidden}
-
-
-def _differs(change: Change, name: str) -> bool:
-    return _before(change, name) != _after(change, name)
-
-
-def _arrow(change: Change, name: str) -> str:
-    return f"{show_value(_before(change, name))} → {show_value(_after(change, name))}"
-
-
-def _fitted(change: Change, name: str, width: int) -> str:
-    """One property on a separate line, with both values cut so that a part of each is visible."""
-    head = f"    {name}: "
-    old, new = show_value(_before(change, name)), show_value(_after(change, name))
-    room = max(width - measure(head) - measure(" → "), 2 * _NARROWEST_VALUE)
-    half = max(room // 2, room - measure(new), _NARROWEST_VALUE)
-    shown = clip(old, half)
-    return f"{head}{shown} → {clip(new, room - measure(shown))}"
-
-
-def _before(change: Change, name: str) -> object:
-    return (change.before or {}).get(name)
-
-
-def _after(change: Change, name: str) -> object:
-    return (change.after or {}).get(name)
-
-
-_COLOUR_BY_ROLE: Mapping[Role, Colour] = MappingProxyType(
-    {
-        Role.ID: Colour.YELLOW,
-        Role.BRANCH: Colour.GREEN,
-        Role.TAG: Colour.CYAN,
-        Role.TIME: Colour.FAINT,
-        Role.LANES: Colour.BOLD,
-    }
-)
+_COLOUR_BY_ROLE = {
+    Role.ID: Colour.YELLOW,
+    Role.BRANCH: Colour.GREEN,
+    Role.TAG: Colour.CYAN,
+    Role.TIME: Colour.FAINT,
+    Role.LANES: Colour.BOLD,
+}
 
 
 def read_history(graph: AnyGraph, *, branches: Sequence[str], limit: int | None) -> History:

@@ -74,7 +74,7 @@ def assign_lanes(
         lines = [
             LaneEdge(each, lane_by_parent[parent], parent) for each, parent in passing + leaving
         ]
-        rows.append(Row(id, lane, tuple(sorted(lines, key=_place))))
+        rows.append(Row(id, lane, tuple(sorted(lines, key=lambda each: (each.start, each.end)))))
         live = {parent_lane: parent for parent, parent_lane in lane_by_parent.items()}
         lane = next_lane
     return tuple(rows)
@@ -111,10 +111,6 @@ def _choose_lane(id: str, live: Mapping[int, str], trunk: frozenset[str]) -> int
 
 def _first_free(taken: Collection[int], *, above: int) -> int:
     return next(lane for lane in count(above + 1) if lane not in taken)
-
-
-def _place(line: LaneEdge) -> tuple[int, int]:
-    return line.start, line.end
 
 
 _SHORT_ID_CHARACTERS = 8
@@ -267,17 +263,26 @@ def draw_svg(history: History) -> str:
     width = round(text_x + max(longest, len(note)) * _CHARACTER_WIDTH + _MARGIN)
     row_count = len(history.rows) + bool(note)
     height = _MARGIN * 2 + max(row_count - 1, 0) * _ROW_HEIGHT
+    names = dict.fromkeys(
+        name for each in history.commits for name in history.branches.get(each.id, ())
+    )
+    shown = count_commits(len(history.commits))
+    summary = f"{shown}, newest first; branches: {', '.join(names) or 'none'}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="og" role="img" width="{width}" '
         f'height="{height}" viewBox="0 0 {width} {height}">',
         "<title>History of the graph</title>",
-        f"<desc>{escape(_summary(history))}</desc>",
+        f"<desc>{escape(summary)}</desc>",
         f"<style>{_STYLE}</style>",
         *(f'<path stroke="{_colour(lane)}" d="{path}"/>' for lane, path in _paths(history)),
     ]
     for place, (row, commit) in enumerate(zip(history.rows, history.commits, strict=True)):
-        parts.append(_dot(row, commit, history, y=_y(place)))
-        parts.append(f'<text x="{text_x}" y="{_y(place) + 4}">{captions[place][0]}</text>')
+        title = f"{commit.id}: {history.subjects[commit.id]}, on {commit.branch}"
+        parts += [
+            f'<circle fill="{_colour(row.lane)}" cx="{_x(row.lane)}" cy="{_y(place)}" '
+            f'r="{_RADIUS}"><title>{escape(title)}</title></circle>',
+            f'<text x="{text_x}" y="{_y(place) + 4}">{captions[place][0]}</text>',
+        ]
     if note:
         y = _y(len(history.rows)) + 4
         parts.append(f'<text class="quiet" x="{text_x}" y="{y}">{escape(note)}</text>')
@@ -314,14 +319,6 @@ def _curve(start: int, end: int, place: int) -> str:
     return f"M{_x(start)} {top}C{_x(start)} {middle} {_x(end)} {middle} {_x(end)} {bottom}"
 
 
-def _dot(row: Row, commit: Commit, history: History, *, y: int) -> str:
-    title = f"{commit.id}: {history.subjects[commit.id]}, on {commit.branch}"
-    return (
-        f'<circle fill="{_colour(row.lane)}" cx="{_x(row.lane)}" cy="{y}" '
-        f'r="{_RADIUS}"><title>{escape(title)}</title></circle>'
-    )
-
-
 def _caption(commit: Commit, history: History) -> tuple[str, int]:
     """The caption of a commit as SVG, and its length in characters."""
     spans = [("", short_id(commit.id))]
@@ -343,14 +340,6 @@ def _shorten(text: str) -> str:
     if len(text) <= PICTURE_NAME_CHARACTERS_MAX:
         return text
     return f"{text[:PICTURE_NAME_CHARACTERS_MAX]}…"
-
-
-def _summary(history: History) -> str:
-    names: Mapping[str, None] = dict.fromkeys(
-        name for each in history.commits for name in history.branches.get(each.id, ())
-    )
-    shown = count_commits(len(history.commits))
-    return f"{shown}, newest first; branches: {', '.join(names) or 'none'}"
 
 
 def _colour(lane: int) -> str:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import anyio
 import orjson
 from anyio.to_thread import run_sync
 
@@ -190,20 +192,14 @@ class LocalToolGraph:
 
     async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
         """Run a stored mutation and return the counts of affected rows."""
-
-        def work() -> ToolResult:
-            return encode_change(self.stored.change(name, params, branch), branch=branch)
-
-        return await run_sync(work)
+        return await run_sync(
+            lambda: encode_change(self.stored.change(name, params, branch), branch=branch)
+        )
 
     async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         """Run a read from its query text and return its rows."""
-
-        def work() -> ToolResult:
-            found = self.graph.query(source, params, branch=place.branch, commit=place.commit)
-            return encode_rows(found)
-
-        return await run_sync(work)
+        run = partial(self.graph.query, branch=place.branch, commit=place.commit)
+        return await run_sync(lambda: encode_rows(run(source, params)))
 
     async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """Retrieve passages about a text."""
@@ -241,11 +237,11 @@ class LocalToolGraph:
 
 def serve_graph(graph: Graph, queries: str | None, *, is_ad_hoc: bool, allows_main: bool) -> None:
     """Serve a graph that is opened in its storage, with stored queries from files."""
-    stored = FileQueries(graph, {})
+    by_name: Mapping[str, StoredQuery] = {}
     if queries is not None:
         catalog = compile_schema(Source("<schema>", graph.schema_source))
-        stored = FileQueries(graph, read_stored_queries(Path(queries), catalog=catalog))
-    opened = LocalToolGraph(graph, stored, is_ad_hoc=is_ad_hoc)
+        by_name = read_stored_queries(Path(queries), catalog=catalog)
+    opened = LocalToolGraph(graph, FileQueries(graph, by_name), is_ad_hoc=is_ad_hoc)
     _serve(opened, actor=graph.actor, allows_main=allows_main)
 
 
@@ -257,4 +253,4 @@ def serve_remote(remote: RemoteGraph, *, is_ad_hoc: bool, allows_main: bool) -> 
 
 def _serve(graph: ToolGraph, *, actor: str | None, allows_main: bool) -> None:
     protected = frozenset[str]() if allows_main else frozenset({MAIN})
-    serve_stdio(Toolbox(graph, WritePlacement(agent_branch(actor), protected)))
+    anyio.run(serve_stdio, Toolbox(graph, WritePlacement(agent_branch(actor), protected)))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-import anyio
 import orjson
 from anyio import sleep_forever
 from mcp.server.context import ServerRequestContext
@@ -243,10 +242,6 @@ async def handle_http(
 
     async with manager.run():
         await manager.handle_request(scope, receive, send)
-    return _make_reply(sent)
-
-
-def _make_reply(sent: Iterable[Message]) -> Reply:
     status, content_type, pieces = 500, None, []
     for message in sent:
         if message["type"] == "http.response.start":
@@ -260,12 +255,8 @@ def _make_reply(sent: Iterable[Message]) -> Reply:
 _LOG = logging.getLogger(__name__)
 
 
-def serve_stdio(toolbox: Toolbox) -> None:
+async def serve_stdio(toolbox: Toolbox) -> None:
     """Serve the client on the standard streams; returns when the client disconnects."""
-    anyio.run(_serve, toolbox)
-
-
-async def _serve(toolbox: Toolbox) -> None:
     server = make_server(toolbox, _format_logged)
     async with stdio_server() as (read_stream, write_stream):
         await server.run(read_stream, write_stream, server.create_initialization_options())

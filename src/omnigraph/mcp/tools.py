@@ -59,30 +59,22 @@ _KINDS: dict[str, Schema] = {
 
 def parameter_schema(parameter: ParameterOutput) -> Schema:
     """The JSON schema of a parameter's value; null is allowed if the parameter is nullable."""
-    described = _describe(parameter)
+    # A server of a later version may have unknown kinds, for which any value is allowed.
+    match parameter["kind"]:
+        case "vector":
+            described: Schema = {
+                "type": "array",
+                "items": {"type": "number"},
+                "minItems": parameter["vector_dim"],
+                "maxItems": parameter["vector_dim"],
+            }
+        case "list":
+            described = {"type": "array", "items": dict(_KINDS.get(parameter["item_kind"], {}))}
+        case kind:
+            described = dict(_KINDS.get(kind, {}))
     if not parameter["nullable"]:
         return described
     return {"anyOf": [described, {"type": "null"}], "default": None}
-
-
-def _describe(parameter: ParameterOutput) -> Schema:
-    kind = parameter["kind"]
-    if kind == "vector":
-        dimension = parameter["vector_dim"]
-        return {
-            "type": "array",
-            "items": {"type": "number"},
-            "minItems": dimension,
-            "maxItems": dimension,
-        }
-    if kind == "list":
-        return {"type": "array", "items": _kind(parameter["item_kind"])}
-    return _kind(kind)
-
-
-def _kind(name: str) -> Schema:
-    # A server of a later version may have unknown kinds, for which any value is allowed.
-    return dict(_KINDS.get(name, {}))
 
 
 READING = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -270,30 +262,23 @@ async def call_text_tool(
     tool: TextTool, arguments: Mapping[str, object], graph: ToolGraph
 ) -> ToolResult:
     """Run a text tool; `InvalidValueError` if an argument is unknown or not valid."""
-    _require_known(TEXT_TOOLS[tool], arguments)
+    known = TEXT_TOOLS[tool].input_schema["properties"]
+    for name in arguments:
+        if name not in known:
+            raise _refuse(name, arguments[name], f"the tool accepts only {', '.join(known)}")
     place = parse_place(arguments.get("branch"), arguments.get("commit"))
     match tool:
         case TextTool.QUERY:
             return await graph.run_text(_text(arguments, "query"), _params(arguments), place)
         case TextTool.RETRIEVE:
-            return await graph.retrieve(_question(arguments), place)
-
-
-def _question(arguments: Mapping[str, object]) -> Question:
-    return Question(
-        text=_text(arguments, "text"),
-        types=_names(arguments, "types"),
-        k=_number(arguments, "k", otherwise=FOUND),
-        hops=_number(arguments, "hops", otherwise=HOPS),
-        budget_tokens=_number(arguments, "budget_tokens", otherwise=BUDGET_TOKENS),
-    )
-
-
-def _require_known(tool: Tool, arguments: Mapping[str, object]) -> None:
-    known = tool.input_schema["properties"]
-    for name in arguments:
-        if name not in known:
-            raise _refuse(name, arguments[name], f"the tool accepts only {', '.join(known)}")
+            question = Question(
+                text=_text(arguments, "text"),
+                types=_types(arguments),
+                k=_number(arguments, "k", otherwise=FOUND),
+                hops=_number(arguments, "hops", otherwise=HOPS),
+                budget_tokens=_number(arguments, "budget_tokens", otherwise=BUDGET_TOKENS),
+            )
+            return await graph.retrieve(question, place)
 
 
 def _text(arguments: Mapping[str, object], name: str) -> str:
@@ -311,13 +296,13 @@ def _params(arguments: Mapping[str, object]) -> Mapping[str, object]:
     return given
 
 
-def _names(arguments: Mapping[str, object], name: str) -> list[str] | None:
-    given = arguments.get(name)
+def _types(arguments: Mapping[str, object]) -> list[str] | None:
+    given = arguments.get("types")
     if given is None:
         return None
     if not isinstance(given, list):
-        raise _refuse(name, given, "expected a list of names")
-    return require_names(given, subject=name)
+        raise _refuse("types", given, "expected a list of names")
+    return require_names(given, subject="types")
 
 
 def _number(arguments: Mapping[str, object], name: str, *, otherwise: int) -> int:

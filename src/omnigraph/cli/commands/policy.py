@@ -21,7 +21,7 @@ from omnigraph.cli.inputs import expand_home, read_bytes
 from omnigraph.cli.invocation import Invocation, open_applied, translate_findings
 from omnigraph.cli.output import CommandError, print_line, print_note, show_count
 from omnigraph.cli.targets import ClusterScope
-from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig
+from omnigraph.cluster.config import CONFIG_FILE
 from omnigraph.cluster.desired import read_config
 from omnigraph.cluster.resources import CLUSTER, Findings, StoppedError, graph_address, name_of
 from omnigraph.cluster.sources import read_policy_files
@@ -53,7 +53,7 @@ class Candidate:
     applies_to: tuple[str, ...] | None
 
 
-def list_applied(scope: ClusterScope, environment: Mapping[str, str]) -> tuple[Candidate, ...]:
+def _list_applied(scope: ClusterScope, environment: Mapping[str, str]) -> tuple[Candidate, ...]:
     """The policies that a cluster has applied, each with the content of its digest."""
     cluster = open_applied(scope.root, environment)
     with translate_findings():
@@ -67,7 +67,7 @@ def list_applied(scope: ClusterScope, environment: Mapping[str, str]) -> tuple[C
     return tuple(Candidate(each.name, each.content, each.applies_to) for each in found)
 
 
-def list_policy_files(path: Path, *, graph: str | None) -> tuple[Candidate, ...]:
+def _list_files(path: Path, *, graph: str | None) -> tuple[Candidate, ...]:
     """The policies of a path: a file, the declarations of a cluster, or a folder of files."""
     if not path.is_dir():
         return (Candidate(path.stem, path, None),)
@@ -86,33 +86,23 @@ def list_policy_files(path: Path, *, graph: str | None) -> tuple[Candidate, ...]
 def _list_declared(folder: Path, *, graph: str | None) -> tuple[Candidate, ...]:
     findings = Findings()
     with translate_findings():
-        config = _read_config(folder, findings)
+        try:
+            config = read_config(folder, findings)
+        except StoppedError:
+            raise StoppedError(*findings) from None
         files = read_policy_files(config, folder, findings)
         if findings.has_errors:
             raise StoppedError(*findings)
     if graph is not None and graph not in config.graphs:
-        raise CommandError(
-            f"{folder / CONFIG_FILE} declares no graph '{graph}'; "
-            f"{_listed('graphs', config.graphs)}"
-        )
+        listed = ", ".join(sorted(config.graphs))
+        known = f"its graphs: {listed}" if listed else "it has no graphs"
+        raise CommandError(f"{folder / CONFIG_FILE} declares no graph '{graph}'; {known}")
     if not files:
         raise CommandError(f"{folder / CONFIG_FILE} declares no policy")
     return tuple(
         Candidate(name, file.content, config.policies[name].applies_to)
         for name, file in sorted(files.items())
     )
-
-
-def _read_config(folder: Path, findings: Findings) -> ClusterConfig:
-    try:
-        return read_config(folder, findings)
-    except StoppedError:
-        raise StoppedError(*findings) from None
-
-
-def _listed(kind: str, names: Iterable[str]) -> str:
-    listed = ", ".join(sorted(names))
-    return f"its {kind}: {listed}" if listed else f"it has no {kind}"
 
 
 _GRAPH_OTHERWISE = "default"
@@ -132,17 +122,9 @@ class Chosen:
     warnings: tuple[str, ...]
 
 
-def open_applied_bundle(
-    scope: ClusterScope, *, bundle: str | None, environment: Mapping[str, str]
-) -> Chosen:
-    """The selected policy among those that a cluster has applied."""
-    candidates = list_applied(scope, environment)
-    return _open_bound(_choose(candidates, graph=scope.graph, bundle=bundle), graph=scope.graph)
-
-
-def open_written_bundle(path: str, *, graph: str | None, bundle: str | None) -> Chosen:
+def _open_written(path: str, *, graph: str | None, bundle: str | None) -> Chosen:
     """The selected policy among those in files."""
-    found = _choose(list_policy_files(expand_home(path), graph=graph), graph=graph, bundle=bundle)
+    found = _choose(_list_files(expand_home(path), graph=graph), graph=graph, bundle=bundle)
     if found.applies_to is not None:
         return _open_bound(found, graph=graph)
     graph_id = graph or _GRAPH_OTHERWISE
@@ -325,11 +307,12 @@ def _open(invocation: Invocation, *, config: str | None, bundle: str | None) -> 
     if config is not None and flags.cluster is not None:
         raise CommandError("--config and --cluster are mutually exclusive; remove one of them")
     if config is not None:
-        return open_written_bundle(config, graph=flags.graph, bundle=bundle)
+        return _open_written(config, graph=flags.graph, bundle=bundle)
     scope = invocation.find_cluster_scope()
     if scope is None:
         raise CommandError(
             "name the cluster of the policy with --cluster <dir|uri|name>, or its "
             "file or folder with --config PATH"
         )
-    return open_applied_bundle(scope, bundle=bundle, environment=invocation.environment)
+    candidates = _list_applied(scope, invocation.environment)
+    return _open_bound(_choose(candidates, graph=scope.graph, bundle=bundle), graph=scope.graph)
