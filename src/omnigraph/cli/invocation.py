@@ -221,8 +221,11 @@ class Invocation:
         self, target: ServedTarget, *, read_only: bool
     ) -> AbstractContextManager[RemoteGraph]:
         """Open a graph of a server; the server determines the actor of writes from the token."""
-        if not read_only:
-            self._require_no_actor()
+        if not read_only and self.flags.actor is not None:
+            raise CommandError(
+                "--as does not apply to a write through a server, which derives the actor from the "
+                "token; remove --as"
+            )
         self.reached, self.is_writing = target, not read_only
         return omnigraph.connect(target.base_url, graph=target.graph_id, token=target.token)
 
@@ -282,13 +285,6 @@ class Invocation:
             read_stored=lambda server: read_token(self.credentials_path, server),
         )
         return replace(target, token=token)
-
-    def _require_no_actor(self) -> None:
-        if self.flags.actor is not None:
-            raise CommandError(
-                "--as does not apply to a write through a server, which derives the actor from the "
-                "token; remove --as"
-            )
 
 
 def list_server_graphs(target: ServedTarget) -> list[ServedGraph]:

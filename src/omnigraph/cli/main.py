@@ -87,7 +87,9 @@ _TODAY = {
 
 def replace_deprecated(arguments: Sequence[str]) -> tuple[list[str], str | None]:
     """The arguments with deprecated spellings replaced, and a warning if there were any."""
-    place = _place_of_command(arguments)
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        place += 2 if arguments[place] in VALUE_FLAGS else 1
     for old, today in _TODAY.items():
         if tuple(arguments[place : place + len(old)]) == old:
             modern = [*arguments[:place], today, *arguments[place + len(old) :]]
@@ -95,13 +97,6 @@ def replace_deprecated(arguments: Sequence[str]) -> tuple[list[str], str | None]
                 f"warning: `omnigraph {' '.join(old)}` is deprecated; use `omnigraph {today}`"
             )
     return list(arguments), None
-
-
-def _place_of_command(arguments: Sequence[str]) -> int:
-    place = 0
-    while place < len(arguments) and arguments[place].startswith("-"):
-        place += 2 if arguments[place] in VALUE_FLAGS else 1
-    return place
 
 
 PROGRAM = "omnigraph"

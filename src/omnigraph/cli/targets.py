@@ -49,7 +49,15 @@ def resolve_scope(
     flags: Flags, *, uri: str | None, config: OperatorConfig, environment: Mapping[str, str]
 ) -> Scope | None:
     """The address of a command line; None if neither it nor the configuration has one."""
-    _require_one_place(flags, uri)
+    places = {
+        "a uri": uri,
+        "--store": flags.store,
+        "--server": flags.server,
+        "--cluster": flags.cluster,
+    }
+    given = [name for name, value in places.items() if value is not None]
+    if len(given) > 1:
+        raise CommandError(f"{' and '.join(given)} are mutually exclusive; remove one of them")
     if flags.cluster is not None:
         return ClusterScope(config.root_by_cluster.get(flags.cluster, flags.cluster), flags.graph)
     if flags.server is not None:
@@ -176,7 +184,11 @@ def require_data_scope(scope: Scope | None) -> StoreScope | ServerScope:
     """The scope of a command that works on rows; `CommandError` if there is none."""
     match scope:
         case None:
-            raise CommandError(_NOWHERE)
+            raise CommandError(
+                "no graph is specified; use one of: --store <uri>, --server <name|url> --graph "
+                "<id>, --profile <name>, or `defaults` in the configuration (a uri as an argument, "
+                "where the command takes one)"
+            )
         case ClusterScope():
             raise CommandError(
                 "a cluster is not valid for graph data commands; use --server <name|url> of the "
@@ -239,25 +251,6 @@ def require_cluster_scope(scope: Scope | None) -> ClusterScope:
             raise CommandError(
                 f"this command needs a cluster, and {uri} is not one; use --cluster <dir|uri|name>"
             )
-
-
-_NOWHERE = (
-    "no graph is specified; use one of: --store <uri>, --server <name|url> --graph <id>, "
-    "--profile <name>, or `defaults` in the configuration (a uri as an argument, where the "
-    "command takes one)"
-)
-
-
-def _require_one_place(flags: Flags, uri: str | None) -> None:
-    places = {
-        "a uri": uri,
-        "--store": flags.store,
-        "--server": flags.server,
-        "--cluster": flags.cluster,
-    }
-    given = [name for name, value in places.items() if value is not None]
-    if len(given) > 1:
-        raise CommandError(f"{' and '.join(given)} are mutually exclusive; remove one of them")
 
 
 def _make_store_scope(uri: str, graph: str | None) -> StoreScope:

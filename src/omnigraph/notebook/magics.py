@@ -56,7 +56,11 @@ class GraphCells:
         holds the token of a server, `--as` is the actor of writes, and `--read-only` forbids
         writes.
         """
-        given = _parse(_open_parser(), line)
+        parser = _parser("%gq_open", "--graph", "--token")
+        parser.add_argument("uri")
+        parser.add_argument("--as", dest="actor")
+        parser.add_argument("--read-only", dest="is_read_only", action="store_true")
+        given = _parse(parser, line)
         chosen: object = self._shell.user_ns.get(given.uri)
         opened = chosen if isinstance(chosen, Graph | RemoteGraph) else None
         try:
@@ -72,7 +76,9 @@ class GraphCells:
 
         A cell that changes rows requires `--mutate`.
         """
-        given = _parse(_query_parser(), line)
+        parser = _parser("%%gq", "--branch", "--at", "--params", "--out")
+        parser.add_argument("--mutate", dest="is_mutation", action="store_true")
+        given = _parse(parser, line)
         graph = self._require_graph()
         try:
             result = self._run_query(graph, cell, given)
@@ -84,7 +90,10 @@ class GraphCells:
 
     def log(self, line: str) -> HistoryPicture:
         """Draw the history of the graph: `%gq_log [--branch B] [--limit N]`."""
-        given = _parse(_log_parser(), line)
+        parser = _parser("%gq_log")
+        parser.add_argument("--branch", action="append")
+        parser.add_argument("--limit", type=int, default=PICTURE_COMMITS_MAX)
+        given = _parse(parser, line)
         try:
             return draw(self._require_graph(), given.branch, limit=given.limit)
         except GraphError as error:
@@ -162,27 +171,6 @@ def _parse(parser: ArgumentParser, line: str) -> Namespace:
     except ValueError as error:
         raise UsageError(f"{parser.prog}: {error}") from error
     return parser.parse_args(words)
-
-
-def _open_parser() -> ArgumentParser:
-    parser = _parser("%gq_open", "--graph", "--token")
-    parser.add_argument("uri")
-    parser.add_argument("--as", dest="actor")
-    parser.add_argument("--read-only", dest="is_read_only", action="store_true")
-    return parser
-
-
-def _query_parser() -> ArgumentParser:
-    parser = _parser("%%gq", "--branch", "--at", "--params", "--out")
-    parser.add_argument("--mutate", dest="is_mutation", action="store_true")
-    return parser
-
-
-def _log_parser() -> ArgumentParser:
-    parser = _parser("%gq_log")
-    parser.add_argument("--branch", action="append")
-    parser.add_argument("--limit", type=int, default=PICTURE_COMMITS_MAX)
-    return parser
 
 
 def _parser(prog: str, *options: str) -> ArgumentParser:

@@ -44,7 +44,7 @@ from omnigraph.cluster.reports import (
     encode_report,
 )
 from omnigraph.cluster.resources import Finding, Findings
-from omnigraph.cluster.state import ClusterState, ResourceStatus, Status
+from omnigraph.cluster.state import ResourceStatus, Status
 from omnigraph.model.runtime import lazy_module
 from omnigraph.model.source import Severity
 from omnigraph.storage.environment import make_storage_options
@@ -175,16 +175,6 @@ def view_unlock(report: UnlockReport) -> Iterator[str]:
     """The lock that was removed."""
     if report.removed is not None:
         yield f"unlocked: {report.removed.id}, which was held by {report.removed.describe()}"
-
-
-def _view_ledger(ledger: ClusterState, messages: list[str], terminal: Terminal) -> Iterator[str]:
-    for address in sorted({*ledger.resources, *ledger.statuses}):
-        found = ledger.statuses.get(address, ResourceStatus(Status.APPLIED, (), None))
-        colour = _COLOUR_BY_STATUS.get(found.status, Colour.YELLOW)
-        conditions = f" ({', '.join(found.conditions)})" if found.conditions else ""
-        yield f"  {terminal.paint(f'{found.status:<8}', colour)} {address}{conditions}"
-        if found.message and not any(found.message in each for each in messages):
-            yield terminal.paint(f"{_INDENT}  {found.message}", Colour.FAINT)
 
 
 def _view_change(change: Change, terminal: Terminal) -> Iterator[str]:

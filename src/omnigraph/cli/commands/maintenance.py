@@ -72,24 +72,14 @@ def optimize(invocation: Invocation, *, uri: str | None, branch: str, is_json: b
         show_waiting("optimize", invocation.environment),
     ):
         reports = graph.optimize(branch=branch)
-    payload = {"uri": target.uri, "tables": [_encode_optimize(each) for each in reports]}
+    payload = {"uri": target.uri, "tables": [_encode_table(each) for each in reports]}
     lines = (line for each in reports for line in _lines_of(each, target))
     print_output(payload, lines, is_json=is_json)
 
 
-def _encode_optimize(report: OptimizeReport) -> dict[str, object]:
-    return {
-        "table_key": report.table_key,
-        "fragments_removed": report.fragments_removed,
-        "fragments_added": report.fragments_added,
-        "committed": report.committed,
-        "skipped": report.skipped,
-        "manifest_version": report.manifest_version,
-        "lance_head_version": report.lance_head_version,
-        "pending_indexes": [
-            {"column": each.column, "reason": each.reason} for each in report.pending_indexes
-        ],
-    }
+def _encode_table(report: OptimizeReport | RepairReport) -> dict[str, object]:
+    """The fields of a report; a type is identified by its `table_key`."""
+    return {name: value for name, value in asdict(report).items() if name != "type"}
 
 
 def _lines_of(report: OptimizeReport, target: Target) -> Iterator[str]:
@@ -269,7 +259,7 @@ def repair(
         "confirm": is_confirmed,
         "force": is_forced,
         "manifest_version": version,
-        "tables": [_encode_repair(each) for each in reports],
+        "tables": [_encode_table(each) for each in reports],
     }
     print_output(payload, map(_format_repair, reports), is_json=is_json)
     if "refused" in actions:
@@ -298,18 +288,6 @@ def _relocate(invocation: Invocation, target: StoreTarget, *, is_json: bool) -> 
     payload = {"uri": target.uri, "branches": [asdict(each) for each in reports]}
     nothing = ["every branch refers to this graph; nothing was rewritten"]
     print_output(payload, lines or nothing, is_json=is_json)
-
-
-def _encode_repair(report: RepairReport) -> dict[str, object]:
-    return {
-        "table_key": report.table_key,
-        "manifest_version": report.manifest_version,
-        "lance_head_version": report.lance_head_version,
-        "classification": report.classification.value,
-        "action": report.action.value,
-        "operations": list(report.operations),
-        "error": report.error,
-    }
 
 
 def _format_repair(report: RepairReport) -> str:
@@ -444,27 +422,25 @@ def check(invocation: Invocation, *, uri: str | None, is_json: bool) -> None:
             open_store=checks.open_durably,
         )
     lines = _format_storage_check(trial, standard_output(invocation.environment))
-    print_output(_encode_storage_check(trial), lines, is_json=is_json)
-    if not trial.is_passed:
-        sys.exit(1)
-
-
-def _encode_storage_check(trial: CheckReport) -> dict[str, object]:
-    return {
+    probes = [
+        {
+            "probe": each.name,
+            "ok": each.is_ok,
+            "promise": each.promise,
+            "problem": each.problem,
+            "advice": each.advice,
+        }
+        for each in trial.probed
+    ]
+    payload = {
         "uri": trial.uri,
         "ok": trial.is_passed,
         "complete": trial.is_complete,
-        "probes": [
-            {
-                "probe": each.name,
-                "ok": each.is_ok,
-                "promise": each.promise,
-                "problem": each.problem,
-                "advice": each.advice,
-            }
-            for each in trial.probed
-        ],
+        "probes": probes,
     }
+    print_output(payload, lines, is_json=is_json)
+    if not trial.is_passed:
+        sys.exit(1)
 
 
 def _format_storage_check(trial: CheckReport, terminal: Terminal) -> Iterator[str]:

@@ -27,6 +27,7 @@ from omnigraph.cli.options import (
     URI_OPTION,
 )
 from omnigraph.cli.output import (
+    PLAIN,
     Colour,
     CommandError,
     Terminal,
@@ -88,9 +89,8 @@ def write_decisions(conflicts: Sequence[Conflict], *, source: str, target: str) 
         "# Set the choice of each entry to `source` or `target`, or replace it by a `row`",
         "# with all values.",
     ]
-    plain = Terminal(width=None, has_colours=False)
     for conflict in conflicts:
-        details = [f"  {conflict.message}", *_view_versions(conflict, plain)]
+        details = [f"  {conflict.message}", *_view_versions(conflict, PLAIN)]
         parts += [
             "",
             f"# {_subject(conflict)} ({conflict.kind})",
@@ -181,8 +181,8 @@ def _view_versions(conflict: Conflict, terminal: Terminal) -> Iterator[str]:
     cells = [
         [show_value(version.get(name)) if version else "" for version in versions] for name in names
     ]
-    widths = _find_widths([heads, *cells], names, terminal.width)
     margin = min(max(map(measure, names), default=0), _WIDEST_NAME)
+    widths = _find_widths([heads, *cells], margin, terminal.width)
     yield terminal.paint(_row("", heads, margin, widths), Colour.FAINT)
     for name, row in zip(names, cells, strict=True):
         yield _row(name, row, margin, widths)
@@ -205,13 +205,10 @@ def _list_names(versions: Sequence[Mapping[str, object] | None]) -> list[str]:
     ]
 
 
-def _find_widths(
-    rows: Sequence[Sequence[str]], names: Sequence[str], width: int | None
-) -> list[int]:
+def _find_widths(rows: Sequence[Sequence[str]], margin: int, width: int | None) -> list[int]:
     wanted = [max(map(measure, column)) for column in zip(*rows, strict=True)]
     if width is None:
         return wanted
-    margin = min(max(map(measure, names), default=0), _WIDEST_NAME)
     room = width - 4 - margin - len(_GAP) * len(wanted)
     share = max(room // len(wanted), _NARROWEST_COLUMN)
     # Width that some columns do not need goes to those that need more.

@@ -138,7 +138,9 @@ def _inside(
     if owner is not None:
         is_name = context[-1].text in ("{", ",", "where", "and", "or", "(")
         if is_name or context[-1].kind in (TokenKind.TEXT, TokenKind.NUMBER):
-            yield from _assignable(catalog, owner)
+            if owner in catalog.edges:
+                yield from (("from", "source"), ("to", "target"))
+            yield from _properties(catalog, owner)
         words = _VALUES if braced else (*_VALUES, *_IN_A_CONDITION)
         yield from ((word, "keyword") for word in words)
         return
@@ -234,12 +236,6 @@ def _properties(catalog: Catalog, type: str | None) -> Iterator[tuple[str, str]]
         for name, declared_property in each.properties.items():
             yield name, f"{each.name}, {declared_property.type}"
     yield "id", "id"
-
-
-def _assignable(catalog: Catalog, type: str) -> Iterator[tuple[str, str]]:
-    if type in catalog.edges:
-        yield from (("from", "source"), ("to", "target"))
-    yield from _properties(catalog, type)
 
 
 def _types(catalog: Catalog) -> Iterator[tuple[str, str]]:
