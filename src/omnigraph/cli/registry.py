@@ -95,7 +95,7 @@ ENTRIES = (
     Entry("export", "export:export", _DATA, "Print the rows of a branch."),
     Entry("entity", "query:entity", _DATA, "Show one node or edge."),
     Entry("explain", "query:explain", _DATA, "Show the execution plan of a query."),
-    Entry("shell", "shell:shell", _DATA, "Query a graph interactively."),
+    Entry("shell", "query:shell", _DATA, "Query a graph interactively."),
     Entry("mcp", "queries:mcp", _DATA, "Serve stored queries as MCP tools."),
     Entry("snapshot", "branch:snapshot", _DATA, "Show the head commit and types of a branch."),
     Entry("branch create", "branch:branch_create", _DATA, "Create a branch."),

@@ -492,7 +492,7 @@ def _replay(
     branch: str,
     is_json: bool,
 ) -> None:
-    """Print the result, or the conflicts side by side; these commands cannot resolve them."""
+    """Run a revert or a cherry-pick; conflicts are shown side by side and cannot be resolved."""
     target = invocation.target(uri)
     invocation.announce(verb, target)
     with invocation.open(target, read_only=False) as graph:

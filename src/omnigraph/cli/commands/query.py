@@ -1,7 +1,7 @@
-"""The commands `query`, `explain`, `alias` and `entity`.
+"""The commands `query`, `explain`, `alias`, `entity` and `shell`.
 
-All of them only read. The formats of results need Arrow and are imported once there is a result to
-print. Stored queries run on a server by name; the server rejects a mutation here.
+All but `shell` only read. The formats of results need Arrow and are imported once there is a result
+to print. Stored queries run on a server by name; the server rejects a mutation here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from omnigraph.cli.inputs import (
     PARAMS_FILE_OPTION,
     PARAMS_OPTION,
     QUERY_OPTION,
+    STANDARD_INPUT,
     STANDARD_OUTPUT,
     TEXT_OPTION,
     attach_path,
     find_params,
     find_text,
     hinting_at_store,
+    read_source,
     refuse_constant,
     require_one,
     require_one_reader_of_input,
@@ -39,6 +41,7 @@ from omnigraph.cli.options import (
     JSON_OPTION,
     READ_BRANCH_OPTION,
     SNAPSHOT_OPTION,
+    URI_ARGUMENT,
     URI_OPTION,
     complete_aliases,
 )
@@ -52,11 +55,13 @@ from omnigraph.cli.output import (
     show_waiting,
 )
 from omnigraph.cli.targets import make_server_scope
+from omnigraph.compiler.statements import split_statements
 from omnigraph.http.responses import EntityOutput, ExplainOutput
 from omnigraph.http.responses import Target as Place
 from omnigraph.model.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from omnigraph.cli.shell.session import Session
     from omnigraph.engine.results import Result
 
 # Imported by name, because the engine is slow to import and help and usage errors do not need it.
@@ -272,3 +277,31 @@ def entity(
     print_output(output, lines, is_json=is_json)
     if found is None:
         sys.exit(1)
+
+
+@command()
+@URI_ARGUMENT
+@click.option("--branch", default="main", show_default=True, help="The initial branch.")
+@FORMAT_OPTION
+def shell(invocation: Invocation, *, uri: str | None, branch: str, chosen: str | None) -> None:
+    """Query and change a graph interactively.
+
+    Without a terminal, statements are read from standard input, up to the first that fails.
+    """
+    target = invocation.target(uri)
+    with invocation.open(target, read_only=False) as graph:
+        format = invocation.output_format(is_json=False, chosen=chosen, of_alias=None)
+        sessions = import_module("omnigraph.cli.shell.session")
+        session: Session = sessions.Session(graph, invocation, target, format=format)
+        graph.head(branch)
+        session.branch = branch
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            print_note(f"{target.uri} ({target.access}); \\help lists the commands")
+            # Imported by name, because the line editor is slow to import and scripts do not need
+            # it.
+            import_module("omnigraph.cli.shell.prompt").run_prompt(session, home=invocation.home)
+            return
+        for statement in split_statements(read_source(STANDARD_INPUT).text):
+            session.run(statement)
+            if session.is_over:
+                return
