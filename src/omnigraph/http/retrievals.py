@@ -1,27 +1,21 @@
 """Retrieval results and receipts: encoding as response bodies, and decoding.
 
-Encoding and decoding are exact inverses. A body of the wrong shape raises `KeyError`, `TypeError`
-or `ValueError`.
+Encoding and decoding are exact inverses. A body of the wrong shape raises `ValueError`. Decoding
+does not check whether a receipt was modified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
-from omnigraph.engine.retrieval.results import (
-    ArmRank,
-    NodeName,
-    Passage,
-    PathStep,
-    Place,
-    QueryRequest,
-    QueryVector,
-    Receipt,
-    Request,
-    Retrieval,
-)
-from omnigraph.http.decode import Body, list_of, number_of, text_or_none
+from pydantic import TypeAdapter, ValidationError
+
+from omnigraph.engine.retrieval.results import Passage, QueryRequest, Receipt, Retrieval
+from omnigraph.http.decode import Body
 from omnigraph.http.responses import PassageOutput, RetrievalOutput
+
+_BODY = TypeAdapter(RetrievalOutput)
+_RECEIPT = TypeAdapter(Receipt)
 
 
 def retrieval_output(found: Retrieval) -> RetrievalOutput:
@@ -37,34 +31,24 @@ def retrieval_output(found: Retrieval) -> RetrievalOutput:
 
 def retrieval_of(encoded: Body) -> Retrieval:
     """Decode a retrieval from a response body."""
-    receipt = receipt_of(_object_of(encoded["receipt"]))
-    passages = zip(list_of(encoded["passages"]), receipt.places, strict=True)
+    try:
+        body = _BODY.validate_python(encoded)
+        receipt = _RECEIPT.validate_python(body["receipt"])
+    except ValidationError as error:
+        # The text of this error spans several lines and quotes the body.
+        raise ValueError(".".join(map(str, error.errors()[0]["loc"]))) from error
+    if isinstance(receipt.request, QueryRequest):
+        params = {name: _frozen(value) for name, value in receipt.request.params.items()}
+        receipt = replace(receipt, request=replace(receipt.request, params=params))
+    passages = zip(receipt.places, body["passages"], strict=True)
     return Retrieval(
         passages=tuple(
-            Passage(place, _object_of(each["properties"]), str(each["text"]))
-            for each, place in passages
+            Passage(place, each["properties"], each["text"]) for place, each in passages
         ),
-        text=str(encoded["text"]),
-        tokens=number_of(encoded["tokens"]),
-        left_out=number_of(encoded["left_out"]),
+        text=body["text"],
+        tokens=body["tokens"],
+        left_out=body["left_out"],
         receipt=receipt,
-    )
-
-
-def receipt_of(encoded: Body) -> Receipt:
-    """Decode a receipt; the function does not check whether the receipt was modified."""
-    request = _object_of(encoded["request"])
-    return Receipt(
-        commit_id=str(encoded["commit_id"]),
-        query_hash=str(encoded["query_hash"]),
-        request=_request_of(request) if "text" in request else _query_request_of(request),
-        vectors=tuple(map(_vector_of, list_of(encoded["vectors"]))),
-        arms=_texts_of(encoded["arms"]),
-        places=tuple(map(_place_of, list_of(encoded["places"]))),
-        left_out=number_of(encoded["left_out"]),
-        tokens=number_of(encoded["tokens"]),
-        text_hash=str(encoded["text_hash"]),
-        format=number_of(encoded["format"]),
     )
 
 
@@ -77,97 +61,6 @@ def _passage_output(passage: Passage) -> PassageOutput:
         "text": passage.text,
         "properties": dict(passage.properties),
     }
-
-
-def _request_of(encoded: Body) -> Request:
-    return Request(
-        text=str(encoded["text"]),
-        types=_names_of(encoded["types"]),
-        edges=_names_of(encoded["edges"]),
-        hops=number_of(encoded["hops"]),
-        k=number_of(encoded["k"]),
-        budget_tokens=number_of(encoded["budget_tokens"]),
-        word_weight=_float_of(encoded["word_weight"]),
-        vector_weight=_float_of(encoded["vector_weight"]),
-        counted_by=str(encoded["counted_by"]),
-    )
-
-
-def _query_request_of(encoded: Body) -> QueryRequest:
-    params = _object_of(encoded["params"])
-    return QueryRequest(
-        query=text_or_none(encoded["query"]),
-        name=str(encoded["name"]),
-        params={name: _frozen(value) for name, value in params.items()},
-        now=text_or_none(encoded["now"]),
-        edges=_names_of(encoded["edges"]),
-        hops=number_of(encoded["hops"]),
-        budget_tokens=number_of(encoded["budget_tokens"]),
-        counted_by=str(encoded["counted_by"]),
-    )
-
-
-def _vector_of(encoded: Body) -> QueryVector:
-    numbers = encoded["numbers"]
-    if not isinstance(numbers, list):
-        raise TypeError("a vector is a list of numbers")
-    return QueryVector(
-        model=text_or_none(encoded["model"]),
-        text_hash=text_or_none(encoded["text_hash"]),
-        numbers=tuple(map(_float_of, numbers)),
-    )
-
-
-def _place_of(encoded: Body) -> Place:
-    return Place(
-        rank=number_of(encoded["rank"]),
-        node=_node_of(encoded["node"]),
-        score=_float_of(encoded["score"]),
-        arms=tuple(map(_arm_of, list_of(encoded["arms"]))),
-        seed=_node_of(encoded["seed"]),
-        path=tuple(map(_step_of, list_of(encoded["path"]))),
-        is_cut=encoded["is_cut"] is True,
-    )
-
-
-def _arm_of(encoded: Body) -> ArmRank:
-    score = encoded["score"]
-    return ArmRank(
-        arm=str(encoded["arm"]),
-        rank=number_of(encoded["rank"]),
-        score=None if score is None else _float_of(score),
-    )
-
-
-def _step_of(encoded: Body) -> PathStep:
-    return PathStep(str(encoded["edge"]), str(encoded["direction"]), _node_of(encoded["node"]))
-
-
-def _node_of(encoded: object) -> NodeName:
-    node = _object_of(encoded)
-    return NodeName(str(node["type"]), str(node["id"]))
-
-
-def _names_of(encoded: object) -> tuple[str, ...] | None:
-    return None if encoded is None else _texts_of(encoded)
-
-
-def _texts_of(encoded: object) -> tuple[str, ...]:
-    if not isinstance(encoded, list):
-        raise TypeError("a list of names is needed")
-    return tuple(map(str, encoded))
-
-
-def _float_of(encoded: object) -> float:
-    if not isinstance(encoded, int | float):
-        raise TypeError("a number is needed")
-    return float(encoded)
-
-
-def _object_of(encoded: object) -> Mapping[str, object]:
-    if not isinstance(encoded, dict):
-        raise TypeError("an object is needed")
-    return encoded
 
 
 def _frozen(value: object) -> object:
