@@ -8,17 +8,10 @@ responses in `app`.
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Generator,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
+from functools import partial, wraps
 from threading import Event, Thread
 from typing import TypeVar
 from urllib.parse import unquote
@@ -97,7 +90,6 @@ class Operation:
 
     id: str
     tag: Tag
-    summary: str
     outputs: tuple[type, ...]
     media: tuple[str, ...] = ()
     also: tuple[tuple[int, tuple[type, ...]], ...] = ()
@@ -109,8 +101,9 @@ class Route:
     """One method of one path, with all its properties.
 
     `action` is the permission that the handler requires; if it is None, the engine or the handler
-    checks access itself. `operation` is None for a route that the OpenAPI document leaves out.
-    `successor` is the last segment of the path that replaces a deprecated route.
+    checks access itself. `operation` is None for a route that the OpenAPI document leaves out, and
+    `summary` is its one sentence there. `successor` is the last segment of the path that replaces a
+    deprecated route.
     """
 
     method: str
@@ -121,6 +114,7 @@ class Route:
     pool: Pool
     parameters: tuple[Parameter[object], ...]
     operation: Operation | None
+    summary: str
     successor: str | None
 
     @property
@@ -155,8 +149,7 @@ class Route:
 
 
 def route(
-    method: str,
-    path: str,
+    pattern: str,
     operation: Operation | None,
     *,
     action: Action | None,
@@ -167,23 +160,25 @@ def route(
     """Declare the route of a handler that reads no body; see `route_with_body`."""
 
     def declare(handler: Callable[[RequestContext], Awaitable[AnyResponse]]) -> Route:
+        @wraps(handler)
+        async def respond(call: RequestContext, _: None) -> AnyResponse:
+            return await handler(call)
+
         return route_with_body(
-            method,
-            path,
+            pattern,
             operation,
             NO_BODY,
             action=action,
             scope=lambda call, _: scope(call),
             pool=pool,
             parameters=parameters,
-        )(lambda call, _: handler(call))
+        )(respond)
 
     return declare
 
 
-def route_with_body(  # noqa: PLR0913  # one argument per property of a route
-    method: str,
-    path: str,
+def route_with_body(
+    pattern: str,
     operation: Operation | None,
     body: Body[T],
     *,
@@ -192,7 +187,7 @@ def route_with_body(  # noqa: PLR0913  # one argument per property of a route
     pool: Pool = Pool.READ,
     parameters: tuple[Parameter[object], ...] = (),
 ) -> Callable[[Callable[[RequestContext, T], Awaitable[AnyResponse]]], Route]:
-    """Declare the route of a handler.
+    """Declare the route of a handler, such as `GET /healthz`; its docstring is the summary.
 
     The body is decoded first. Then `action` is checked on the branches that `scope` returns, by
     default on the graph as a whole. If `scope` returns None, the handler or the engine checks
@@ -207,7 +202,11 @@ def route_with_body(  # noqa: PLR0913  # one argument per property of a route
                 call.require(action, branch=branches[0], target=branches[1])
             return await handler(call, decoded)
 
-        return Route(method, path, respond, body, action, pool, parameters, operation, None)
+        method, path = pattern.split()
+        summary = (handler.__doc__ or "").removesuffix(".")
+        return Route(
+            method, path, respond, body, action, pool, parameters, operation, summary, None
+        )
 
     return declare
 

@@ -69,20 +69,14 @@ def _target(call: RequestContext) -> ReadTarget:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/entity",
-    Operation(
-        "getEntity",
-        Tag.QUERIES,
-        "Get a node or an edge; null if it does not exist",
-        (EntityOutput,),
-    ),
+    f"GET {GRAPH}/entity",
+    Operation("getEntity", Tag.QUERIES, (EntityOutput,)),
     action=Action.READ,
     scope=lambda call: read_scope(_target(call)),
     parameters=(_TYPE, _ID, BRANCH, SNAPSHOT),
 )
 async def entity(call: RequestContext) -> Response:
-    """One node or edge."""
+    """Get a node or an edge; null if it does not exist."""
     type, id, target = call.get(_TYPE), call.get(_ID), _target(call)
     found = await call.run(
         lambda graph: graph.entity(type, id, branch=target.branch, commit=target.commit)
@@ -92,12 +86,10 @@ async def entity(call: RequestContext) -> Response:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/blob",
+    f"GET {GRAPH}/blob",
     Operation(
         "getBlob",
         Tag.QUERIES,
-        "Get the bytes of a blob, or a range of them",
         (),
         media=(_BYTES.decode(),),
         also=((206, ()),),
@@ -108,7 +100,7 @@ async def entity(call: RequestContext) -> Response:
     parameters=(_TYPE, _ID, _PROPERTY, BRANCH, SNAPSHOT, _RANGE_HEADER),
 )
 async def blob(call: RequestContext) -> AnyResponse:
-    """The bytes of a blob."""
+    """Get the bytes of a blob, or a range of them."""
     type, id, property = call.get(_TYPE), call.get(_ID), call.get(_PROPERTY)
     target, given_range = _target(call), call.get(_RANGE_HEADER)
     start, end = _parse_range(given_range)
@@ -172,21 +164,14 @@ def _parse_range(header: str | None) -> tuple[int, int | None]:
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/export",
-    Operation(
-        "export",
-        Tag.SNAPSHOTS,
-        "Export the rows of a branch or commit as lines of JSON that a load accepts",
-        (),
-        media=("application/x-ndjson",),
-    ),
+    f"POST {GRAPH}/export",
+    Operation("export", Tag.SNAPSHOTS, (), media=("application/x-ndjson",)),
     optional_json_body(ExportRequest, reject=unprocessable),
     action=Action.EXPORT,
     scope=lambda _, body: read_scope(target_of(body)),
 )
 async def export(call: RequestContext, body: ExportRequest) -> AnyResponse:
-    """The rows of a branch or commit."""
+    """Export the rows of a branch or commit as lines of JSON that a load accepts."""
     target, keys = target_of(body), body.table_keys or []
     selection = select_lines(body.type_names or [], keys)
 

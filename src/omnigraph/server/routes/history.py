@@ -121,35 +121,28 @@ _COMMITS = integer(
 
 
 @route(
-    "GET",
-    f"{GRAPH}/snapshot",
-    Operation(
-        "getSnapshot",
-        Tag.SNAPSHOTS,
-        "Get the types of a branch and their versions",
-        (SnapshotOutput,),
-    ),
+    f"GET {GRAPH}/snapshot",
+    Operation("getSnapshot", Tag.SNAPSHOTS, (SnapshotOutput,)),
     action=Action.READ,
     scope=lambda call: (call.get(BRANCH), None),
     parameters=(BRANCH,),
 )
 async def snapshot(call: RequestContext) -> Response:
-    """The types of a branch."""
+    """Get the types of a branch and their versions."""
     branch = call.get(BRANCH)
     output = snapshot_output(await call.run(lambda graph: graph.snapshot(branch)), branch=branch)
     return json_response(output, commit_id=output["commit_id"])
 
 
 @route(
-    "GET",
-    f"{GRAPH}/head",
-    Operation("getHead", Tag.COMMITS, "Get the head commit of a branch", (HeadOutput,)),
+    f"GET {GRAPH}/head",
+    Operation("getHead", Tag.COMMITS, (HeadOutput,)),
     action=Action.READ,
     scope=lambda call: (call.get(BRANCH), None),
     parameters=(BRANCH,),
 )
 async def head(call: RequestContext) -> Response:
-    """The head of a branch."""
+    """Get the head commit of a branch."""
     branch = call.get(BRANCH)
     commit_id = await call.run(lambda graph: graph.head(branch))
     output: HeadOutput = {"branch": branch, "commit_id": commit_id}
@@ -157,18 +150,15 @@ async def head(call: RequestContext) -> Response:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/commits",
-    Operation(
-        "listCommits", Tag.COMMITS, "List the commits of a branch, oldest first", (CommitList,)
-    ),
+    f"GET {GRAPH}/commits",
+    Operation("listCommits", Tag.COMMITS, (CommitList,)),
     action=Action.READ,
     # Without a branch, permission is needed for the graph as a whole.
     scope=lambda call: (call.get(BRANCH) if BRANCH.name in call.arguments else None, None),
     parameters=(BRANCH, _ACTOR),
 )
 async def list_commits(call: RequestContext) -> Response:
-    """The commits of a branch."""
+    """List the commits of a branch, oldest first."""
     branch, actor = call.get(BRANCH), call.get(_ACTOR)
 
     def work(graph: Graph) -> bytes:
@@ -179,22 +169,16 @@ async def list_commits(call: RequestContext) -> Response:
     return bytes_response(await call.run(work), content_type=JSON)
 
 
-@route(
-    "GET",
-    COMMIT,
-    Operation("getCommit", Tag.COMMITS, "Get a commit by its id or a tag", (CommitOutput,)),
-    action=Action.READ,
-)
+@route(f"GET {COMMIT}", Operation("getCommit", Tag.COMMITS, (CommitOutput,)), action=Action.READ)
 async def show_commit(call: RequestContext) -> Response:
-    """One commit."""
+    """Get a commit by its id or a tag."""
     commit_id = call.name("commit_id")
     return json_response(commit_output(await call.run(lambda graph: graph.commit(commit_id))))
 
 
 @route_with_body(
-    "POST",
-    f"{COMMIT}/revert",
-    Operation("revertCommit", Tag.COMMITS, "Revert a commit by a new commit", (ReplayOutput,)),
+    f"POST {COMMIT}/revert",
+    Operation("revertCommit", Tag.COMMITS, (ReplayOutput,)),
     optional_json_body(RevertRequest, json_type=JsonType.ALWAYS),
     action=Action.CHANGE,
     scope=lambda _, body: (parse_branch(body.branch), None),
@@ -202,7 +186,7 @@ async def show_commit(call: RequestContext) -> Response:
     parameters=WRITE_OPTIONS,
 )
 async def revert(call: RequestContext, body: RevertRequest) -> Response:
-    """Undo a commit; later commits remain."""
+    """Revert a commit by a new commit."""
     branch, commit_id = parse_branch(body.branch), call.name("commit_id")
     done = await call.run(
         lambda graph: graph.revert(commit_id, branch=branch, **call.write_options)
@@ -212,11 +196,8 @@ async def revert(call: RequestContext, body: RevertRequest) -> Response:
 
 
 @route_with_body(
-    "POST",
-    f"{COMMIT}/cherry-pick",
-    Operation(
-        "cherryPickCommit", Tag.COMMITS, "Cherry-pick a commit onto a branch", (ReplayOutput,)
-    ),
+    f"POST {COMMIT}/cherry-pick",
+    Operation("cherryPickCommit", Tag.COMMITS, (ReplayOutput,)),
     optional_json_body(CherryPickRequest, json_type=JsonType.ALWAYS),
     action=Action.CHANGE,
     scope=lambda _, body: (parse_branch(body.onto), None),
@@ -224,7 +205,7 @@ async def revert(call: RequestContext, body: RevertRequest) -> Response:
     parameters=WRITE_OPTIONS,
 )
 async def cherry_pick(call: RequestContext, body: CherryPickRequest) -> Response:
-    """Apply the changes of a commit to a branch."""
+    """Cherry-pick a commit onto a branch."""
     branch, commit_id = parse_branch(body.onto), call.name("commit_id")
     done = await call.run(
         lambda graph: graph.cherry_pick(commit_id, onto=branch, **call.write_options)
@@ -234,21 +215,14 @@ async def cherry_pick(call: RequestContext, body: CherryPickRequest) -> Response
 
 
 @route(
-    "GET",
-    f"{GRAPH}/diff",
-    Operation(
-        "diff",
-        Tag.COMMITS,
-        "List the net changes between two branches, commits or tags, in pages",
-        (DiffOutput,),
-        statuses=(*READ_STATUSES, 413),
-    ),
+    f"GET {GRAPH}/diff",
+    Operation("diff", Tag.COMMITS, (DiffOutput,), statuses=(*READ_STATUSES, 413)),
     # The engine checks access to both sides once their names are resolved.
     action=None,
     parameters=(_OLD, _NEW, _TYPES, _OPS, _ENGINE, _LIMIT, _PAGE_TOKEN),
 )
 async def diff(call: RequestContext) -> AnyResponse:
-    """The changes between two states, as a page of JSON or an Arrow stream."""
+    """List the net changes between two branches, commits or tags, in pages."""
     old, new, types, ops = call.get(_OLD), call.get(_NEW), call.get(_TYPES), call.get(_OPS)
     engine, limit, token = call.get(_ENGINE) or "auto", call.get(_LIMIT), call.get(_PAGE_TOKEN)
 
@@ -268,21 +242,14 @@ async def diff(call: RequestContext) -> AnyResponse:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/changes",
-    Operation(
-        "listChanges",
-        Tag.COMMITS,
-        "List the changes of each commit of a branch, in order",
-        (FeedOutput,),
-        statuses=(*READ_STATUSES, 413),
-    ),
+    f"GET {GRAPH}/changes",
+    Operation("listChanges", Tag.COMMITS, (FeedOutput,), statuses=(*READ_STATUSES, 413)),
     action=Action.READ,
     scope=lambda call: (call.get(BRANCH), None),
     parameters=(_START, BRANCH, _COMMITS, _LIMIT),
 )
 async def changes(call: RequestContext) -> Response:
-    """The next commits of a branch with their changes."""
+    """List the changes of each commit of a branch, in order."""
     branch, start = call.get(BRANCH), call.get(_START)
     commits, limit = call.get(_COMMITS), call.get(_LIMIT)
 
@@ -318,47 +285,31 @@ async def changes(call: RequestContext) -> Response:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/recoveries",
-    Operation(
-        "listRecoveries",
-        Tag.COMMITS,
-        "List the recoveries of interrupted writes and their outcomes",
-        (RecoveryList,),
-    ),
+    f"GET {GRAPH}/recoveries",
+    Operation("listRecoveries", Tag.COMMITS, (RecoveryList,)),
     action=Action.ADMIN,
 )
 async def list_recoveries(call: RequestContext) -> Response:
-    """The recoveries of the graph."""
+    """List the recoveries of interrupted writes and their outcomes."""
     found = await call.run(lambda graph: graph.recoveries())
     output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
     return json_response(output)
 
 
 @route(
-    "GET",
-    f"{GRAPH}/branches",
-    Operation(
-        "listBranches",
-        Tag.BRANCHES,
-        "List the branches by name",
-        (BranchList,),
-        statuses=(403, 409, 500),
-    ),
+    f"GET {GRAPH}/branches",
+    Operation("listBranches", Tag.BRANCHES, (BranchList,), statuses=(403, 409, 500)),
     action=Action.READ,
 )
 async def list_branches(call: RequestContext) -> Response:
-    """The names of the branches."""
+    """List the branches by name."""
     output: BranchList = {"branches": sorted(await call.run(lambda graph: graph.branches()))}
     return json_response(output)
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/branches",
-    Operation(
-        "createBranch", Tag.BRANCHES, "Create a branch at the head of another", (BranchCreated,)
-    ),
+    f"POST {GRAPH}/branches",
+    Operation("createBranch", Tag.BRANCHES, (BranchCreated,)),
     json_body(BranchRequest),
     action=Action.BRANCH_CREATE,
     scope=lambda _, body: (parse_branch(body.base), parse_branch_name(body.name)),
@@ -366,7 +317,7 @@ async def list_branches(call: RequestContext) -> Response:
     parameters=(IF_COMMIT,),
 )
 async def create_branch(call: RequestContext, body: BranchRequest) -> Response:
-    """Create a branch."""
+    """Create a branch at the head of another."""
     name, base = parse_branch_name(body.name), parse_branch(body.base)
     if_commit = call.get(IF_COMMIT)
     await call.run(lambda graph: graph.create_branch(name, base=base, if_commit=if_commit))
@@ -374,35 +325,23 @@ async def create_branch(call: RequestContext, body: BranchRequest) -> Response:
 
 
 @route(
-    "DELETE",
-    f"{GRAPH}/branches/{{branch}}",
-    Operation(
-        "deleteBranch",
-        Tag.BRANCHES,
-        "Delete a branch and the commits that only it contains",
-        (BranchDeleted,),
-    ),
+    f"DELETE {GRAPH}/branches/{{branch}}",
+    Operation("deleteBranch", Tag.BRANCHES, (BranchDeleted,)),
     action=Action.BRANCH_DELETE,
     scope=lambda call: (None, parse_branch_name(call.name("branch"))),
     pool=Pool.WRITE,
     parameters=(IF_COMMIT,),
 )
 async def delete_branch(call: RequestContext) -> Response:
-    """Delete a branch."""
+    """Delete a branch and the commits that only it contains."""
     name, if_commit = parse_branch_name(call.name("branch")), call.get(IF_COMMIT)
     await call.run(lambda graph: graph.delete_branch(name, if_commit=if_commit))
     return json_response(branch_deleted(uri=call.uri, name=name, actor=call.actor))
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/branches/merge",
-    Operation(
-        "mergeBranches",
-        Tag.BRANCHES,
-        "Merge a branch into another as one commit, or preview the merge",
-        (MergeOutput,),
-    ),
+    f"POST {GRAPH}/branches/merge",
+    Operation("mergeBranches", Tag.BRANCHES, (MergeOutput,)),
     json_body(MergeRequest),
     action=Action.BRANCH_MERGE,
     scope=lambda _, body: (parse_branch_name(body.source), parse_branch(body.target)),
@@ -410,7 +349,7 @@ async def delete_branch(call: RequestContext) -> Response:
     parameters=WRITE_OPTIONS,
 )
 async def merge(call: RequestContext, body: MergeRequest) -> Response:
-    """Merge a branch, and delete it afterwards if the request says so."""
+    """Merge a branch into another as one commit, or preview the merge."""
     source, target = parse_branch_name(body.source), parse_branch(body.target)
     resolve = None if body.resolve is None else _parse_decisions(body.resolve)
     is_deleting = body.delete_branch is True and body.dry_run is not True
@@ -453,28 +392,26 @@ def _parse_decisions(given: list[Decision]) -> Mapping[tuple[str, str], object]:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/tags",
-    Operation("listTags", Tag.BRANCHES, "List the tags by name", (TagList,), statuses=(403,)),
+    f"GET {GRAPH}/tags",
+    Operation("listTags", Tag.BRANCHES, (TagList,), statuses=(403,)),
     action=Action.READ,
 )
 async def list_tags(call: RequestContext) -> Response:
-    """The tags and their commits."""
+    """List the tags by name."""
     found = await call.run(lambda graph: graph.tags())
     output: TagList = {"tags": [{"name": name, "commit_id": found[name]} for name in sorted(found)]}
     return json_response(output)
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/tags",
-    Operation("createTag", Tag.BRANCHES, "Create a tag for a commit", (TagOutput,)),
+    f"POST {GRAPH}/tags",
+    Operation("createTag", Tag.BRANCHES, (TagOutput,)),
     json_body(TagRequest),
     action=Action.ADMIN,
     pool=Pool.WRITE,
 )
 async def create_tag(call: RequestContext, body: TagRequest) -> Response:
-    """Tag a commit."""
+    """Create a tag for a commit."""
     name = parse_tag_name(body.name)
 
     def work(graph: Graph) -> TagOutput:
@@ -487,14 +424,13 @@ async def create_tag(call: RequestContext, body: TagRequest) -> Response:
 
 
 @route(
-    "DELETE",
-    f"{GRAPH}/tags/{{tag}}",
-    Operation("deleteTag", Tag.BRANCHES, "Delete a tag; its commit remains", (TagDeleted,)),
+    f"DELETE {GRAPH}/tags/{{tag}}",
+    Operation("deleteTag", Tag.BRANCHES, (TagDeleted,)),
     action=Action.ADMIN,
     pool=Pool.WRITE,
 )
 async def delete_tag(call: RequestContext) -> Response:
-    """Delete a tag."""
+    """Delete a tag; its commit remains."""
     name = parse_tag_name(call.name("tag"))
     await call.run(lambda graph: graph.delete_tag(name))
     output: TagDeleted = {"name": name}

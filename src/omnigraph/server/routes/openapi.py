@@ -114,7 +114,7 @@ def _describe(
     needs_token = is_authenticated and route.path != _HEALTH
     entry: dict[str, object] = {
         "tags": [str(operation.tag)],
-        "summary": operation.summary,
+        "summary": route.summary,
         "operationId": f"cluster_{operation.id}" if route.is_of_graph else operation.id,
         "parameters": [*_path_parameters(route.path), *map(_parameter, route.parameters)],
     }

@@ -104,40 +104,26 @@ _NAME = text("name", "The name of the rows in messages, for an NDJSON body.")
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/query",
-    Operation(
-        "query",
-        Tag.QUERIES,
-        "Run a query and return its rows as JSON or as an Arrow stream",
-        (ReadOutput,),
-        media=(ARROW_MEDIA,),
-    ),
+    f"POST {GRAPH}/query",
+    Operation("query", Tag.QUERIES, (ReadOutput,), media=(ARROW_MEDIA,)),
     json_body(QueryRequest),
     action=Action.READ,
     scope=lambda _, body: read_scope(target_of(body)),
 )
 async def query(call: RequestContext, body: QueryRequest) -> AnyResponse:
-    """Run a read."""
+    """Run a query and return its rows as JSON or as an Arrow stream."""
     return await _respond_rows(call, body)
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/read",
-    Operation(
-        "read",
-        Tag.QUERIES,
-        "Run a query given by the earlier field names; use `query`",
-        (ReadOutput,),
-        media=(ARROW_MEDIA,),
-    ),
+    f"POST {GRAPH}/read",
+    Operation("read", Tag.QUERIES, (ReadOutput,), media=(ARROW_MEDIA,)),
     json_body(ReadRequest),
     action=Action.READ,
     scope=lambda _, body: read_scope(target_of(body)),
 )
 async def read(call: RequestContext, body: ReadRequest) -> AnyResponse:
-    """Run a read."""
+    """Run a query given by the earlier field names; use `query`."""
     request = QueryRequest(
         query=body.query_source,
         name=body.query_name,
@@ -149,15 +135,14 @@ async def read(call: RequestContext, body: ReadRequest) -> AnyResponse:
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/explain",
-    Operation("explain", Tag.QUERIES, "Return the execution plan of a query", (ExplainOutput,)),
+    f"POST {GRAPH}/explain",
+    Operation("explain", Tag.QUERIES, (ExplainOutput,)),
     json_body(ExplainRequest),
     action=Action.READ,
     scope=lambda _, body: (parse_branch(body.branch), None),
 )
 async def explain(call: RequestContext, body: ExplainRequest) -> Response:
-    """Explain a read."""
+    """Return the execution plan of a query."""
     branch, params = parse_branch(body.branch), parse_params(body.params)
 
     def work(graph: Graph) -> str:
@@ -245,9 +230,8 @@ def _find_cache_key(
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/mutate",
-    Operation("mutate", Tag.MUTATIONS, "Run a mutation as one commit", (ChangeOutput,)),
+    f"POST {GRAPH}/mutate",
+    Operation("mutate", Tag.MUTATIONS, (ChangeOutput,)),
     json_body(MutateRequest),
     action=Action.CHANGE,
     scope=lambda _, body: (parse_branch(body.branch), None),
@@ -255,7 +239,7 @@ def _find_cache_key(
     parameters=WRITE_OPTIONS,
 )
 async def mutate(call: RequestContext, body: MutateRequest) -> Response:
-    """Run a mutation."""
+    """Run a mutation as one commit."""
     return await _respond_mutation(call, body)
 
 
@@ -305,15 +289,8 @@ _LOAD_BODY = json_body(LoadRequest)
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/load",
-    Operation(
-        "load",
-        Tag.MUTATIONS,
-        "Load rows of any number of types as one commit",
-        (IngestOutput,),
-        also=((202, (JobOutput,)),),
-    ),
+    f"POST {GRAPH}/load",
+    Operation("load", Tag.MUTATIONS, (IngestOutput,), also=((202, (JobOutput,)),)),
     raw_body(LoadRequest, bytes_max=LOAD_BODY_BYTES_MAX),
     action=Action.CHANGE,
     # The branch is known once the body is decoded, on a thread.
@@ -322,7 +299,7 @@ _LOAD_BODY = json_body(LoadRequest)
     parameters=(BRANCH, _FROM, _MODE, _ENGINE, _EMBED, _ASYNC, _NAME, *WRITE_OPTIONS),
 )
 async def load(call: RequestContext, body: bytes) -> Response:
-    """Load rows, or start a job that loads them."""
+    """Load rows of any number of types as one commit."""
     is_job = call.get(_ASYNC)
     # Parsing a large body takes a while, which would block the event loop.
     request = await call.server.writes.run(partial(_parse_load, call, body))
@@ -399,16 +376,13 @@ def _start_job(call: RequestContext, request: _Load) -> Response:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/queries",
-    Operation(
-        "list_queries", Tag.QUERIES, "List the stored queries", (QueryList,), statuses=(403,)
-    ),
+    f"GET {GRAPH}/queries",
+    Operation("list_queries", Tag.QUERIES, (QueryList,), statuses=(403,)),
     action=Action.READ,
     scope=lambda _: (MAIN, None),
 )
 async def list_queries(call: RequestContext) -> Response:
-    """The stored queries by name."""
+    """List the stored queries."""
     queries = call.graph.queries
     output: QueryList = {
         "queries": [stored_query_output(queries[name]) for name in sorted(queries)]
@@ -417,12 +391,10 @@ async def list_queries(call: RequestContext) -> Response:
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/queries/{{name}}",
+    f"POST {GRAPH}/queries/{{name}}",
     Operation(
         "invoke_query",
         Tag.QUERIES,
-        "Run a stored query, which is a read or a mutation",
         (ReadOutput, ChangeOutput),
         media=(ARROW_MEDIA,),
         statuses=WRITE_STATUSES,
@@ -434,7 +406,7 @@ async def list_queries(call: RequestContext) -> Response:
     parameters=WRITE_OPTIONS,
 )
 async def invoke(call: RequestContext, body: InvokeRequest) -> AnyResponse:
-    """Run a stored query."""
+    """Run a stored query, which is a read or a mutation."""
     stored = get_query(call, call.name("name"))
     kind, verb = ("mutation", "mutate") if stored.is_mutation else ("read", "query")
     if body.expect_mutation not in (None, stored.is_mutation):
@@ -503,7 +475,8 @@ def _alias(successor: Route, id: str, summary: str) -> Route:
     return replace(
         successor,
         path=f"{GRAPH}/{id}",
-        operation=replace(successor.operation, id=id, summary=summary),
+        operation=replace(successor.operation, id=id),
+        summary=summary,
         successor=successor.name,
     )
 

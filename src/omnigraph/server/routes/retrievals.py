@@ -53,20 +53,14 @@ _ADVICE = "a retrieval starts from the nodes that a read returns; send mutations
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/retrieve",
-    Operation(
-        "retrieve",
-        Tag.QUERIES,
-        "Retrieve the content that relates to a text, for a prompt",
-        (RetrievalOutput,),
-    ),
+    f"POST {GRAPH}/retrieve",
+    Operation("retrieve", Tag.QUERIES, (RetrievalOutput,)),
     json_body(RetrieveRequest),
     action=Action.READ,
     scope=lambda _, body: read_scope(target_of(body)),
 )
 async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
-    """Retrieve by a text."""
+    """Retrieve the content that relates to a text, for a prompt."""
     target = target_of(body)
 
     def work(graph: Graph) -> Retrieval:
@@ -90,20 +84,14 @@ async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/retrieve-by",
-    Operation(
-        "retrieveBy",
-        Tag.QUERIES,
-        "Retrieve the content that relates to the nodes of a query",
-        (RetrievalOutput,),
-    ),
+    f"POST {GRAPH}/retrieve-by",
+    Operation("retrieveBy", Tag.QUERIES, (RetrievalOutput,)),
     json_body(RetrieveByRequest),
     action=Action.READ,
     scope=lambda _, body: read_scope(target_of(body)),
 )
 async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response:
-    """Retrieve by a query."""
+    """Retrieve the content that relates to the nodes of a query."""
 
     def work(graph: Graph) -> Retrieval:
         with translate_compile_errors(advice=_ADVICE):
@@ -113,21 +101,15 @@ async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/queries/{{name}}/retrieve",
-    Operation(
-        "retrieveByStoredQuery",
-        Tag.QUERIES,
-        "Retrieve the content that relates to the nodes of a stored query",
-        (RetrievalOutput,),
-    ),
+    f"POST {GRAPH}/queries/{{name}}/retrieve",
+    Operation("retrieveByStoredQuery", Tag.QUERIES, (RetrievalOutput,)),
     optional_json_body(RetrieveStoredRequest, subject="retrieval body"),
     action=Action.INVOKE_QUERY,
     # Without permission, the response is that for an unknown query.
     scope=lambda *_: None,
 )
 async def retrieve_stored(call: RequestContext, body: RetrieveStoredRequest) -> Response:
-    """Retrieve by a stored query."""
+    """Retrieve the content that relates to the nodes of a stored query."""
     stored = _get_read(call, call.name("name"))
     target = target_of(body)
     if target.branch is not None:
@@ -142,20 +124,14 @@ async def retrieve_stored(call: RequestContext, body: RetrieveStoredRequest) -> 
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/replay",
-    Operation(
-        "replay",
-        Tag.QUERIES,
-        "Repeat the retrieval that a receipt records",
-        (RetrievalOutput,),
-    ),
+    f"POST {GRAPH}/replay",
+    Operation("replay", Tag.QUERIES, (RetrievalOutput,)),
     json_body(ReplayRequest, bytes_max=RECEIPT_BODY_BYTES_MAX),
     # The engine checks access to the commit of the receipt.
     action=None,
 )
 async def replay(call: RequestContext, body: ReplayRequest) -> Response:
-    """Repeat a retrieval."""
+    """Repeat the retrieval that a receipt records."""
     limits, name = call.limits(body.seconds_max, body.bytes_max), find_redacted_query(body.receipt)
     stored = None if name is None else _get_read(call, name)
 

@@ -26,37 +26,24 @@ from omnigraph.server.responses import Response, bad_request, conflict, json_res
 
 
 @route(
-    "GET",
-    f"{GRAPH}/schema",
-    Operation(
-        "getSchema",
-        Tag.SCHEMA,
-        "Get the source of the accepted schema",
-        (SchemaOutput,),
-        statuses=(403, 409, 500),
-    ),
+    f"GET {GRAPH}/schema",
+    Operation("getSchema", Tag.SCHEMA, (SchemaOutput,), statuses=(403, 409, 500)),
     action=Action.READ,
 )
 async def show(call: RequestContext) -> Response:
-    """The accepted schema."""
+    """Get the source of the accepted schema."""
     output: SchemaOutput = {"schema_source": await call.run(lambda graph: graph.schema_source)}
     return json_response(output)
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/schema/plan",
-    Operation(
-        "planSchema",
-        Tag.SCHEMA,
-        "Plan the migration to another schema without applying it",
-        (SchemaPlanOutput,),
-    ),
+    f"POST {GRAPH}/schema/plan",
+    Operation("planSchema", Tag.SCHEMA, (SchemaPlanOutput,)),
     json_body(SchemaRequest),
     action=Action.READ,
 )
 async def plan(call: RequestContext, body: SchemaRequest) -> Response:
-    """The steps of a migration."""
+    """Plan the migration to another schema without applying it."""
     planned = await call.run(
         lambda graph: graph.plan_schema(
             body.schema_source, allow_data_loss=body.allow_data_loss is True
@@ -66,14 +53,8 @@ async def plan(call: RequestContext, body: SchemaRequest) -> Response:
 
 
 @route_with_body(
-    "POST",
-    f"{GRAPH}/schema/apply",
-    Operation(
-        "applySchema",
-        Tag.SCHEMA,
-        "Apply a schema; 409 if a cluster manages the schema of the graph",
-        (SchemaApplyOutput,),
-    ),
+    f"POST {GRAPH}/schema/apply",
+    Operation("applySchema", Tag.SCHEMA, (SchemaApplyOutput,)),
     json_body(SchemaRequest),
     action=Action.SCHEMA_APPLY,
     scope=lambda *_: (None, MAIN),
@@ -81,7 +62,7 @@ async def plan(call: RequestContext, body: SchemaRequest) -> Response:
     parameters=WRITE_OPTIONS,
 )
 async def apply(call: RequestContext, body: SchemaRequest) -> Response:
-    """Migrate the graph to a schema."""
+    """Apply a schema; 409 if a cluster manages the schema of the graph."""
     if call.graph.is_managed:
         raise conflict(
             "a cluster manages the schema of this graph; change it there and run `cluster apply`"

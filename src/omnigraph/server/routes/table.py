@@ -46,15 +46,12 @@ from omnigraph.server.telemetry import CONTENT_TYPE, Metrics
 
 
 @route(
-    "GET",
-    "/graphs",
-    Operation(
-        "listGraphs", Tag.MANAGEMENT, "List the open graphs by id", (GraphList,), statuses=(403,)
-    ),
+    "GET /graphs",
+    Operation("listGraphs", Tag.MANAGEMENT, (GraphList,), statuses=(403,)),
     action=Action.GRAPH_LIST,
 )
 async def list_graphs(call: RequestContext) -> Response:
-    """The graphs of the server."""
+    """List the open graphs by id."""
     output: GraphList = {
         "graphs": [{"graph_id": id, "uri": address_of(id)} for id in sorted(call.revision.graphs)]
     }
@@ -62,20 +59,13 @@ async def list_graphs(call: RequestContext) -> Response:
 
 
 @route(
-    "POST",
-    "/admin/reload",
-    Operation(
-        "reload",
-        Tag.MANAGEMENT,
-        "Reload the applied configuration; requests in progress are completed",
-        (ReloadOutput,),
-        statuses=(403, 409, 429),
-    ),
+    "POST /admin/reload",
+    Operation("reload", Tag.MANAGEMENT, (ReloadOutput,), statuses=(403, 409, 429)),
     action=Action.ADMIN,
     pool=Pool.WRITE,
 )
 async def reload(call: RequestContext) -> Response:
-    """Load and serve the current configuration."""
+    """Reload the applied configuration; requests in progress are completed."""
     try:
         prepared = await call.server.writes.run(call.server.reload)
     except StartupError as error:
@@ -100,59 +90,38 @@ def _job_scope(call: RequestContext) -> Scope | None:
 
 
 @route(
-    "GET",
-    f"{GRAPH}/jobs",
-    Operation(
-        "listJobs",
-        Tag.MUTATIONS,
-        "List the background loads of the caller, oldest first",
-        (JobList,),
-        statuses=(),
-    ),
+    f"GET {GRAPH}/jobs",
+    Operation("listJobs", Tag.MUTATIONS, (JobList,), statuses=()),
     action=Action.READ,
     scope=_job_scope,
 )
 async def list_jobs(call: RequestContext) -> Response:
-    """The jobs of the caller."""
+    """List the background loads of the caller, oldest first."""
     jobs = call.server.jobs.list(graph_id=call.graph.id, actor=call.actor)
     output: JobList = {"jobs": jobs}
     return json_response(output)
 
 
 @route(
-    "GET",
-    f"{GRAPH}/jobs/{{job_id}}",
-    Operation(
-        "getJob",
-        Tag.MUTATIONS,
-        "Get the progress and the result of a background load",
-        (JobOutput,),
-        statuses=(404,),
-    ),
+    f"GET {GRAPH}/jobs/{{job_id}}",
+    Operation("getJob", Tag.MUTATIONS, (JobOutput,), statuses=(404,)),
     action=Action.READ,
     scope=_job_scope,
 )
 async def show_job(call: RequestContext) -> Response:
-    """One job of the caller."""
+    """Get the progress and the result of a background load."""
     job_id = call.name("job_id")
     return json_response(call.server.jobs.get(job_id, graph_id=call.graph.id, actor=call.actor))
 
 
 @route(
-    "DELETE",
-    f"{GRAPH}/jobs/{{job_id}}",
-    Operation(
-        "cancelJob",
-        Tag.MUTATIONS,
-        "Cancel a background load; nothing is written unless it had finished",
-        (JobOutput,),
-        statuses=(404,),
-    ),
+    f"DELETE {GRAPH}/jobs/{{job_id}}",
+    Operation("cancelJob", Tag.MUTATIONS, (JobOutput,), statuses=(404,)),
     action=Action.READ,
     scope=_job_scope,
 )
 async def cancel_job(call: RequestContext) -> Response:
-    """Cancel a job of the caller."""
+    """Cancel a background load; nothing is written unless it had finished."""
     job_id = call.name("job_id")
     return json_response(call.server.jobs.cancel(job_id, graph_id=call.graph.id, actor=call.actor))
 
@@ -188,24 +157,20 @@ def make_routes(
         alive["source_version"] = source_version
 
     @route(
-        "GET",
-        "/healthz",
-        Operation(
-            "health", Tag.HEALTH, "Check that the server responds", (HealthOutput,), statuses=()
-        ),
-        action=None,
+        "GET /healthz", Operation("health", Tag.HEALTH, (HealthOutput,), statuses=()), action=None
     )
     async def health(call: RequestContext) -> Response:
+        """Check that the server responds."""
         del call
         return json_response(alive)
 
-    @route("GET", "/metrics", None, action=None)
+    @route("GET /metrics", None, action=None)
     async def show_metrics(call: RequestContext) -> Response:
         # An operator that makes the path public shows all graphs: the caller then has no actor.
         hidden = frozenset() if call.actor is None else call.hidden_graphs()
         return bytes_response(metrics.encode(hidden=hidden), content_type=CONTENT_TYPE)
 
-    @route_with_body("POST", f"{GRAPH}/mcp", None, Body(None, lambda given: given), action=None)
+    @route_with_body(f"POST {GRAPH}/mcp", None, Body(None, lambda given: given), action=None)
     async def mcp(call: RequestContext, body: bytes) -> Response:
         del body
         _require_tools(call)
@@ -222,7 +187,7 @@ def make_routes(
         openapi_document(documented, version=version, is_authenticated=is_authenticated)
     )
 
-    @route("GET", "/openapi.json", None, action=None)
+    @route("GET /openapi.json", None, action=None)
     async def show_document(call: RequestContext) -> Response:
         del call
         return bytes_response(document, content_type=JSON)
