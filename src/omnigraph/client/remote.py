@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, NoReturn, Self, TypeAlias
 from omnigraph.client.remote_history import RemoteHistory
 from omnigraph.client.remote_retrieval import RemoteRetrieval
 from omnigraph.client.requests import (
+    READ,
     GraphEndpoint,
     RequestSender,
     encode_limits,
     encode_place,
+    encode_query,
     list_field,
     parse_policy,
     plain_params,
@@ -42,7 +44,6 @@ from omnigraph.http.transport import (
     ConnectionPool,
     Request,
     Response,
-    RetrySafety,
     parse_address,
     parse_graph_address,
     token_header,
@@ -54,11 +55,13 @@ from omnigraph.model.runtime import SystemClock, lazy_module
 
 if TYPE_CHECKING:
     from omnigraph.client import transfer
+    from omnigraph.engine import graph_load
     from omnigraph.engine.graph import Graph
     from omnigraph.engine.ops.load import Progress
     from omnigraph.engine.ops.transaction import Transaction
 else:
     transfer = lazy_module("omnigraph.client.transfer")
+    graph_load = lazy_module("omnigraph.engine.graph_load")
 
 _DIRECT_CALLS = frozenset(
     {
@@ -164,23 +167,15 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
 
         To stop a query, close the graph; it also stops at the timeout given to `connect`.
         """
-        _require_query(source, name)
         require_no_session(spark)
         body = {
-            "query": source,
-            "name": name,
-            "params": plain_params(params),
+            **encode_query(source, params, name),
             **encode_place(branch, commit),
             "engine": parse_engine(engine, spark=None).value,
             **encode_limits(limits),
         }
         request = self._routes.post_request(
-            "query",
-            "query",
-            body=body,
-            safety=RetrySafety.READ,
-            text=source,
-            headers={"Accept": ARROW},
+            "query", "query", body=body, options=READ, text=source, headers={"Accept": ARROW}
         )
         return self._routes.sender.send(request, read_result)
 
@@ -194,12 +189,9 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         engine: str = "local",
         spark: object = None,
     ) -> str:
-        _require_query(source, name)
         require_no_session(spark)
         body = {
-            "query": source,
-            "name": name,
-            "params": plain_params(params),
+            **encode_query(source, params, name),
             "branch": parse_branch_name(branch),
             "engine": parse_engine(engine, spark=None).value,
         }
@@ -208,7 +200,7 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "explain",
             decode=text_field("plan"),
             body=body,
-            safety=RetrySafety.READ,
+            options=READ,
             text=source,
         )
 
@@ -225,11 +217,8 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         embed: str | None = None,
     ) -> MutationResult:
         require_no_actor(actor, action="mutate")
-        _require_query(source, name)
         body = {
-            "query": source,
-            "name": name,
-            "params": plain_params(params),
+            **encode_query(source, params, name),
             "branch": parse_branch_name(branch),
             "embed": embed,
         }
@@ -238,7 +227,6 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "mutate",
             decode=decode_mutation,
             body=body,
-            safety=RetrySafety.KEYED,
             options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             text=source,
         )
@@ -267,9 +255,23 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         """
         require_no_actor(actor, action="load")
         require_no_session(spark)
+        call = graph_load.parse_call(
+            mode=mode,
+            branch=branch,
+            base=base,
+            actor=None,
+            progress=progress,
+            spark=None,
+            on_error=on_error,
+            quarantine=quarantine,
+            expected_head=None,
+            idempotency_key=None,
+            embed=embed,
+        )
         return transfer.load(
             data,
-            transfer.LoadArguments(mode, branch, base, engine, on_error, quarantine, embed),
+            call,
+            engine=engine,
             routes=self._routes,
             options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             find_schema=lambda: self.schema_source,
@@ -312,12 +314,8 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
         chosen = None if types is None else list(types)
         if chosen == []:
             return iter(())
-        request = self._routes.post_request(
-            "export",
-            "export",
-            body={**encode_place(branch, commit), "type_names": chosen},
-            safety=RetrySafety.READ,
-        )
+        body = {**encode_place(branch, commit), "type_names": chosen}
+        request = self._routes.post_request("export", "export", body=body, options=READ)
         lines = self._stream_lines(request)
         # An invalid request raises here, as it does for a local graph, and not on first iteration.
         first = next(lines, None)
@@ -377,7 +375,6 @@ class RemoteGraph(RemoteHistory, RemoteRetrieval):
             "queries",
             name,
             body=body,
-            safety=RetrySafety.KEYED,
             options=self._routes.keyed(if_commit, parse_key(idempotency_key)),
             headers={"Accept": f"{ARROW}, {JSON}"},
         )
@@ -402,12 +399,6 @@ def _entity_of(body: Mapping[str, object]) -> dict[str, object] | None:
 def _queries_of(body: Mapping[str, object]) -> list[StoredQueryOutput]:
     found = body["queries"]
     return found if isinstance(found, list) else []
-
-
-def _require_query(source: str, name: str | None) -> None:
-    require_text(source, subject="source")
-    if name is not None:
-        require_text(name, subject="name")
 
 
 def _put_back(first: str, rest: Iterator[str]) -> Iterator[str]:

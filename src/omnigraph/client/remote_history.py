@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.client.requests import (
-    Arguments,
+    READ,
     GraphEndpoint,
     list_field,
     open_streams,
@@ -69,23 +69,6 @@ COMMIT_HEADER = "Omnigraph-Graph-Commit"
 _AFTER = "after:"
 
 
-def read_diff(routes: GraphEndpoint, arguments: Arguments) -> ChangeSet:
-    """The changes from one state to another."""
-    request = routes.request(
-        "GET", ("diff",), "compare", arguments=arguments, headers={"Accept": ARROW}
-    )
-    return routes.sender.send(request, _read_one)
-
-
-def open_feed(routes: GraphEndpoint, start: str, branch: str) -> RemoteFeed:
-    """Open the change feed of a branch; the server checks whether it can start there."""
-    arguments = {"start": start, "branch": branch, "commits": "0"}
-    cursor = routes.get(
-        "follow the changes", "changes", decode=text_field("cursor"), arguments=arguments
-    )
-    return RemoteFeed(routes, cursor, branch)
-
-
 class RemoteFeed:
     """A change feed: iterating yields the commits up to the current head and then ends.
 
@@ -118,15 +101,12 @@ class RemoteFeed:
         return f"<ChangeFeed of {self._branch} at {self._cursor}>"
 
     def _read_page(self) -> tuple[list[CommitChanges], str]:
+        arguments = {"start": self._cursor, "branch": self._branch, "commits": str(FEED_COMMITS)}
         request = self._routes.request(
             "GET",
             ("changes",),
             "follow the changes",
-            arguments={
-                "start": self._cursor,
-                "branch": self._branch,
-                "commits": str(FEED_COMMITS),
-            },
+            arguments=arguments,
             headers={"Accept": ARROW},
         )
         return self._routes.sender.send(request, _read_page)
@@ -184,7 +164,6 @@ class RemoteHistory:
             "branches",
             decode=dict,
             body={"name": parse_branch_name(name), "from": parse_branch_name(base)},
-            safety=RetrySafety.ONCE,
             options=self._routes.conditional(if_commit),
         )
 
@@ -192,14 +171,15 @@ class RemoteHistory:
         self, name: str, *, actor: str | None = None, if_commit: str | None = None
     ) -> None:
         require_no_actor(actor, action="delete a branch")
-        options = self._routes.conditional(if_commit)
-        self._routes.delete("delete_branch", "branches", parse_branch_name(name), options=options)
+        branch = parse_branch_name(name)
+        self._routes.delete("delete_branch", "branches", branch, if_commit=if_commit)
 
     def tag(self, name: str, commit: str, *, actor: str | None = None) -> None:
         require_no_actor(actor, action="tag a commit")
         require_text(commit, subject="commit")
         body = {"name": parse_tag_name(name), "commit": commit}
-        self._routes.post("tag", "tags", decode=dict, body=body, safety=RetrySafety.ONCE)
+        options = self._routes.conditional(None)
+        self._routes.post("tag", "tags", decode=dict, body=body, options=options)
 
     def tags(self) -> dict[str, str]:
         return dict(self._routes.get("list the tags", "tags", decode=list_field("tags", _tag_of)))
@@ -242,8 +222,7 @@ class RemoteHistory:
             "merge",
             decode=merge_of,
             body=body,
-            safety=RetrySafety.READ if dry_run else RetrySafety.KEYED,
-            options=self._routes.conditional(if_commit)
+            options=self._routes.conditional(if_commit, RetrySafety.READ)
             if dry_run
             else self._routes.keyed(if_commit, idempotency_key),
         )
@@ -292,7 +271,6 @@ class RemoteHistory:
             verb,
             decode=merge_of,
             body=body,
-            safety=RetrySafety.KEYED,
             options=self._routes.keyed(if_commit, idempotency_key),
         )
 
@@ -337,11 +315,20 @@ class RemoteHistory:
             "ops": None if ops is None else ",".join(require_names(ops, subject="ops")),
             "engine": _encode_engine(engine),
         }
-        return read_diff(self._routes, arguments)
+        request = self._routes.request(
+            "GET", ("diff",), "compare", arguments=arguments, headers={"Accept": ARROW}
+        )
+        return self._routes.sender.send(request, _read_one)
 
     def changes(self, start: str, branch: str = "main") -> RemoteFeed:
         require_text(start, subject="start")
-        return open_feed(self._routes, start, parse_branch_name(branch))
+        name, decode = parse_branch_name(branch), text_field("cursor")
+        # The server checks whether the feed can start there.
+        arguments = {"start": start, "branch": name, "commits": "0"}
+        cursor = self._routes.get(
+            "follow the changes", "changes", decode=decode, arguments=arguments
+        )
+        return RemoteFeed(self._routes, cursor, name)
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
         """As `Graph.tables`; paths are relative to the graph."""
@@ -373,7 +360,7 @@ class RemoteHistory:
             "plan",
             decode=plan_of,
             body={"schema_source": source, "allow_data_loss": allow_data_loss},
-            safety=RetrySafety.READ,
+            options=READ,
             text=source,
         )
 
@@ -402,7 +389,6 @@ class RemoteHistory:
             "apply",
             decode=applied_of,
             body=body,
-            safety=RetrySafety.KEYED,
             options=self._routes.keyed(if_commit, idempotency_key),
             text=source,
         )

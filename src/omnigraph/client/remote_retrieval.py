@@ -8,17 +8,19 @@ need them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from omnigraph.client.requests import (
+    READ,
     GraphEndpoint,
     encode_limits,
     encode_place,
+    encode_query,
     plain_params,
     plain_row,
 )
 from omnigraph.engine.read.budget import CallLimits
-from omnigraph.http.transport import RetrySafety
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.limits import BUDGET_TOKENS, FOUND, HOPS
 from omnigraph.model.names import require_text
@@ -26,7 +28,8 @@ from omnigraph.model.runtime import lazy_module
 
 if TYPE_CHECKING:
     from omnigraph.engine.retrieval import receipts, requests, results
-    from omnigraph.engine.retrieval.results import Receipt, Retrieval
+    from omnigraph.engine.retrieval.requests import RetrievalOptions
+    from omnigraph.engine.retrieval.results import Receipt, Request, Retrieval
     from omnigraph.http import retrievals
 else:
     results = lazy_module("omnigraph.engine.retrieval.results")
@@ -63,29 +66,20 @@ class RemoteRetrieval:
         sent.
         """
         _require_no_count(count_tokens)
-        request = requests.parse_request(
-            {
-                "text": text,
-                "types": types,
-                "edges": edges,
-                "hops": hops,
-                "k": k,
-                "budget_tokens": budget_tokens,
-                "word_weight": word_weight,
-                "vector_weight": vector_weight,
-                "counted_by": results.BYTES_RULE,
-            }
-        )
+        fields = {
+            "text": text,
+            "types": types,
+            "edges": edges,
+            "hops": hops,
+            "k": k,
+            "budget_tokens": budget_tokens,
+            "word_weight": word_weight,
+            "vector_weight": vector_weight,
+            "counted_by": results.BYTES_RULE,
+        }
         body: dict[str, object] = {
-            "text": request.text,
-            "types": request.types,
-            "edges": request.edges,
-            "hops": request.hops,
-            "k": request.k,
-            "budget_tokens": request.budget_tokens,
+            **_encode_options(requests.parse_request(fields)),
             "vector": None if vector is None else requests.parse_vector(vector),
-            "word_weight": request.word_weight,
-            "vector_weight": request.vector_weight,
             **encode_place(branch, commit),
             **encode_limits(limits),
         }
@@ -106,13 +100,8 @@ class RemoteRetrieval:
         limits: CallLimits | None = None,
     ) -> Retrieval:
         _require_no_count(count_tokens)
-        require_text(source, subject="source")
-        if name is not None:
-            require_text(name, subject="name")
         body = {
-            "query": source,
-            "name": name,
-            "params": plain_params(params),
+            **encode_query(source, params, name),
             **_encode_expansion(hops, edges, budget_tokens),
             **encode_place(branch, commit),
             **encode_limits(limits),
@@ -163,7 +152,7 @@ class RemoteRetrieval:
             *parts,
             decode=retrievals.retrieval_of,
             body=body,
-            safety=RetrySafety.READ,
+            options=READ,
             text=text,
         )
 
@@ -172,8 +161,14 @@ def _encode_expansion(
     hops: int, edges: str | Sequence[str] | None, budget_tokens: int
 ) -> Mapping[str, object]:
     fields = {"hops": hops, "edges": edges, "budget_tokens": budget_tokens}
-    parsed = requests.parse_options({**fields, "counted_by": results.BYTES_RULE})
-    return {"hops": parsed.hops, "edges": parsed.edges, "budget_tokens": parsed.budget_tokens}
+    return _encode_options(requests.parse_options({**fields, "counted_by": results.BYTES_RULE}))
+
+
+def _encode_options(parsed: Request | RetrievalOptions) -> dict[str, object]:
+    """Parsed options as request fields; the server alone decides how it counts tokens."""
+    fields = asdict(parsed)
+    del fields["counted_by"]
+    return fields
 
 
 def _require_no_count(count_tokens: object) -> None:

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from numbers import Integral, Real
 from threading import Lock
@@ -107,9 +107,6 @@ class RequestSender:
         self._lock = Lock()
         self._is_closed = False
         self._actor: tuple[str | None] | None = None
-
-    def __repr__(self) -> str:
-        return f"RequestSender({self.url!r})"
 
     @property
     def url(self) -> str:
@@ -319,6 +316,16 @@ def plain_params(params: object) -> dict[str, object] | None:
     return {str(name): _plain(value, f"param '{name}'") for name, value in params.items()}
 
 
+def encode_query(
+    source: str, params: Mapping[str, object] | None, name: str | None
+) -> dict[str, object]:
+    """The text, the name and the parameters of a query as request fields."""
+    require_text(source, subject="source")
+    if name is not None:
+        require_text(name, subject="name")
+    return {"query": source, "name": name, "params": plain_params(params)}
+
+
 def plain_row(row: Mapping[str, object], *, subject: str) -> dict[str, object]:
     """A row from the caller as JSON values."""
     return {str(name): _plain(value, f"{subject}, '{name}'") for name, value in row.items()}
@@ -339,11 +346,14 @@ def _plain(value: object, subject: str) -> object:
         case None | bool():
             return value
         case str():
-            return _require_text(value, subject)
+            return _require_encodable(value, subject)
         case Integral():
             return int(value)
         case Real():
-            return _require_finite(float(value), subject)
+            number = float(value)
+            if not math.isfinite(number):
+                raise _refuse(subject, number, f"JSON cannot represent {number}")
+            return number
         case datetime():
             in_utc = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
             # All digits are sent; the server reports those that it cannot store.
@@ -358,13 +368,7 @@ def _plain(value: object, subject: str) -> object:
             raise _refuse(subject, value, f"JSON cannot represent a {type(value).__name__}")
 
 
-def _require_finite(number: float, subject: str) -> float:
-    if math.isfinite(number):
-        return number
-    raise _refuse(subject, number, f"JSON cannot represent {number}")
-
-
-def _require_text(text: str, subject: str) -> str:
+def _require_encodable(text: str, subject: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -381,14 +385,19 @@ Arguments = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """The conditions of a write, as headers.
+class RequestOptions:
+    """The conditions of a request, as headers, and whether it may be repeated.
 
     They are the commit that the branch must be at and the idempotency key that makes a retry safe.
     """
 
     headers: Mapping[str, str]
     is_conditional: bool
+    safety: RetrySafety
+
+
+READ = RequestOptions({}, is_conditional=False, safety=RetrySafety.READ)
+"""The options of a request that changes nothing."""
 
 
 class GraphEndpoint:
@@ -398,9 +407,6 @@ class GraphEndpoint:
         self.sender = sender
         self.graph_id = graph_id
         self._runtime = SystemRuntime()
-
-    def __repr__(self) -> str:
-        return f"GraphEndpoint({self.uri!r})"
 
     @property
     def uri(self) -> str:
@@ -423,21 +429,17 @@ class GraphEndpoint:
         *parts: str,
         decode: Decode[T],
         body: Mapping[str, object],
-        safety: RetrySafety,
-        options: WriteOptions | None = None,
+        options: RequestOptions,
         text: str | None = None,
     ) -> T:
         """Send a POST request with a JSON body and decode the response."""
-        request = self.post_request(
-            action, *parts, body=body, safety=safety, options=options, text=text
-        )
+        request = self.post_request(action, *parts, body=body, options=options, text=text)
         return self.send(request, decode)
 
-    def delete(self, action: str, *parts: str, options: WriteOptions | None = None) -> None:
+    def delete(self, action: str, *parts: str, if_commit: str | None = None) -> None:
         """Send a DELETE request to a path."""
-        self.send(
-            self.request("DELETE", parts, action, safety=RetrySafety.ONCE, options=options), _ignore
-        )
+        options = self.conditional(if_commit)
+        self.send(self.request("DELETE", parts, action, options=options), dict)
 
     def send(self, request: Request, decode: Decode[T]) -> T:
         """Send a request and decode the JSON object of its response."""
@@ -448,8 +450,7 @@ class GraphEndpoint:
         action: str,
         *parts: str,
         body: Mapping[str, object],
-        safety: RetrySafety,
-        options: WriteOptions | None = None,
+        options: RequestOptions,
         text: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Request:
@@ -458,7 +459,6 @@ class GraphEndpoint:
             "POST",
             parts,
             action,
-            safety=safety,
             body=encode_body(body),
             headers={"Content-Type": JSON, **(headers or {})},
             options=options,
@@ -471,11 +471,10 @@ class GraphEndpoint:
         parts: tuple[str, ...],
         action: str,
         *,
-        safety: RetrySafety = RetrySafety.READ,
         arguments: Arguments | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        options: WriteOptions | None = None,
+        options: RequestOptions = READ,
         text: str | None = None,
     ) -> Request:
         """Build a request to this graph."""
@@ -484,15 +483,15 @@ class GraphEndpoint:
             method,
             ("graphs", self.graph_id, *parts),
             action,
-            safety=safety,
+            safety=options.safety,
             arguments=tuple((name, value) for name, value in given.items() if value is not None),
             body=body,
-            headers={**(headers or {}), **(options.headers if options is not None else {})},
+            headers={**(headers or {}), **options.headers},
             text=text,
-            is_conditional=options is not None and options.is_conditional,
+            is_conditional=options.is_conditional,
         )
 
-    def keyed(self, if_commit: str | None, idempotency_key: str | None) -> WriteOptions:
+    def keyed(self, if_commit: str | None, idempotency_key: str | None) -> RequestOptions:
         """Write options with an idempotency key.
 
         If the caller gives no key, a new one is generated, so that a request whose response is lost
@@ -500,11 +499,17 @@ class GraphEndpoint:
         """
         key = f"client-{self.new_id()}" if idempotency_key is None else idempotency_key
         headers = {"Idempotency-Key": _require_header(key, "idempotency_key")}
-        return WriteOptions({**headers, **_condition(if_commit)}, if_commit is not None)
+        condition = self.conditional(if_commit, RetrySafety.KEYED)
+        return replace(condition, headers={**headers, **condition.headers})
 
-    def conditional(self, if_commit: str | None) -> WriteOptions:
+    def conditional(
+        self, if_commit: str | None, safety: RetrySafety = RetrySafety.ONCE
+    ) -> RequestOptions:
         """Write options without an idempotency key."""
-        return WriteOptions(_condition(if_commit), if_commit is not None)
+        if if_commit is None:
+            return RequestOptions({}, is_conditional=False, safety=safety)
+        headers = {"Omnigraph-If-Graph-Commit": _require_header(if_commit, "if_commit")}
+        return RequestOptions(headers, is_conditional=True, safety=safety)
 
 
 def text_field(name: str) -> Decode[str]:
@@ -537,16 +542,6 @@ def require_no_session(spark: object) -> None:
             problem='a Spark session cannot be sent to a server; pass only engine="spark", or open '
             "the graph by its uri",
         )
-
-
-def _ignore(body: Mapping[str, object]) -> None:
-    del body
-
-
-def _condition(if_commit: str | None) -> dict[str, str]:
-    if if_commit is None:
-        return {}
-    return {"Omnigraph-If-Graph-Commit": _require_header(if_commit, "if_commit")}
 
 
 def _require_header(given: object, subject: str) -> str:

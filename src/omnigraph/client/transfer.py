@@ -12,13 +12,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from omnigraph.client.requests import Arguments, GraphEndpoint, WriteOptions
+from omnigraph.client.requests import Arguments, GraphEndpoint, RequestOptions
 from omnigraph.compiler.compile import compile_schema
-from omnigraph.engine.graph_load import OnError, parse_call
+from omnigraph.engine.graph_load import LoadCall, OnError
 from omnigraph.engine.input.batches import ReadContext
 from omnigraph.engine.input.files import (
     find_files,
@@ -32,12 +32,12 @@ from omnigraph.engine.input.sources import is_spark_frame, read_given
 from omnigraph.engine.input.splits import is_named, refuse_given
 from omnigraph.engine.ops.load import Progress
 from omnigraph.engine.ops.query import parse_range
-from omnigraph.engine.ops.transaction import GraphCalls, Transaction
+from omnigraph.engine.ops.transaction import Transaction
 from omnigraph.engine.results import Blob, LoadResult
 from omnigraph.engine.rows.json_rows import encode_block
 from omnigraph.http.decode import load_of, number_of, text_or_none
 from omnigraph.http.problems import RefusedRequest, rebuild_error
-from omnigraph.http.transport import NDJSON, InvalidResponseError, Request, Response, RetrySafety
+from omnigraph.http.transport import NDJSON, InvalidResponseError, Request, Response
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import (
     GraphError,
@@ -51,33 +51,31 @@ from omnigraph.model.names import BranchName, PrivateBranchName
 from omnigraph.model.source import Source
 from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalFiles
 
+if TYPE_CHECKING:
+    from omnigraph.client.remote import RemoteGraph
+
 _TYPED_SUFFIXES = frozenset({".parquet", ".arrow", ".csv", ".lance"})
 _MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """Rows as lines of JSON, and the name of their file in messages; empty if there is none."""
+def encode_input(given: object, *, find_catalog: Callable[[], Catalog]) -> tuple[bytes, str]:
+    """Encode the input of a load as lines of JSON, and name its file; empty if there is none.
 
-    content: bytes = field(repr=False)
-    name: str
-
-
-def encode_input(given: object, *, find_catalog: Callable[[], Catalog]) -> Lines:
-    """Encode the input of a load as one body; the catalog is fetched only if it is needed."""
+    The catalog is fetched only if it is needed.
+    """
     files = ExternalFiles({}, folder="")
     if is_stream(given):
         called = getattr(given, "name", None)
         name = called if isinstance(called, str) else ""
-        return Lines(_gather(read_blocks(given, name=name or "the input file")), name)
+        return _gather(read_blocks(given, name=name or "the input file")), name
     _require_no_frame(given)
     if is_named(given):
         paths = _find_lines(given, files)
         if paths is not None:
             content = _gather(block for path in paths for block in _read_lines(path, files))
-            return Lines(content, paths[0] if len(paths) == 1 else "")
+            return content, paths[0] if len(paths) == 1 else ""
     context = ReadContext(find_catalog(), NO_EXTERNAL_BLOBS, files)
-    return Lines(_gather(_write_lines(given, context)), "")
+    return _gather(_write_lines(given, context)), ""
 
 
 def _gather(blocks: Iterable[bytes]) -> bytes:
@@ -153,51 +151,17 @@ _PENDING = frozenset({"waiting", "running"})
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLoad:
-    """An encoded load, ready to be sent."""
-
-    lines: Lines = field(repr=False)
-    arguments: Arguments
-    options: WriteOptions
-
-
-@dataclass(frozen=True, slots=True)
-class LoadArguments:
-    """The arguments of a load as the caller gave them."""
-
-    mode: str
-    branch: str
-    base: str | None
-    engine: str
-    on_error: str
-    quarantine: str | os.PathLike[str] | None
-    embed: str | None
-
-
 def load(
     given: object,
-    arguments: LoadArguments,
+    call: LoadCall,
     *,
+    engine: str,
     routes: GraphEndpoint,
-    options: WriteOptions,
+    options: RequestOptions,
     find_schema: Callable[[], str],
     progress: Progress | None,
 ) -> LoadResult:
     """Encode the input of a load, send it and return the result."""
-    call = parse_call(
-        mode=arguments.mode,
-        branch=arguments.branch,
-        base=arguments.base,
-        actor=None,
-        progress=progress,
-        spark=None,
-        on_error=arguments.on_error,
-        quarantine=arguments.quarantine,
-        expected_head=None,
-        idempotency_key=None,
-        embed=arguments.embed,
-    )
     if call.on_error is not OnError.RAISE:
         raise InvalidValueError(
             subject="on_error",
@@ -205,60 +169,52 @@ def load(
             value=call.on_error.value,
             problem="quarantine files are written next to the graph; open it by its uri",
         )
-    if arguments.engine not in ("auto", "inline", "spark"):
+    if engine not in ("auto", "inline", "spark"):
         raise InvalidValueError(
             subject="engine",
             expected="auto, inline or spark",
-            value=arguments.engine,
-            problem=f"{arguments.engine!r} is none of auto, inline and spark",
+            value=engine,
+            problem=f"{engine!r} is none of auto, inline and spark",
         )
-    lines = encode_input(
+    lines, name = encode_input(
         given, find_catalog=lambda: compile_schema(Source("<schema>", find_schema()))
     )
-    parameters: Arguments = {
+    arguments = {
         "branch": call.target,
         "from": call.base,
         "mode": call.mode.value,
-        "engine": None if arguments.engine == "auto" else arguments.engine,
+        "engine": None if engine == "auto" else engine,
         "embed": None if call.embed is None else call.embed.value,
-        "name": lines.name or None,
+        "name": name or None,
     }
-    sent = RemoteLoad(lines, parameters, options)
-    return load_now(sent, routes) if progress is None else load_as_job(sent, routes, progress)
+    request = routes.request(
+        "POST",
+        ("load",),
+        "load",
+        arguments=arguments,
+        body=lines,
+        headers={"Content-Type": NDJSON},
+        options=options,
+    )
+    if progress is None:
+        return routes.send(request, load_of)
+    return load_as_job(request, routes, progress)
 
 
-def load_now(load: RemoteLoad, routes: GraphEndpoint) -> LoadResult:
-    """Send a load and wait for the response."""
-    return routes.send(_request(load, routes), load_of)
-
-
-def load_as_job(load: RemoteLoad, routes: GraphEndpoint, progress: Progress) -> LoadResult:
+def load_as_job(request: Request, routes: GraphEndpoint, progress: Progress) -> LoadResult:
     """Run a load as a job and report its progress; an exception of `progress` stops the job."""
-    job_load = replace(load, arguments={**load.arguments, "async": "true"})
-    started = routes.send(_request(job_load, routes), _job_of)
+    job_request = replace(request, arguments=(*request.arguments, ("async", "true")))
+    started = routes.send(job_request, _job_of)
     try:
         job = _watch(started, routes, progress)
     except NotFoundError:
         # The server was restarted and lost its jobs, but it still recognises the idempotency key.
-        return load_now(load, routes)
+        return routes.send(request, load_of)
     if job.result is not None:
         return job.result
     if job.error is not None:
         raise job.error
     raise UnavailableError(action="finish the load", reason="it was cancelled; nothing was written")
-
-
-def _request(load: RemoteLoad, routes: GraphEndpoint) -> Request:
-    return routes.request(
-        "POST",
-        ("load",),
-        "load",
-        safety=RetrySafety.KEYED,
-        arguments=load.arguments,
-        body=load.lines.content,
-        headers={"Content-Type": NDJSON},
-        options=load.options,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,18 +312,8 @@ def read_blob(
 TRANSACTION_PREFIX = "transaction/"
 
 
-class BranchingCalls(GraphCalls, Protocol):
-    """The graph calls that a transaction uses."""
-
-    def create_branch(self, name: str, *, base: str = "main") -> None:
-        """Create a branch."""
-
-    def delete_branch(self, name: str) -> None:
-        """Delete a branch."""
-
-
 @contextmanager
-def transact(calls: BranchingCalls, branch: BranchName, *, id: str) -> Iterator[Transaction]:
+def transact(calls: RemoteGraph, branch: BranchName, *, id: str) -> Iterator[Transaction]:
     """A transaction for the block, merged into the branch if the block ends without an error.
 
     `MergeConflictError` means that another writer changed the same rows; nothing was changed.
@@ -380,12 +326,10 @@ def transact(calls: BranchingCalls, branch: BranchName, *, id: str) -> Iterator[
             yield transaction
             transaction.commit_id = calls.merge(private, into=branch).commit_id
     finally:
-        _delete_quietly(calls, private)
-
-
-def _delete_quietly(calls: BranchingCalls, name: str) -> None:
-    try:
-        calls.delete_branch(name)
-    except GraphError as error:
-        # The outcome of the transaction is final; a remaining branch is only clutter.
-        _LOG.warning("the branch '%s' of a finished transaction was not deleted: %s", name, error)
+        try:
+            calls.delete_branch(private)
+        except GraphError as error:
+            # The outcome of the transaction is final; a remaining branch is only clutter.
+            _LOG.warning(
+                "the branch '%s' of a finished transaction was not deleted: %s", private, error
+            )
