@@ -52,9 +52,6 @@ class ProviderClient:
         address = Address(f"{parts.scheme}://{parts.netloc}", parts.path)
         self._pool = ConnectionPool(address, headers={"Content-Type": JSON, **headers})
 
-    def __repr__(self) -> str:
-        return f"ProviderClient({self._profile!r})"
-
     @property
     def connection_count(self) -> int:
         """The number of connections opened so far."""

@@ -169,14 +169,14 @@ class Job:
     selectors: tuple[Selector, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
     """The numbers of rows in the file, and of selected, embedded and cleaned ones."""
 
-    rows: int
-    selected_rows: int
-    embedded_rows: int
-    cleaned_rows: int
+    rows: int = 0
+    selected_rows: int = 0
+    embedded_rows: int = 0
+    cleaned_rows: int = 0
 
 
 def parse_selector(text: str) -> Selector:
@@ -233,24 +233,12 @@ def embed_rows(
             advice=f"embedded types: {', '.join(sorted(job.spec.types))}",
         )
     assert embedder is not None or job.mode is Mode.CLEAN, "the caller has found an embedder"
-    work = _Work(job, embedder, _Tally())
-    for batch in _batches(rows):
+    work = _Work(job, embedder, Report())
+    numbered = enumerate(rows, 1)
+    while batch := list(islice(numbered, LINES_PER_BATCH)):
         write(b"".join(work.transform(batch)))
-        progress("embed", work.tally.rows, None)
-    return work.tally.report()
-
-
-@dataclass(slots=True)
-class _Tally:
-    """The counts so far."""
-
-    rows: int = 0
-    selected: int = 0
-    embedded: int = 0
-    cleaned: int = 0
-
-    def report(self) -> Report:
-        return Report(self.rows, self.selected, self.embedded, self.cleaned)
+        progress("embed", work.report.rows, None)
+    return work.report
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +257,7 @@ class _Work:
 
     job: Job
     embedder: Embedder | None
-    tally: _Tally
+    report: Report
 
     def transform(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
         """The output lines for a batch of input lines; their vectors are requested together."""
@@ -286,12 +274,12 @@ class _Work:
         vectors = self.embedder.embed_many(texts, self.job.spec.dimension)
         for each, vector in zip(lacking, vectors, strict=True):
             each.content[each.target] = vector
-        self.tally.embedded += len(lacking)
+        self.report.embedded_rows += len(lacking)
 
     def _transform_row(self, number: int, line: bytes) -> bytes | _Changed:
         if not line.strip():
             return line
-        self.tally.rows += 1
+        self.report.rows += 1
         record = _parse_row(number, line, self.job.source)
         type, content = record.get("type"), record.get("data")
         if not isinstance(type, str) or not isinstance(content, dict):
@@ -299,13 +287,13 @@ class _Work:
         declared = self.job.spec.types.get(type)
         if declared is None or not self._is_meant(type, content):
             return line
-        self.tally.selected += 1
+        self.report.selected_rows += 1
         target = declared.target
         if self.job.mode is Mode.CLEAN:
             if target not in content:
                 return line
             del content[target]
-            self.tally.cleaned += 1
+            self.report.cleaned_rows += 1
             return _Changed(record, content, target, None)
         if self.job.mode is Mode.FILL_MISSING and content.get(target) not in (None, []):
             return line
@@ -364,14 +352,5 @@ def _parse_row(number: int, line: bytes, source: str) -> dict[str, object]:
 
 def _refuse_row(number: int, source: str, problem: str) -> InvalidValueError:
     return InvalidValueError(
-        subject=f"{source}, line {number:,}",
-        expected="a row as JSON",
-        value=None,
-        problem=problem,
+        subject=f"{source}, line {number:,}", expected="a row as JSON", value=None, problem=problem
     )
-
-
-def _batches(rows: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:
-    numbered = enumerate(rows, 1)
-    while batch := list(islice(numbered, LINES_PER_BATCH)):
-        yield batch

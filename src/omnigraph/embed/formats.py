@@ -38,7 +38,6 @@ class ProviderRequest:
 
     path: str
     body: bytes
-    text_count: int
 
 
 class Format(Protocol):
@@ -73,7 +72,7 @@ class OpenAiFormat:
 
     def request(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:  # noqa: ARG002
         body = {"model": self.model, "input": list(texts), "dimensions": dimension}
-        return ProviderRequest("/embeddings", orjson.dumps(body), len(texts))
+        return ProviderRequest("/embeddings", orjson.dumps(body))
 
     def read(self, content: bytes, *, count: int) -> list[object]:
         entries = _list_in(content, "data", count=count)
@@ -98,9 +97,9 @@ class GeminiFormat:
         requests = [self._request_one(text, dimension, purpose) for text in texts]
         path = f"/models/{quote(self.model, safe='')}"
         if len(requests) == 1:
-            return ProviderRequest(f"{path}:embedContent", orjson.dumps(requests[0]), 1)
+            return ProviderRequest(f"{path}:embedContent", orjson.dumps(requests[0]))
         body = orjson.dumps({"requests": requests})
-        return ProviderRequest(f"{path}:batchEmbedContents", body, len(requests))
+        return ProviderRequest(f"{path}:batchEmbedContents", body)
 
     def read(self, content: bytes, *, count: int) -> list[object]:
         if count == 1:

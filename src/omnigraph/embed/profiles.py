@@ -109,8 +109,12 @@ def make_profile(
     known = parse_kind(kind)
     defaults = _DEFAULTS[known]
     address = (base_url or defaults.base_url).rstrip("/")
-    if known is not ProviderKind.MOCK:
-        _require_address(address)
+    if known is not ProviderKind.MOCK and not is_plain_address(address):
+        # The message leaves the address out, since it may contain a key.
+        raise _refuse(
+            "the address of the embedding provider is not a plain http:// or https:// URL; "
+            f"set {BASE_URL_VARIABLE} to a URL such as https://host/v1, without a key in it"
+        )
     key = (api_key or "").strip()
     if not (key.isascii() and (not key or key.isprintable())):
         raise _refuse("the key of the embedding provider contains characters that cannot be sent")
@@ -200,15 +204,6 @@ def is_plain_address(address: str) -> bool:
     except ValueError:
         return False
     return is_good and not parts.query and not parts.fragment and "@" not in parts.netloc
-
-
-def _require_address(address: str) -> None:
-    """Raise unless an address is usable; the message leaves it out, since it may contain a key."""
-    if not is_plain_address(address):
-        raise _refuse(
-            "the address of the embedding provider is not a plain http:// or https:// URL; "
-            f"set {BASE_URL_VARIABLE} to a URL such as https://host/v1, without a key in it"
-        )
 
 
 def _refuse(reason: str) -> EmbeddingError:

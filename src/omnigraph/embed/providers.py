@@ -209,10 +209,15 @@ class RemoteEmbedder:
             return self._client
 
     def _get_key(self) -> str:
-        key = self._profile.api_key
-        if key is None:
-            raise _refuse_keyless(self._profile)
-        return key
+        profile = self._profile
+        if profile.api_key is None:
+            names = " or ".join(profile.key_variables)
+            raise EmbeddingError(
+                action="embed texts",
+                reason=f"the embedding provider ({profile.kind}) needs a key; set {names}, set "
+                f"{MOCK_VARIABLE}=1 to use the mock provider, or supply vectors",
+            )
+        return profile.api_key
 
 
 def split_texts(texts: Sequence[str]) -> Iterator[list[str]]:
@@ -228,15 +233,6 @@ def split_texts(texts: Sequence[str]) -> Iterator[list[str]]:
         size += length
     if batch:
         yield batch
-
-
-def _refuse_keyless(profile: EmbeddingProfile) -> EmbeddingError:
-    names = " or ".join(profile.key_variables)
-    return EmbeddingError(
-        action="embed texts",
-        reason=f"the embedding provider ({profile.kind}) needs a key; set {names}, set "
-        f"{MOCK_VARIABLE}=1 to use the mock provider, or supply vectors",
-    )
 
 
 def find_embedder(environment: Mapping[str, str]) -> Embedder:
