@@ -135,7 +135,8 @@ def parse_bundle(
     fields.expect("version", "groups", "protected_branches", "rules")
     fields.require_version()
     problems.require_none()
-    if not protected and any(map(_distinguishes_branches, rules)):
+    scopes = {scope for rule in rules for scope in (rule.branch_scope, rule.target_scope)}
+    if not protected and not scopes <= {None, Scope.ANY}:
         problems.warn("protected_branches", "none, but a rule refers to protected branches")
     return Bundle(
         name=name,
@@ -160,9 +161,9 @@ def parse_action(text: str) -> Action:
 def _parse_groups(fields: YamlFields) -> dict[str, frozenset[str]]:
     groups: dict[str, frozenset[str]] = {}
     given = fields.within("groups") if fields.find("groups") is not None else None
-    for key in given.keys if given is not None else ():
-        # The loop has keys only if the mapping exists.
-        assert given is not None
+    if given is None:
+        return groups
+    for key in given.keys:
         name, actors = given.problems.parse_name(given.place, key), given.names(key)
         if actors == ():
             given.add(key, "a group has at least one actor; name one, or take the group out")
@@ -325,7 +326,3 @@ def _parse_limit(written: YamlFields) -> TypeLimit:
     condition = where.strip() if isinstance(where, str) else None
     is_shown = condition != _NO_ROWS
     return TypeLimit(is_shown, condition if is_shown else None, frozenset(hidden or ()))
-
-
-def _distinguishes_branches(rule: Rule) -> bool:
-    return not {rule.branch_scope, rule.target_scope} <= {None, Scope.ANY}

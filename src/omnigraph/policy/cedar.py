@@ -120,7 +120,11 @@ class Evaluator:
         self._protected = policies.protected_branches
         self._schema = cedarpy.Schema.from_str(_render_schema(kind))
         self._policies = _parse_policies(policies, self._schema)
-        self._entities = _parse_entities(policies, self._schema)
+        try:
+            self._entities = cedarpy.Entities.from_json_str(policies.entities, self._schema)
+        except ValueError as error:
+            reason = f"the entities are no actors and groups: {error}"
+            raise _refused(policies, reason) from error
         resource = resource_id if kind is BundleKind.GRAPH else _SERVER_ID
         self._resource = {"type": f"{_NAMESPACE}::{_RESOURCE_BY_KIND[kind]}", "id": resource}
 
@@ -160,13 +164,6 @@ def _parse_policies(policies: Policies, schema: cedarpy.Schema) -> cedarpy.Polic
     if not found.validation_passed:
         raise _refused(policies, "; ".join(str(each.error) for each in found.errors))
     return parsed
-
-
-def _parse_entities(policies: Policies, schema: cedarpy.Schema) -> cedarpy.Entities:
-    try:
-        return cedarpy.Entities.from_json_str(policies.entities, schema)
-    except ValueError as error:
-        raise _refused(policies, f"the entities are no actors and groups: {error}") from error
 
 
 def _refused(policies: Policies, reason: str) -> InvalidValueError:
@@ -248,14 +245,12 @@ def _entity(type: str, id: str, groups: Iterable[str]) -> dict[str, object]:
 def _quote(text: str) -> str:
     """A Cedar string literal; quotes, backslashes and all but printable ASCII are escaped."""
     plain = "".join(
-        each if each.isascii() and each.isprintable() and each not in '"\\' else _escape(each)
+        each
+        if each.isascii() and each.isprintable() and each not in '"\\'
+        else f"\\u{{{ord(each):x}}}"
         for each in text
     )
     return f'"{plain}"'
-
-
-def _escape(character: str) -> str:
-    return f"\\u{{{ord(character):x}}}"
 
 
 def _find_beside(path: Path) -> Path | None:

@@ -78,20 +78,16 @@ class PolicyGate:
 
     def require(self, access: Access) -> None:
         """Raise `PolicyDeniedError` unless the request is allowed."""
-        decision = self._remembered(access)
+        decision = self.decide(access)
         log_decision(decision)
-        if not decision.is_allowed:
-            raise decision.error
+        _require_allowed(decision)
 
     def view(self, access: Access) -> View | None:
         """The part of the graph that a read or export may see; None if everything is visible.
 
         Raises `PolicyDeniedError` if the request is denied.
         """
-        decision = self._remembered(access)
-        if not decision.is_allowed:
-            raise decision.error
-        return decision.view
+        return _require_allowed(self.decide(access)).view
 
     def _decide(self, access: Access) -> Decision:
         policies = self._policies
@@ -115,8 +111,7 @@ class DefaultDenyGate:
         """Raise `PolicyDeniedError` unless the request is a read by a named actor."""
         decision = self.decide(access)
         log_decision(decision)
-        if not decision.is_allowed:
-            raise decision.error
+        _require_allowed(decision)
 
     def decide(self, access: Access) -> Decision:
         """Decide a request without a policy."""
@@ -129,10 +124,7 @@ class DefaultDenyGate:
 
     def view(self, access: Access) -> View | None:
         """None: everything is visible; raises `PolicyDeniedError` if the request is denied."""
-        decision = self.decide(access)
-        if not decision.is_allowed:
-            raise decision.error
-        return None
+        return _require_allowed(self.decide(access)).view
 
 
 def open_gate(
@@ -165,6 +157,12 @@ def open_graph_gate(source: str | os.PathLike[str] | Bundle, *, graph_id: str) -
     return open_gate(source, kind=BundleKind.GRAPH, graph_id=graph_id)
 
 
+def _require_allowed(decision: Decision) -> Decision:
+    if not decision.is_allowed:
+        raise decision.error
+    return decision
+
+
 def log_decision(decision: Decision) -> None:
     """Log a request and the decision on it."""
     if _LOG.isEnabledFor(logging.INFO):
@@ -191,17 +189,14 @@ def _find_misdirection(access: Access, kind: BundleKind) -> str:
     """Why policies of a kind do not apply to a request; empty if they do."""
     if access.actor is None:
         return _NO_ACTOR
-    if any(map(_is_no_text, (access.actor, access.branch or "", access.target or ""))):
+    names = f"{access.actor}{access.branch or ''}{access.target or ''}"
+    # Cedar rejects such a name with an error instead of a decision.
+    if any("\ud800" <= character <= "\udfff" for character in names):
         return "a name contains an unpaired surrogate"
     if access.action not in actions_of(kind):
         scope = "server-scoped" if kind is BundleKind.GRAPH else "per-graph"
         return f"the action is {scope}, but this is the policy of a {kind}"
     return ""
-
-
-def _is_no_text(name: str) -> bool:
-    # Cedar rejects such a name with an error instead of a decision.
-    return any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _explain_denial(access: Access, rule: str | None, policies: Policies) -> str:
