@@ -25,7 +25,7 @@ from urllib3.response import BaseHTTPResponse
 
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.engine.results import Result
-from omnigraph.http.arrow import read_note
+from omnigraph.http.arrow import decode_result
 from omnigraph.http.decode import list_of
 from omnigraph.http.problems import RefusedRequest, rebuild_error
 from omnigraph.http.retries import Attempts, Exhausted, RetryPolicy
@@ -587,22 +587,14 @@ def read_result(response: Response) -> Result:
     """Read a result from a response that is an Arrow stream."""
     with open_streams(response) as file:
         try:
-            reader = pa.ipc.open_stream(file)
-            note = read_note(reader.schema)
-            table = reader.read_all()
+            result = decode_result(pa.ipc.open_stream(file))
         except pa.ArrowInvalid as error:
             raise ConnectionLostError(f"the rows are incomplete: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidResponseError(f"the metadata of its rows is invalid: {error}") from error
-    if note is None:
+    if result is None:
         raise InvalidResponseError("its rows have no metadata; the server may have another version")
-    return Result(
-        table,
-        columns=note.columns,
-        query_name=note.query_name,
-        branch=note.branch,
-        commit_id=note.commit_id,
-    )
+    return result
 
 
 def open_streams(response: Response) -> pa.NativeFile:

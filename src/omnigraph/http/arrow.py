@@ -7,8 +7,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import orjson
 import pyarrow as pa
@@ -58,16 +57,6 @@ NOTE = b"omnigraph"
 """The metadata key of a stream schema under which the JSON object is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultMetadata:
-    """The metadata of a result in the schema of its stream."""
-
-    query_name: str
-    branch: str
-    commit_id: str
-    columns: tuple[ResultColumn, ...]
-
-
 def with_metadata(rows: pa.Table, note: Mapping[str, object]) -> pa.Table:
     """The same rows with a JSON object in the metadata of their schema."""
     return rows.replace_schema_metadata({NOTE: orjson.dumps(note)})
@@ -78,6 +67,13 @@ def find_note(schema: pa.Schema) -> dict[str, object] | None:
     written = (schema.metadata or {}).get(NOTE)
     note = None if written is None else orjson.loads(written)
     return note if isinstance(note, dict) else None
+
+
+def _get_note(schema: pa.Schema) -> dict[str, object]:
+    note = find_note(schema)
+    if note is None:
+        raise ValueError("the stream has no note")
+    return note
 
 
 def noted_table(result: Result) -> pa.Table:
@@ -100,25 +96,26 @@ def noted_table(result: Result) -> pa.Table:
     )
 
 
-def read_note(schema: pa.Schema) -> ResultMetadata | None:
-    """Read the metadata that `noted_table` writes; None if the stream has none.
+def decode_result(stream: pa.RecordBatchReader) -> Result | None:
+    """Decode a result from the rows of `noted_table`; None if the stream has no metadata.
 
     Metadata of the wrong shape raises `KeyError`, `TypeError` or `ValueError`.
     """
-    note = find_note(schema)
+    note = find_note(stream.schema)
     if note is None:
         return None
     columns = note["columns"]
     if not isinstance(columns, list):
         raise TypeError("a list is needed")
-    return ResultMetadata(
+    return Result(
+        stream.read_all(),
+        columns=[
+            ResultColumn(each["name"], type_of(each["type"]), each["is_aggregate"])
+            for each in columns
+        ],
         query_name=str(note["query_name"]),
         branch=str(note["branch"]),
         commit_id=str(note["commit_id"]),
-        columns=tuple(
-            ResultColumn(each["name"], type_of(each["type"]), each["is_aggregate"])
-            for each in columns
-        ),
     )
 
 
@@ -146,16 +143,8 @@ def type_of(encoded: Mapping[str, object]) -> PropertyType:
         element=Vector(vector) if isinstance(vector, int) else Scalar(str(encoded["element"])),
         is_nullable=encoded.get("nullable") is True,
         is_list=encoded.get("list") is True,
-        enum_values=_texts(enum) if isinstance(enum, Sequence) else None,
+        enum_values=tuple(map(str, enum)) if isinstance(enum, Sequence) else None,
     )
-
-
-def _texts(encoded: Iterable[object]) -> tuple[str, ...]:
-    return tuple(str(each) for each in encoded)
-
-
-OpenStream = Callable[[], pa.RecordBatchReader]
-"""Opens the next stream of a response."""
 
 
 def encode_change_set(found: ChangeSet, note: Mapping[str, object]) -> Iterator[bytes]:
@@ -169,24 +158,19 @@ def encode_change_set(found: ChangeSet, note: Mapping[str, object]) -> Iterator[
     }
     yield from encode_batches(with_metadata(pa.table({}), encoded))
     for part in parts:
-        columns = {
-            "op": part.ops,
-            "before": _as_struct(part.before),
-            "after": _as_struct(part.after),
-        }
+        before, after = _as_struct(part.before), _as_struct(part.after)
+        columns = {"op": part.ops, "before": before, "after": after}
         yield from encode_batches(with_metadata(pa.table(columns), _describe(part.declared)))
 
 
 def decode_change_set(
-    first: pa.RecordBatchReader, open_next: OpenStream
+    first: pa.RecordBatchReader, open_next: Callable[[], pa.RecordBatchReader]
 ) -> tuple[ChangeSet, dict[str, object]]:
     """Decode a change set whose first stream is open, with its metadata.
 
     Raises `ValueError` if the stream is not the beginning of a change set.
     """
-    note = find_note(first.schema)
-    if note is None:
-        raise ValueError("the stream has no note")
+    note = _get_note(first.schema)
     first.read_all()
     parts = [_decode_part(open_next()) for _ in range(int(str(note["parts"])))]
     old = note["old_commit_id"]
@@ -199,9 +183,7 @@ def decode_change_set(
 
 
 def _decode_part(reader: pa.RecordBatchReader) -> ChangedRows:
-    note = find_note(reader.schema)
-    if note is None:
-        raise ValueError("the stream has no note")
+    note = _get_note(reader.schema)
     rows = reader.read_all().combine_chunks()
     return ChangedRows(
         _declared_of(note),

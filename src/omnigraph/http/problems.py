@@ -10,7 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 import orjson
@@ -144,21 +144,20 @@ def error_body(error: GraphError, *, message: str) -> dict[str, object]:
     body: dict[str, object] = {"error": message, "code": code_of(error), **describe_error(error)}
     match error:
         case MergeConflictError(conflicts=conflicts):
-            body["merge_conflicts"] = [_describe_conflict(each) for each in conflicts]
+            body["merge_conflicts"] = [
+                {
+                    "table_key": table_key_of(each),
+                    "row_id": each.id,
+                    "kind": each.kind,
+                    "message": each.message,
+                }
+                for each in conflicts
+            ]
         case ExpectedVersionMismatchError(table_key=key, expected=expected, actual=actual):
             body["manifest_conflict"] = {"table_key": key, "expected": expected, "actual": actual}
         case _:
             pass
     return body
-
-
-def _describe_conflict(each: Conflict) -> dict[str, object]:
-    return {
-        "table_key": table_key_of(each),
-        "row_id": each.id,
-        "kind": each.kind,
-        "message": each.message,
-    }
 
 
 def describe_error(error: GraphError) -> dict[str, object]:
@@ -177,7 +176,10 @@ def describe_error(error: GraphError) -> dict[str, object]:
             details = {
                 "count": count,
                 "violations": [_describe_violation(each) for each in violations],
-                "report": None if report is None else _describe_report(report),
+                # The path of the quarantined rows is left out because it is a path on the server.
+                "report": None
+                if report is None
+                else {"rules": [asdict(each) for each in report.rules]},
             }
         case MergeConflictError(conflicts=conflicts):
             # The other fields of the conflicts are in `merge_conflicts` of the body.
@@ -202,12 +204,9 @@ def rebuild_error(
         details = body.get("details")
         fields = details if isinstance(details, Mapping) else {}
         message = str(fields.get("message", message))
-        try:
+        # If this version cannot decode the details, the code still identifies the kind of error.
+        with suppress(KeyError, TypeError, ValueError):
             return _rebuild(kind, message, fields, body, request)
-        except (KeyError, TypeError, ValueError):
-            # This version cannot decode the details, but the code still identifies the kind of
-            # error.
-            return _fall_back(message, status=status, body=body, request=request)
     return _fall_back(message, status=status, body=body, request=request)
 
 
@@ -337,22 +336,6 @@ def _violation_of(encoded: Mapping[str, object]) -> Violation:
         value=encoded["value"],
         message=str(encoded["message"]),
     )
-
-
-def _describe_report(report: LoadReport) -> dict[str, object]:
-    # The path of the quarantined rows is left out because it is a path on the server.
-    return {
-        "rules": [
-            {
-                "type": each.type,
-                "rule": each.rule,
-                "property": each.property,
-                "count": each.count,
-                "shown": [{"place": shown.place, "message": shown.message} for shown in each.shown],
-            }
-            for each in report.rules
-        ]
-    }
 
 
 def _report_of(encoded: Mapping[str, object]) -> LoadReport:

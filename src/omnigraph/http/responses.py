@@ -152,13 +152,18 @@ class BranchDeleted(TypedDict):
     actor_id: str | None
 
 
-class ConflictOutput(TypedDict):
-    """A row that both sides of a merge changed, with its three row versions (null: absent)."""
+class MergeConflict(TypedDict):
+    """A row with a merge conflict that the caller must resolve."""
 
     table_key: str
     row_id: str | None
     kind: str
     message: str
+
+
+class ConflictOutput(MergeConflict):
+    """A row that both sides of a merge changed, with its three row versions (null: absent)."""
+
     base: Row | None
     source: Row | None
     target: Row | None
@@ -433,15 +438,6 @@ class ManifestConflict(TypedDict):
     table_key: str
     expected: int
     actual: int
-
-
-class MergeConflict(TypedDict):
-    """A row with a merge conflict that the caller must resolve."""
-
-    table_key: str
-    row_id: str | None
-    kind: str
-    message: str
 
 
 class ErrorOutput(TypedDict):

@@ -240,10 +240,6 @@ class ConnectionPool:
         self._pool = _make_pool(address)
         self._process_id = os.getpid()
 
-    def __repr__(self) -> str:
-        # The headers are not shown because they contain a credential.
-        return f"ConnectionPool({self.address.url!r})"
-
     @property
     def connection_count(self) -> int:
         """The number of connections opened so far."""
@@ -271,7 +267,7 @@ class ConnectionPool:
             # A forked process that shared the parent's connections would read the parent's
             # responses.
             self._pool, self._process_id = _make_pool(self.address), os.getpid()
-        with _translate_failures():
+        try:
             response = self._pool.urlopen(
                 method,
                 target,
@@ -296,6 +292,14 @@ class ConnectionPool:
                 if not is_whole:
                     response.close()
                 response.release_conn()
+        except (NewConnectionError, ConnectTimeoutError) as error:
+            raise NotSentError(_explain(error)) from error
+        except ReadTimeoutError as error:
+            raise ResponseTimeoutError(_explain(error)) from error
+        except SSLError as error:
+            raise UntrustedServerError(_explain(error)) from error
+        except (HTTPError, HTTPException, OSError) as error:
+            raise ConnectionLostError(_explain(error)) from error
 
 
 def token_header(token: str | None) -> dict[str, str]:
@@ -317,20 +321,6 @@ def _make_pool(address: Address) -> urllib3.HTTPConnectionPool:
         num_pools=1, maxsize=CLIENT_CONNECTIONS_MAX, block=False, retries=False
     )
     return pools.connection_from_url(address.origin)
-
-
-@contextmanager
-def _translate_failures() -> Iterator[None]:
-    try:
-        yield
-    except (NewConnectionError, ConnectTimeoutError) as error:
-        raise NotSentError(_explain(error)) from error
-    except ReadTimeoutError as error:
-        raise ResponseTimeoutError(_explain(error)) from error
-    except SSLError as error:
-        raise UntrustedServerError(_explain(error)) from error
-    except (HTTPError, HTTPException, OSError) as error:
-        raise ConnectionLostError(_explain(error)) from error
 
 
 def _explain(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.engine.results import Result, ResultColumn
-from omnigraph.http.arrow import describe_type, noted_table, read_note, type_of
+from omnigraph.http.arrow import decode_result, describe_type, noted_table, type_of
 from omnigraph.model.types import PropertyType, Scalar, Vector
 
 TYPES = [
@@ -35,12 +35,12 @@ def test_a_note_tells_all_that_a_result_knows() -> None:
         commit_id="01A",
     )
 
-    note = read_note(noted_table(result).schema)
+    decoded = decode_result(noted_table(result).to_reader())
 
-    assert note is not None
-    assert (note.query_name, note.branch, note.commit_id) == ("q", "a/b", "01A")
-    assert list(note.columns) == columns
+    assert decoded is not None
+    assert (decoded.query_name, decoded.branch, decoded.commit_id) == ("q", "a/b", "01A")
+    assert list(decoded.result_columns) == columns
 
 
 def test_a_stream_of_others_has_no_note() -> None:
-    assert read_note(pa.schema([pa.field("n", pa.int64())])) is None
+    assert decode_result(pa.table({"n": [1]}).to_reader()) is None
