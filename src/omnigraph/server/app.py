@@ -79,12 +79,9 @@ class Router:
             allowed.update(by_method)
         if not allowed:
             raise not_found("no such route")
-        raise HttpError(
-            status=405,
-            code="method_not_allowed",
-            message=f"this path does not support {method}",
-            headers={"Allow": ", ".join(sorted(allowed))},
-        )
+        message = f"this path does not support {method}"
+        headers = {"Allow": ", ".join(sorted(allowed))}
+        raise HttpError(405, "method_not_allowed", message, headers=headers)
 
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -139,16 +136,21 @@ class Application:
         # segments.
         method, path = scope["method"], scope["raw_path"].decode("latin-1")
         tracing = self._server.tracing.request(method, path, call.headers)
-        with self._metrics.in_flight(), tracing as trace:
+        with self._metrics.in_flight(), tracing as record_response:
             try:
                 self._authenticate(path, call)
                 call.route, call.path_parameters = self._router.find(method, path)
                 response = await _respond(call.route, call, scope["query_string"], receive)
                 await send_response(call, response, receive=receive, send=send)
             except Exception as error:  # noqa: BLE001  # the outermost handler
-                await self._fail(call, error, receive=receive, send=send)
+                response = self._error_response(call, error)
+                if call.status:
+                    # The status was sent, so the only option left is to truncate the response.
+                    self._server.log.error("response truncated", error=error)
+                else:
+                    await send_response(call, response, receive=receive, send=send)
             route = "unmatched" if call.route is None else call.route.path
-            trace.responded(route=route, status=call.status)
+            record_response(route, call.status)
         seconds = perf_counter() - began
         self._metrics.observe_request(route, method, call.status, seconds)
         self._log(method, path, call, seconds)
@@ -176,16 +178,6 @@ class Application:
             missing = NotFoundError(kind="graph", name=graph_id, advice="")
             raise not_found(str(missing), cause=missing)
         self._server.log.event("graph routed", graph=graph_id)
-
-    async def _fail(
-        self, call: RequestContext, error: Exception, *, receive: Receive, send: Send
-    ) -> None:
-        response = self._error_response(call, error)
-        if call.status:
-            # The status was sent, so the only option left is to truncate the response.
-            self._server.log.error("response truncated", error=error)
-            return
-        await send_response(call, response, receive=receive, send=send)
 
     def _error_response(self, call: RequestContext, error: Exception) -> Response:
         match error:
@@ -277,12 +269,8 @@ _DIGITS_MAX = 15
 async def _receive_all(receive: Receive, *, bytes_max: int) -> bytes:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    body, has_more = await _receive(receive, until=began + BODY_S_MIN)
-    if len(body) > bytes_max:
-        raise _too_large(bytes_max)
-    if not has_more:
-        return body
-    pieces, size = [body], len(body)
+    pieces: list[bytes] = []
+    size, has_more = 0, True
     while has_more:
         until = began + BODY_S_MIN + size / BODY_BYTES_PER_S_MIN
         piece, has_more = await _receive(receive, until=until)

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.read.budget import CallLimits
 from omnigraph.http.stored_queries import StoredQuery
-from omnigraph.model.errors import NotFoundError, PolicyDeniedError
+from omnigraph.model.errors import ForbiddenError, NotFoundError, PolicyDeniedError
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action
 from omnigraph.server.admission import Admission, Workers, close_all
@@ -33,7 +33,6 @@ from omnigraph.server.requests import (
     Parameter,
     ReadTarget,
     WriteOptions,
-    require_json,
 )
 from omnigraph.server.responses import (
     AnyResponse,
@@ -292,14 +291,6 @@ class RequestContext:
         found = self.headers.get(name.encode("ascii"))
         return None if found is None else found.decode("latin-1")
 
-    def require_typed(self) -> None:
-        """Raise 415 unless the request is declared to be JSON, even if its body is empty.
-
-        A page of another site cannot send that type without the server's consent, so a write that
-        needs no body requires it too.
-        """
-        require_json(self.header("content-type") or "")
-
     @property
     def write_options(self) -> WriteOptions:
         """The options of a write, from the headers that the route declares."""
@@ -331,6 +322,14 @@ class RequestContext:
             self._require(gate, Access(self.actor, action, None, None))
         elif self.revision.tokens:
             raise forbidden(f"the server has no policy that allows '{action}'")
+
+    def may(self, action: Action, *, branch: str | None) -> bool:
+        """Whether `require` would allow the action."""
+        try:
+            self.require(action, branch=branch, target=None)
+        except ForbiddenError:
+            return False
+        return True
 
     def _require(self, gate: AnyGate, access: Access) -> None:
         decision = gate.decide(access)

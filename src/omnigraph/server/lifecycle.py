@@ -24,7 +24,6 @@ from omnigraph.model.ports import Observer
 from omnigraph.server.settings import Bounds, StartupError, Tokens
 from omnigraph.server.startup import (
     AnyGate,
-    Entry,
     OpenGraph,
     Plan,
     Quarantined,
@@ -156,14 +155,6 @@ class Reloader:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan of what to open, and the tokens of its callers."""
-
-    plan: Plan
-    tokens: Tokens
-
-
-@dataclass(frozen=True, slots=True)
 class RevisionBuilder:
     """The configuration of a server: one graph's storage or a cluster, and its settings."""
 
@@ -176,44 +167,50 @@ class RevisionBuilder:
     observer_of: Callable[[str], Observer]
     log: Log
 
-    def plan(self) -> Planned:
-        """What to open; `StartupError` if the configuration is unsafe or invalid."""
+    def plan(self) -> tuple[Plan, Tokens]:
+        """What to open, and the tokens of its callers.
+
+        Raises `StartupError` if the configuration is unsafe or invalid.
+        """
         tokens = self.read_tokens()
-        entry = Entry(has_tokens=bool(tokens), is_unauthenticated=self.is_unauthenticated)
         if isinstance(self.source, Store):
-            plan = plan_store(self.source, entry, make_settings=self._make_settings)
+            plan = plan_store(
+                self.source,
+                has_tokens=bool(tokens),
+                is_unauthenticated=self.is_unauthenticated,
+                make_settings=self._make_settings,
+            )
         else:
             plan = plan_cluster(
                 self.source,
-                entry,
+                has_tokens=bool(tokens),
+                is_unauthenticated=self.is_unauthenticated,
                 environment=self.environment,
                 make_settings=self._make_settings,
             )
-        return Planned(plan, tokens)
+        return plan, tokens
 
-    def open(self, planned: Planned, *, before: Mapping[str, OpenGraph]) -> Prepared:
+    def open(self, plan: Plan, tokens: Tokens, *, before: Mapping[str, OpenGraph]) -> Prepared:
         """Open the planned graphs that are not open yet; `StartupError` if too few open."""
-        plan = planned.plan
-        opened = open_sources(
+        opened, quarantined = open_sources(
             plan.sources,
             left_out=plan.left_out,
             open_by_id=before,
             is_every_one_needed=self.is_every_graph_needed,
             log=self.log,
         )
-        revision = Revision(plan.number, opened.by_id, plan.gate, planned.tokens)
-        return Prepared(revision, opened.quarantined)
+        return Prepared(Revision(plan.number, opened, plan.gate, tokens), quarantined)
 
     def prepare_again(self, before: Revision) -> Prepared:
         """The successor of a revision; `StartupError` if the current one must remain."""
-        planned = self.plan()
-        if bool(planned.tokens) is not bool(before.tokens):
+        plan, tokens = self.plan()
+        if bool(tokens) is not bool(before.tokens):
             raise StartupError("enabling or disabling tokens requires a restart")
-        changing = [each for each in planned.plan.left_out if each.id in before.graphs]
+        changing = [each for each in plan.left_out if each.id in before.graphs]
         if changing:
             # The graph is served now; if it were left out, its callers would get 404.
             raise StartupError(f"graph '{changing[0].id}' is being changed: {changing[0].reason}")
-        return self.open(planned, before=before.graphs)
+        return self.open(plan, tokens, before=before.graphs)
 
     def _make_settings(self, id: str, uri: str, storage_options: Mapping[str, str]) -> Settings:
         bounds = self.bounds

@@ -363,10 +363,10 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         log=log,
     )
     # Access control is decided, and the address bound, before any graph is opened.
-    planned = builder.plan()
-    _warn_about(planned.plan.mode, log)
+    plan, tokens = builder.plan()
+    _warn_about(plan.mode, log)
     listening = _listen(flags.bind)
-    prepared = builder.open(planned, before={})
+    prepared = builder.open(plan, tokens, before={})
     revisions = RevisionHolder(prepared.revision)
     reloader = Reloader(revisions, prepare=builder.prepare_again, log=log)
     server = ServerContext(
@@ -386,7 +386,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
             version=omnigraph.__version__,
             source_version=environment.get("OMNIGRAPH_SOURCE_VERSION") or None,
             metrics=metrics,
-            is_authenticated=bool(prepared.revision.tokens),
+            is_authenticated=bool(tokens),
             agents_write_main=flags.agents_write_main,
         ),
         server=server,
@@ -399,7 +399,7 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         "listening",
         url=url_of(listening),
         graphs=sorted(prepared.revision.graphs),
-        mode=planned.plan.mode,
+        mode=plan.mode,
         version=omnigraph.__version__,
     )
     serve_until_signal(app, listening, on_hangup=partial(_reload, reloader))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 
@@ -35,7 +36,7 @@ from omnigraph.mcp.ports import (
 )
 from omnigraph.mcp.server import handle_http, make_server
 from omnigraph.mcp.tools import Toolbox
-from omnigraph.model.errors import ForbiddenError, GraphError, Outcome
+from omnigraph.model.errors import GraphError, Outcome
 from omnigraph.model.limits import BODY_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.model.ports import Action
@@ -57,7 +58,7 @@ async def respond_to_agent(call: RequestContext, *, protected: frozenset[str]) -
     rule = WritePlacement(agent_branch(call.actor), protected)
     toolbox = Toolbox(RequestGraph(call, rule.own), rule)
     reply = await handle_http(
-        make_server(toolbox, _ErrorFormatter(call)),
+        make_server(toolbox, partial(_format_error, call)),
         path=f"/graphs/{call.graph.id}/mcp",
         headers=call.headers.items(),
         body=call.body,
@@ -75,13 +76,13 @@ class RequestGraph:
 
     async def queries(self) -> Sequence[StoredQueryOutput]:
         """All stored queries; none if the caller may not run them."""
-        if not self._may(Action.INVOKE_QUERY, None):
+        if not self.call.may(Action.INVOKE_QUERY, branch=None):
             return []
         return [stored_query_output(each) for _, each in sorted(self.call.graph.queries.items())]
 
     async def text_tools(self) -> frozenset[TextTool]:
         """All text tools if the caller may read `main` or its agent branch, otherwise none."""
-        may_read = self._may(Action.READ, MAIN) or self._may(Action.READ, self.own)
+        may_read = any(self.call.may(Action.READ, branch=each) for each in (MAIN, self.own))
         return frozenset(TextTool) if may_read else frozenset()
 
     async def run_stored(self, name: str, params: Params, place: Place) -> ToolResult:
@@ -89,20 +90,8 @@ class RequestGraph:
         stored = get_query(self.call, name)
         self.call.log_invocation(stored)
         self._require_read(place)
-
-        def work(graph: Graph) -> ToolResult:
-            found = graph.query(
-                stored.source.text,
-                params,
-                name=name,
-                branch=place.branch,
-                commit=place.commit,
-                limits=self.call.limits(),
-            )
-            return encode_rows(found)
-
         with hide_stored_text(stored):
-            return await self.call.read(work)
+            return await self._run(stored.source.text, params, place, name=name)
 
     async def change(self, name: str, params: Params, branch: BranchName) -> ToolResult:
         """Run a stored mutation and summarize what it changed."""
@@ -120,21 +109,10 @@ class RequestGraph:
     async def run_text(self, source: str, params: Params, place: Place) -> ToolResult:
         """The rows of a read given as text."""
         self._require_read(place)
-
-        def work(graph: Graph) -> ToolResult:
-            with translate_compile_errors(
-                advice="this tool only reads; what changes the graph is a stored query"
-            ):
-                found = graph.query(
-                    source,
-                    params,
-                    branch=place.branch,
-                    commit=place.commit,
-                    limits=self.call.limits(),
-                )
-            return encode_rows(found)
-
-        return await self.call.read(work)
+        with translate_compile_errors(
+            advice="this tool only reads; what changes the graph is a stored query"
+        ):
+            return await self._run(source, params, place, name=None)
 
     async def retrieve(self, question: Question, place: Place) -> ToolResult:
         """What the graph contains about a text."""
@@ -177,37 +155,40 @@ class RequestGraph:
             lambda graph: encode_commits(graph.commits(branch), branch=branch)
         )
 
+    async def _run(
+        self, source: str, params: Params, place: Place, *, name: str | None
+    ) -> ToolResult:
+        def work(graph: Graph) -> ToolResult:
+            found = graph.query(
+                source,
+                params,
+                name=name,
+                branch=place.branch,
+                commit=place.commit,
+                limits=self.call.limits(),
+            )
+            return encode_rows(found)
+
+        return await self.call.read(work)
+
     def _require_read(self, place: Place) -> None:
         # The engine checks access to a commit, on the branch that the commit belongs to.
         if place.branch is not None:
             self.call.require(Action.READ, branch=place.branch, target=None)
 
-    def _may(self, action: Action, branch: str | None) -> bool:
-        try:
-            self.call.require(action, branch=branch, target=None)
-        except ForbiddenError:
-            return False
-        return True
 
-
-@dataclass(frozen=True, slots=True)
-class _ErrorFormatter:
-    """Reports errors to an agent as other routes do, and logs those of the server."""
-
-    call: RequestContext
-
-    def __call__(self, error: Exception) -> ToolFailure:
-        log = self.call.server.log
-        match error:
-            case HttpError(cause=cause):
-                result = http_error_response(error)
-                outcome = Outcome.UNCHANGED if cause is None else cause.outcome
-            case GraphError():
-                result, outcome = graph_error_response(error), error.outcome
-                if result.status >= 500:
-                    log.error("request failed", error=error)
-            case _:
-                result, outcome = internal_error_response(self.call.request_id), Outcome.UNCERTAIN
-                log.error("unexpected failure", error=error)
-        body = orjson.loads(result.body)
-        return make_failure(body["code"], body["error"], outcome)
+def _format_error(call: RequestContext, error: Exception) -> ToolFailure:
+    """Report an error to an agent as other routes do, and log one of the server."""
+    match error:
+        case HttpError(cause=cause):
+            result = http_error_response(error)
+            outcome = Outcome.UNCHANGED if cause is None else cause.outcome
+        case GraphError():
+            result, outcome = graph_error_response(error), error.outcome
+            if result.status >= 500:
+                call.server.log.error("request failed", error=error)
+        case _:
+            result, outcome = internal_error_response(call.request_id), Outcome.UNCERTAIN
+            call.server.log.error("unexpected failure", error=error)
+    body = orjson.loads(result.body)
+    return make_failure(body["code"], body["error"], outcome)

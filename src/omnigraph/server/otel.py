@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
@@ -17,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from omnigraph.model.ports import Phase
-from omnigraph.server.telemetry import RequestTrace
+from omnigraph.server.telemetry import RecordResponse
 
 SYSTEM = "omnigraph"
 
@@ -32,7 +33,7 @@ class SpanTracing:
     @contextmanager
     def request(
         self, method: str, path: str, headers: Mapping[bytes, bytes]
-    ) -> Iterator[RequestTrace]:
+    ) -> Iterator[RecordResponse]:
         """A span for a request, a child of the caller's span if the headers name one."""
         carried = {
             name: headers[name.encode()].decode("latin-1")
@@ -45,7 +46,7 @@ class SpanTracing:
             kind=SpanKind.SERVER,
             attributes={"http.request.method": method, "url.path": path, "url.scheme": "http"},
         ) as span:
-            yield SpanOfRequest(span, method)
+            yield partial(_record_response, span, method)
 
     @contextmanager
     def operation(self, name: str, *, graph_id: str) -> Iterator[None]:
@@ -68,21 +69,14 @@ class SpanTracing:
             yield
 
 
-class SpanOfRequest:
-    """The span of one request."""
-
-    def __init__(self, span: Span, method: str) -> None:
-        self._span = span
-        self._method = method
-
-    def responded(self, *, route: str, status: int) -> None:
-        """Name the span by its route, which is not known from the path alone."""
-        self._span.update_name(f"{self._method} {route}")
-        self._span.set_attribute("http.route", route)
-        self._span.set_attribute("http.response.status_code", status)
-        if status >= 500:
-            self._span.set_attribute("error.type", str(status))
-            self._span.set_status(Status(StatusCode.ERROR))
+def _record_response(span: Span, method: str, route: str, status: int) -> None:
+    # The route is not known from the path alone, so the span is named only now.
+    span.update_name(f"{method} {route}")
+    span.set_attribute("http.route", route)
+    span.set_attribute("http.response.status_code", status)
+    if status >= 500:
+        span.set_attribute("error.type", str(status))
+        span.set_status(Status(StatusCode.ERROR))
 
 
 def open_tracing(*, version: str) -> tuple[SpanTracing, Callable[[], None]]:

@@ -206,76 +206,68 @@ class HttpError(Exception):
 
     def __init__(
         self,
-        *,
         status: int,
         code: str,
         message: str,
-        headers: Mapping[str, str],
+        *,
+        headers: Mapping[str, str] | None = None,
         cause: GraphError | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.headers = status, code, headers
+        self.status, self.code, self.headers = status, code, headers or {}
         self.cause = cause
         """The engine's equivalent error, which is also reported to clients."""
 
 
 def bad_request(message: str, *, cause: GraphError | None = None) -> HttpError:
     """The request is invalid (400)."""
-    return HttpError(status=400, code="bad_request", message=message, headers={}, cause=cause)
+    return HttpError(400, "bad_request", message, cause=cause)
 
 
 def unauthorized(message: str) -> HttpError:
     """Missing or invalid token (401)."""
-    return HttpError(
-        status=401, code="unauthorized", message=message, headers={"WWW-Authenticate": "Bearer"}
-    )
+    return HttpError(401, "unauthorized", message, headers={"WWW-Authenticate": "Bearer"})
 
 
 def forbidden(message: str) -> HttpError:
     """The caller is not permitted to do this (403)."""
-    return HttpError(status=403, code="forbidden", message=message, headers={})
+    return HttpError(403, "forbidden", message)
 
 
 def not_found(message: str, *, cause: GraphError | None = None) -> HttpError:
     """The resource does not exist (404)."""
-    return HttpError(status=404, code="not_found", message=message, headers={}, cause=cause)
+    return HttpError(404, "not_found", message, cause=cause)
 
 
 def conflict(message: str) -> HttpError:
     """The current state does not permit this (409)."""
-    return HttpError(status=409, code="conflict", message=message, headers={})
+    return HttpError(409, "conflict", message)
 
 
 def too_large(message: str) -> HttpError:
     """The request exceeds a size limit (413)."""
-    return HttpError(status=413, code="resource_limit", message=message, headers={})
+    return HttpError(413, "resource_limit", message)
 
 
 def timed_out(message: str) -> HttpError:
     """The request did not arrive in time (408); the connection is closed."""
-    return HttpError(
-        status=408, code="bad_request", message=message, headers={"Connection": "close"}
-    )
+    return HttpError(408, "bad_request", message, headers={"Connection": "close"})
 
 
 def unsupported_type(message: str) -> HttpError:
     """The route does not accept this content type (415)."""
-    return HttpError(status=415, code="bad_request", message=message, headers={})
+    return HttpError(415, "bad_request", message)
 
 
 def unprocessable(message: str) -> HttpError:
     """The body lacks a field, or a field has the wrong type (422)."""
-    return HttpError(status=422, code="bad_request", message=message, headers={})
+    return HttpError(422, "bad_request", message)
 
 
 def too_many(message: str) -> HttpError:
     """The caller, or all callers together, have too many requests in progress (429)."""
-    return HttpError(
-        status=429,
-        code="too_many_requests",
-        message=message,
-        headers={"Retry-After": str(RETRY_AFTER_S)},
-    )
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return HttpError(429, "too_many_requests", message, headers=headers)
 
 
 def http_error_response(error: HttpError) -> Response:

@@ -105,14 +105,6 @@ class Quarantined:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The served graphs by id, and those that are not served."""
-
-    by_id: Mapping[str, OpenGraph]
-    quarantined: tuple[Quarantined, ...]
-
-
 def open_sources(
     sources: Sequence[Source],
     *,
@@ -120,8 +112,8 @@ def open_sources(
     open_by_id: Mapping[str, OpenGraph],
     is_every_one_needed: bool,
     log: Log,
-) -> Opened:
-    """Open the graphs that can be opened.
+) -> tuple[Mapping[str, OpenGraph], tuple[Quarantined, ...]]:
+    """Open the graphs that can be opened; returns them by id, and those that are not served.
 
     Raises `StartupError` if none can be, or if one cannot be and `is_every_one_needed`. `left_out`
     are graphs that are known not to open; `open_by_id` are those that are open already.
@@ -142,7 +134,7 @@ def open_sources(
     for each in served:
         _advise(each, log)
     by_id = {each.id: each for each in sorted(served, key=lambda each: each.id)}
-    return Opened(by_id, tuple(missing))
+    return by_id, tuple(missing)
 
 
 def _open(open_by_id: Mapping[str, OpenGraph], source: Source) -> OpenGraph | Quarantined:
@@ -211,14 +203,6 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Authentication: whether there are tokens, and whether access without tokens was requested."""
-
-    has_tokens: bool
-    is_unauthenticated: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The graphs to open, those to leave out, and the gate of the server itself."""
 
@@ -229,11 +213,24 @@ class Plan:
     gate: AnyGate | None
 
 
-def plan_store(store: Store, entry: Entry, *, make_settings: MakeSettings) -> Plan:
-    """The plan for a single graph; an invalid policy prevents the start."""
-    has_policy = store.policy is not None or store.server_policy is not None
-    mode = _decide(entry, has_policy=has_policy)
-    gate, server_gate = _open_gates(store, mode)
+def plan_store(
+    store: Store, *, has_tokens: bool, is_unauthenticated: bool, make_settings: MakeSettings
+) -> Plan:
+    """The plan for a single graph; an invalid policy prevents the start.
+
+    `is_unauthenticated` is whether access without tokens was requested.
+    """
+    mode = decide_mode(
+        has_tokens=has_tokens,
+        has_policy=store.policy is not None or store.server_policy is not None,
+        is_unauthenticated=is_unauthenticated,
+    )
+    gate: AnyGate | None = None if mode is Mode.OPEN else DefaultDenyGate()
+    if store.policy is not None:
+        gate = open_gate(store.policy, kind=BundleKind.GRAPH, graph_id=DEFAULT_ID)
+    server_gate = None
+    if store.server_policy is not None:
+        server_gate = open_gate(store.server_policy, kind=BundleKind.SERVER, graph_id=None)
     # Policy files are read again each time and not compared, so such a graph is always reopened.
     origin = (store.uri, mode) if store.policy is None else object()
     source = Source(
@@ -248,13 +245,29 @@ def plan_store(store: Store, entry: Entry, *, make_settings: MakeSettings) -> Pl
 
 
 def plan_cluster(
-    place: str, entry: Entry, *, environment: Mapping[str, str], make_settings: MakeSettings
+    place: str,
+    *,
+    has_tokens: bool,
+    is_unauthenticated: bool,
+    environment: Mapping[str, str],
+    make_settings: MakeSettings,
 ) -> Plan:
     """The plan for a cluster; `StartupError` if its applied state cannot be trusted."""
     snapshot = _read_snapshot(place, environment)
-    mode = _decide(entry, has_policy=snapshot.has_policy)
+    mode = decide_mode(
+        has_tokens=has_tokens,
+        has_policy=snapshot.has_policy,
+        is_unauthenticated=is_unauthenticated,
+    )
 
     def source_of(graph: AppliedGraph) -> Source:
+        def read_queries(catalog: Catalog) -> Mapping[str, StoredQuery]:
+            sources = {
+                each.name: decode_source(each.content, name=f"{each.name}.gq")
+                for each in graph.queries
+            }
+            return pick_queries(sources, catalog=catalog)
+
         def settings() -> Settings:
             made = make_settings(graph.id, graph.uri, snapshot.storage_options)
             return replace(
@@ -269,7 +282,7 @@ def plan_cluster(
             origin=(graph.uri, mode, graph.policy and graph.policy.digest, graph.embedding),
             settings=settings,
             gate=lambda: _open_graph_gate(graph, mode),
-            queries=_applied_reader_of(graph) if graph.queries else None,
+            queries=read_queries if graph.queries else None,
             is_managed=True,
         )
 
@@ -281,51 +294,13 @@ def plan_cluster(
             Quarantined(each.id, _explain_finding(each.finding)) for each in snapshot.left_out
         ),
         gate=None
-        if snapshot.policy is None or mode is not Mode.POLICY
+        if snapshot.policy is None
         else _open_applied(snapshot.policy, kind=BundleKind.SERVER, graph_id=None),
     )
 
 
-def _decide(entry: Entry, *, has_policy: bool) -> Mode:
-    return decide_mode(
-        has_tokens=entry.has_tokens,
-        has_policy=has_policy,
-        is_unauthenticated=entry.is_unauthenticated,
-    )
-
-
-# One graph
-
-
-def _open_gates(store: Store, mode: Mode) -> tuple[AnyGate | None, AnyGate | None]:
-    """The gates of the graph and of the server."""
-    match mode:
-        case Mode.OPEN:
-            return None, None
-        case Mode.DEFAULT_DENY:
-            return DefaultDenyGate(), None
-        case Mode.POLICY:
-            graph = (
-                DefaultDenyGate()
-                if store.policy is None
-                else open_gate(store.policy, kind=BundleKind.GRAPH, graph_id=DEFAULT_ID)
-            )
-            server = (
-                None
-                if store.server_policy is None
-                else open_gate(store.server_policy, kind=BundleKind.SERVER, graph_id=None)
-            )
-            return graph, server
-
-
 def _reader_of(path: Path) -> ReadQueries:
-    def read(catalog: Catalog) -> Mapping[str, StoredQuery]:
-        return read_stored_queries(path, catalog=catalog)
-
-    return read
-
-
-# A cluster
+    return lambda catalog: read_stored_queries(path, catalog=catalog)
 
 
 def _read_snapshot(place: str, environment: Mapping[str, str]) -> ServingSnapshot:
@@ -343,31 +318,15 @@ def _explain_finding(finding: Finding) -> str:
 
 
 def _open_graph_gate(graph: AppliedGraph, mode: Mode) -> AnyGate | None:
-    match mode:
-        case Mode.OPEN:
-            return None
-        case Mode.DEFAULT_DENY:
-            return DefaultDenyGate()
-        case Mode.POLICY if graph.policy is None:
-            # A graph without a policy does not become open because other graphs have one.
-            return DefaultDenyGate()
-        case Mode.POLICY:
-            return _open_applied(graph.policy, kind=BundleKind.GRAPH, graph_id=graph.id)
+    if graph.policy is not None:
+        return _open_applied(graph.policy, kind=BundleKind.GRAPH, graph_id=graph.id)
+    # A graph without a policy does not become open because other graphs have one.
+    return None if mode is Mode.OPEN else DefaultDenyGate()
 
 
 def _open_applied(policy: AppliedPolicy, *, kind: BundleKind, graph_id: str | None) -> AnyGate:
     bundle = parse_bundle(policy.content, kind=kind, name=policy.name)
     return open_gate(bundle, kind=kind, graph_id=graph_id)
-
-
-def _applied_reader_of(graph: AppliedGraph) -> ReadQueries:
-    def read(catalog: Catalog) -> Mapping[str, StoredQuery]:
-        sources = {
-            each.name: decode_source(each.content, name=f"{each.name}.gq") for each in graph.queries
-        }
-        return pick_queries(sources, catalog=catalog)
-
-    return read
 
 
 def _find_embedder(profile: EmbeddingProfile | None, environment: Mapping[str, str]) -> Embedder:

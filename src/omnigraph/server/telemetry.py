@@ -9,7 +9,7 @@ is a direct dependency.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -232,11 +232,8 @@ class GraphMetrics:
         return self._histogram_by_phase[phase].time()
 
 
-class RequestTrace(Protocol):
-    """The trace of one request."""
-
-    def responded(self, *, route: str, status: int) -> None:
-        """Record the response."""
+RecordResponse = Callable[[str, int], None]
+"""Records the route and the status of the response to a request."""
 
 
 class Tracing(Protocol):
@@ -244,7 +241,7 @@ class Tracing(Protocol):
 
     def request(
         self, method: str, path: str, headers: Mapping[bytes, bytes]
-    ) -> AbstractContextManager[RequestTrace]:
+    ) -> AbstractContextManager[RecordResponse]:
         """A block around a request."""
 
     def operation(self, name: str, *, graph_id: str) -> AbstractContextManager[None]:
@@ -254,23 +251,16 @@ class Tracing(Protocol):
         """A block around a phase of a call."""
 
 
-class NoRequestTrace:
-    """The trace of a request when tracing is off."""
-
-    def responded(self, *, route: str, status: int) -> None:
-        """Do nothing."""
-
-
 class NoTracing:
     """Tracing that records nothing."""
 
     def __init__(self) -> None:
-        self._request = nullcontext(NoRequestTrace())
+        self._request: AbstractContextManager[RecordResponse] = nullcontext(lambda *_: None)
         self._nothing = nullcontext()
 
     def request(
         self, method: str, path: str, headers: Mapping[bytes, bytes]
-    ) -> AbstractContextManager[RequestTrace]:
+    ) -> AbstractContextManager[RecordResponse]:
         """A block that is not traced."""
         del method, path, headers
         return self._request

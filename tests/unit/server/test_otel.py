@@ -71,10 +71,10 @@ def test_a_failure_of_the_server_is_an_error_and_a_refusal_is_not() -> None:
 def _answer(tracing: Tracing, *, status: int) -> None:
     observer = TracedObserver(Metrics().observer_of("g"), tracing)
     headers = {b"traceparent": f"00-{CALLER}-b7ad6b7169203331-01".encode()}
-    with tracing.request("POST", "/graphs/g/query", headers) as trace:
+    with tracing.request("POST", "/graphs/g/query", headers) as record_response:
         with tracing.operation("query", graph_id="g"), observer.phase(Phase.RUN):
             observer.count(Event.COMPILED_HIT)
-        trace.responded(route="/graphs/{graph_id}/query", status=status)
+        record_response("/graphs/{graph_id}/query", status)
 
 
 def _by_depth(spans: InMemorySpanExporter) -> tuple[ReadableSpan, ReadableSpan, ReadableSpan]:

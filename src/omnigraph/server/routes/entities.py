@@ -81,8 +81,7 @@ async def entity(call: RequestContext) -> Response:
     found = await call.run(
         lambda graph: graph.entity(type, id, branch=target.branch, commit=target.commit)
     )
-    output: EntityOutput = {"type": type, "id": id, "entity": found}
-    return json_response(output)
+    return json_response(EntityOutput(type=type, id=id, entity=found))
 
 
 @route(
@@ -121,12 +120,9 @@ async def blob(call: RequestContext) -> AnyResponse:
     )
     headers = {"ETag": f'"{first.etag}"', SIZE_HEADER: str(first.size)}
     if start and start >= first.size:
-        raise HttpError(
-            status=416,
-            code="bad_request",
-            message=f"the blob has {first.size:,} {plural(first.size, 'byte')}",
-            headers={"Content-Range": f"bytes */{first.size}", **headers},
-        )
+        message = f"the blob has {first.size:,} {plural(first.size, 'byte')}"
+        headers |= {"Content-Range": f"bytes */{first.size}"}
+        raise HttpError(416, "bad_request", message, headers=headers)
     stop = first.size if end is None else min(end, first.size)
     headers["Accept-Ranges"] = "bytes"
     if given_range is not None:

@@ -278,8 +278,7 @@ async def changes(call: RequestContext) -> Response:
             # A response ends once it holds a page of changes, even if these are of few commits.
             if left <= 0:
                 break
-        output: FeedOutput = {"branch": branch, "commits": found, "cursor": cursor}
-        return json_response(output)
+        return json_response(FeedOutput(branch=branch, commits=found, cursor=cursor))
 
     return await call.run(read_arrow if accepts_arrow(call.header("accept")) else read_json)
 
@@ -292,8 +291,7 @@ async def changes(call: RequestContext) -> Response:
 async def list_recoveries(call: RequestContext) -> Response:
     """List the recoveries of interrupted writes and their outcomes."""
     found = await call.run(lambda graph: graph.recoveries())
-    output: RecoveryList = {"recoveries": [recovery_output(each) for each in found]}
-    return json_response(output)
+    return json_response(RecoveryList(recoveries=[recovery_output(each) for each in found]))
 
 
 @route(
@@ -303,8 +301,8 @@ async def list_recoveries(call: RequestContext) -> Response:
 )
 async def list_branches(call: RequestContext) -> Response:
     """List the branches by name."""
-    output: BranchList = {"branches": sorted(await call.run(lambda graph: graph.branches()))}
-    return json_response(output)
+    found = await call.run(lambda graph: graph.branches())
+    return json_response(BranchList(branches=sorted(found)))
 
 
 @route_with_body(
@@ -433,8 +431,7 @@ async def delete_tag(call: RequestContext) -> Response:
     """Delete a tag; its commit remains."""
     name = parse_tag_name(call.name("tag"))
     await call.run(lambda graph: graph.delete_tag(name))
-    output: TagDeleted = {"name": name}
-    return json_response(output)
+    return json_response(TagDeleted(name=name))
 
 
 ROUTES: tuple[Route, ...] = (

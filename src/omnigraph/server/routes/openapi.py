@@ -116,11 +116,14 @@ def _describe(
         "tags": [str(operation.tag)],
         "summary": route.summary,
         "operationId": f"cluster_{operation.id}" if route.is_of_graph else operation.id,
-        "parameters": [*_path_parameters(route.path), *map(_parameter, route.parameters)],
+        "parameters": [
+            _describe_parameter(each) for each in (*_path_parameters(route.path), *route.parameters)
+        ],
     }
     if route.body.shape is not None:
-        schema = schemas.of_request(route.body.shape)
-        entry["requestBody"] = _request_body(schema, is_required=route.body.is_required)
+        is_required, schema = route.body.is_required, schemas.of_request(route.body.shape)
+        allowed = schema if is_required else {"anyOf": [schema, {"type": "null"}]}
+        entry["requestBody"] = {"required": is_required, "content": {_JSON: {"schema": allowed}}}
     responses = {"200": _success(200, operation.outputs, operation, schemas)}
     for status, shapes in operation.also:
         responses[str(status)] = _success(status, shapes, operation, schemas)
@@ -135,11 +138,6 @@ def _describe(
     return entry
 
 
-def _request_body(schema: object, *, is_required: bool) -> dict[str, object]:
-    allowed = schema if is_required else {"anyOf": [schema, {"type": "null"}]}
-    return {"required": is_required, "content": {_JSON: {"schema": allowed}}}
-
-
 def _success(
     status: int, shapes: tuple[type, ...], operation: Operation, schemas: _Schemas
 ) -> dict[str, object]:
@@ -151,20 +149,14 @@ def _success(
     return {"description": _DESCRIPTIONS[status], "content": content}
 
 
-def _path_parameters(path: str) -> list[dict[str, object]]:
+def _path_parameters(path: str) -> list[Parameter[object]]:
     return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "description": _PATH_PARAMETERS[name],
-            "schema": {"type": "string"},
-        }
+        Parameter(name, _PATH_PARAMETERS[name], str, place="path", is_required=True)
         for name in _IN_PATH.findall(path)
     ]
 
 
-def _parameter(parameter: Parameter[object]) -> dict[str, object]:
+def _describe_parameter(parameter: Parameter[object]) -> dict[str, object]:
     return {
         "name": parameter.name,
         "in": parameter.place,

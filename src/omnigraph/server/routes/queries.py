@@ -36,7 +36,7 @@ from omnigraph.http.responses import (
     ReadOutput,
 )
 from omnigraph.http.stored_queries import StoredQuery, stored_query_output
-from omnigraph.model.errors import CompileError, ForbiddenError
+from omnigraph.model.errors import CompileError
 from omnigraph.model.limits import LOAD_BODY_BYTES_MAX, UNSTREAMED_BYTES_MAX
 from omnigraph.model.names import MAIN, BranchName, parse_branch_name
 from omnigraph.model.ports import Action
@@ -69,6 +69,7 @@ from omnigraph.server.requests import (
     parse_branch,
     parse_params,
     raw_body,
+    require_json,
     target_of,
     text,
 )
@@ -151,8 +152,7 @@ async def explain(call: RequestContext, body: ExplainRequest) -> Response:
                 body.query, params, name=body.name, branch=branch, engine=body.engine or LOCAL
             )
 
-    output: ExplainOutput = {"plan": await call.run(work)}
-    return json_response(output)
+    return json_response(ExplainOutput(plan=await call.run(work)))
 
 
 async def _respond_rows(call: RequestContext, body: QueryRequest) -> AnyResponse:
@@ -384,10 +384,8 @@ def _start_job(call: RequestContext, request: _Load) -> Response:
 async def list_queries(call: RequestContext) -> Response:
     """List the stored queries."""
     queries = call.graph.queries
-    output: QueryList = {
-        "queries": [stored_query_output(queries[name]) for name in sorted(queries)]
-    }
-    return json_response(output)
+    found = [stored_query_output(queries[name]) for name in sorted(queries)]
+    return json_response(QueryList(queries=found))
 
 
 @route_with_body(
@@ -430,7 +428,9 @@ async def invoke(call: RequestContext, body: InvokeRequest) -> AnyResponse:
             return await _respond_rows(call, request)
     if body.snapshot is not None:
         raise bad_request(f"'{stored.name}' is a mutation; it runs on a branch, not at a snapshot")
-    call.require_typed()
+    # A page of another site cannot send this type without the server's consent, so a write requires
+    # it even if its body is empty.
+    require_json(call.header("content-type") or "")
     call.require(Action.CHANGE, branch=parse_branch(body.branch), target=None)
     with hide_stored_text(stored):
         return await _respond_mutation(
@@ -447,14 +447,9 @@ async def invoke(call: RequestContext, body: InvokeRequest) -> AnyResponse:
 
 def get_query(call: RequestContext, name: str) -> StoredQuery:
     """The stored query of a name; without permission, the same 404 as for an unknown name."""
-    unknown = not_found("stored query not found")
-    try:
-        call.require(Action.INVOKE_QUERY, branch=None, target=None)
-    except ForbiddenError as error:
-        raise unknown from error
     stored = call.graph.queries.get(name)
-    if stored is None:
-        raise unknown
+    if not call.may(Action.INVOKE_QUERY, branch=None) or stored is None:
+        raise not_found("stored query not found")
     return stored
 
 

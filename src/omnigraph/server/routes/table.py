@@ -7,7 +7,6 @@ request that needs it.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 
@@ -15,7 +14,6 @@ import orjson
 
 from omnigraph.http.responses import GraphList, HealthOutput, JobList, JobOutput, ReloadOutput
 from omnigraph.mcp.ports import agent_branch
-from omnigraph.model.errors import ForbiddenError
 from omnigraph.model.names import MAIN
 from omnigraph.model.ports import Action
 from omnigraph.policy.gate import PolicyGate
@@ -52,10 +50,8 @@ from omnigraph.server.telemetry import CONTENT_TYPE, Metrics
 )
 async def list_graphs(call: RequestContext) -> Response:
     """List the open graphs by id."""
-    output: GraphList = {
-        "graphs": [{"graph_id": id, "uri": address_of(id)} for id in sorted(call.revision.graphs)]
-    }
-    return json_response(output)
+    ids = sorted(call.revision.graphs)
+    return json_response(GraphList(graphs=[{"graph_id": id, "uri": address_of(id)} for id in ids]))
 
 
 @route(
@@ -98,8 +94,7 @@ def _job_scope(call: RequestContext) -> Scope | None:
 async def list_jobs(call: RequestContext) -> Response:
     """List the background loads of the caller, oldest first."""
     jobs = call.server.jobs.list(graph_id=call.graph.id, actor=call.actor)
-    output: JobList = {"jobs": jobs}
-    return json_response(output)
+    return json_response(JobList(jobs=jobs))
 
 
 @route(
@@ -197,16 +192,9 @@ def make_routes(
 
 def _require_tools(call: RequestContext) -> None:
     """Raise 403 for a caller that may neither run stored queries nor read: it has no tools."""
-    sufficient: list[tuple[Action, str | None]] = [
-        (Action.INVOKE_QUERY, None),
-        (Action.READ, None),
-        (Action.READ, MAIN),
-    ]
-    for action, branch in sufficient:
-        with suppress(ForbiddenError):
-            call.require(action, branch=branch, target=None)
-            return
-    call.require(Action.READ, branch=agent_branch(call.actor), target=None)
+    may_invoke = call.may(Action.INVOKE_QUERY, branch=None)
+    if not (may_invoke or any(call.may(Action.READ, branch=each) for each in (None, MAIN))):
+        call.require(Action.READ, branch=agent_branch(call.actor), target=None)
 
 
 def _protected_branches(call: RequestContext) -> frozenset[str]:
