@@ -545,7 +545,6 @@ def require_no_session(spark: object) -> None:
 
 
 def _require_header(given: object, subject: str) -> str:
-    """Validate a text for use in a header."""
     if isinstance(given, str) and given.strip() and given.isascii() and given.isprintable():
         return given
     raise InvalidValueError(

@@ -249,7 +249,6 @@ def _error_of(body: Mapping[str, object]) -> GraphError:
 
 
 def _watch(job: _Job, routes: GraphEndpoint, progress: Progress) -> _Job:
-    """Poll a job until it ends."""
     wait_s, reported = POLL_S, None
     try:
         while True:

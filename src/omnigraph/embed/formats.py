@@ -94,7 +94,16 @@ class GeminiFormat:
         return {"x-goog-api-key": api_key}
 
     def request(self, texts: Sequence[str], dimension: int, purpose: Purpose) -> ProviderRequest:
-        requests = [self._request_one(text, dimension, purpose) for text in texts]
+        task = "RETRIEVAL_QUERY" if purpose is Purpose.QUERY else "RETRIEVAL_DOCUMENT"
+        requests = [
+            {
+                "model": f"models/{self.model}",
+                "content": {"parts": [{"text": text}]},
+                "taskType": task,
+                "outputDimensionality": dimension,
+            }
+            for text in texts
+        ]
         path = f"/models/{quote(self.model, safe='')}"
         if len(requests) == 1:
             return ProviderRequest(f"{path}:embedContent", orjson.dumps(requests[0]))
@@ -106,15 +115,6 @@ class GeminiFormat:
             only = _parse(content).get("embedding")
             return [only.get("values") if isinstance(only, Mapping) else None]
         return [each.get("values") for each in _list_in(content, "embeddings", count=count)]
-
-    def _request_one(self, text: str, dimension: int, purpose: Purpose) -> dict[str, object]:
-        task = "RETRIEVAL_QUERY" if purpose is Purpose.QUERY else "RETRIEVAL_DOCUMENT"
-        return {
-            "model": f"models/{self.model}",
-            "content": {"parts": [{"text": text}]},
-            "taskType": task,
-            "outputDimensionality": dimension,
-        }
 
 
 def make_vectors(raw_vectors: Sequence[object], dimension: int) -> Vectors:

@@ -8,7 +8,7 @@ from a proxy, still becomes an error whose class says what happened to the graph
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -81,6 +81,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "CorruptError": ("subject", "problem"),
     }
 )
+_VIOLATION_FIELDS = ("type", "id", "rule", "property", "value", "message")
 _BYTES = "base64"
 _NUMBERS = frozenset({"limit", "found"})
 _NULLABLE = frozenset({"actor", "branch", "target", "value"})
@@ -175,7 +176,7 @@ def describe_error(error: GraphError) -> dict[str, object]:
         case IntegrityError(violations=violations, count=count, report=report):
             details = {
                 "count": count,
-                "violations": [_describe_violation(each) for each in violations],
+                "violations": [_encode_fields(each, _VIOLATION_FIELDS) for each in violations],
                 # The path of the quarantined rows is left out because it is a path on the server.
                 "report": None
                 if report is None
@@ -190,7 +191,7 @@ def describe_error(error: GraphError) -> dict[str, object]:
                 ]
             }
         case _:
-            details = {each: _encode_field(error, each) for each in FIELDS.get(name, ())}
+            details = _encode_fields(error, FIELDS.get(name, ()))
     return {"error_type": name, "details": details} if details else {"error_type": name}
 
 
@@ -255,18 +256,16 @@ def _make(kind: type[GraphError], message: str, fields: Mapping[str, object]) ->
     made = kind.__new__(kind, message)
     for name in FIELDS.get(kind.__name__, tuple(fields)):
         missing: object = None if name in _NULLABLE else 0 if name in _NUMBERS else ""
-        setattr(made, name, _field_of(name, fields.get(name, missing)))
+        value = fields.get(name, missing)
+        match name, value:
+            case "steps", list():
+                value = tuple(value)
+            case "value", {**only} if only.keys() == {_BYTES}:
+                value = b64decode(str(only[_BYTES]))
+            case _:
+                pass
+        setattr(made, name, value)
     return made
-
-
-def _field_of(name: str, encoded: object) -> object:
-    match name, encoded:
-        case "steps", list():
-            return tuple(encoded)
-        case "value", {**only} if only.keys() == {_BYTES}:
-            return b64decode(str(only[_BYTES]))
-        case _:
-            return encoded
 
 
 def _fall_back(
@@ -316,17 +315,6 @@ def _span_of(encoded: object) -> Span | None:
             raise ValueError("a span has a start and an end")
 
 
-def _describe_violation(each: Violation) -> dict[str, object]:
-    return {
-        "type": each.type,
-        "id": each.id,
-        "rule": each.rule,
-        "property": each.property,
-        "value": _plain(each.value),
-        "message": each.message,
-    }
-
-
 def _violation_of(encoded: Mapping[str, object]) -> Violation:
     return Violation(
         type=str(encoded["type"]),
@@ -369,15 +357,13 @@ def _text_or_none(encoded: object) -> str | None:
     return None if encoded is None else str(encoded)
 
 
-def _encode_field(error: GraphError, name: str) -> object:
-    value = getattr(error, name)
-    match name:
-        case "value":
-            return _plain(value)
-        case "steps":
-            return [dict(step) for step in value]
-        case _:
-            return value
+def _encode_fields(described: GraphError | Violation, names: Iterable[str]) -> dict[str, object]:
+    fields = {name: getattr(described, name) for name in names}
+    if "value" in fields:
+        fields["value"] = _plain(fields["value"])
+    if "steps" in fields:
+        fields["steps"] = [dict(step) for step in fields["steps"]]
+    return fields
 
 
 def _plain(value: object) -> object:
