@@ -38,10 +38,13 @@ from omnigraph.server.responses import (
     timed_out,
     too_large,
 )
+from omnigraph.server.settings import StartupError
 from omnigraph.server.startup import is_graph_id
 from omnigraph.server.telemetry import Metrics, set_request_id
 
 _GRAPHS = "/graphs/"
+# The request id of a caller is used if it is short and has only safe characters.
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 DISCONNECT_CHECK_S = 0.5
 """Seconds that a request runs before the server checks whether its client is still connected."""
@@ -121,7 +124,9 @@ class Application:
         revision = self._server.revisions.enter()
         try:
             headers = read_headers(scope["headers"])
-            request_id = find_request_id(headers) or self._new_id()
+            given_id = headers.get(b"x-request-id", b"")
+            is_safe = _REQUEST_ID.fullmatch(given_id) is not None
+            request_id = given_id.decode("ascii") if is_safe else self._new_id()
             call = RequestContext(self._server, revision, request_id, headers)
             await self._handle(call, scope, receive, send)
         finally:
@@ -360,9 +365,6 @@ async def _disconnection(receive: Receive) -> AsyncIterator[Callable[[], bool]]:
         waiting.cancel()
 
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-
-
 def read_headers(sent: Sequence[Header]) -> dict[bytes, bytes]:
     """Headers by lower-case name; the last one of a repeated header.
 
@@ -372,14 +374,6 @@ def read_headers(sent: Sequence[Header]) -> dict[bytes, bytes]:
     if len(headers) < len(sent) and [name for name, _ in sent].count(b"authorization") > 1:
         del headers[b"authorization"]
     return headers
-
-
-def find_request_id(headers: Mapping[bytes, bytes]) -> str | None:
-    """The request id that the caller sent, if it is short and has only safe characters."""
-    given = headers.get(b"x-request-id")
-    if given is None or _REQUEST_ID.fullmatch(given) is None:
-        return None
-    return given.decode("ascii")
 
 
 _LOCALHOST = "localhost"
@@ -411,12 +405,12 @@ class AllowedHosts:
 
 
 def parse_hosts(given: Iterable[str]) -> AllowedHosts:
-    """The hosts that `--allow-host` names; `ValueError` for text that is not a host name."""
+    """The hosts that `--allow-host` names; `StartupError` for text that is not a host name."""
     names = []
     for text in given:
         name = _host_of(b"//" + text.strip().encode())
         if name is None or text.strip().lower().strip("[]") != name:
-            raise ValueError(
+            raise StartupError(
                 f"--allow-host takes a host name without a scheme or port, as in "
                 f"graphs.example.com, not {text!r}"
             )

@@ -49,19 +49,22 @@ class Revision:
     tokens: Tokens
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A revision that is ready to be served, and the graphs that are missing from it."""
+
+    revision: Revision
+    quarantined: tuple[Quarantined, ...]
+
+
 class RevisionHolder:
     """The current revision and its users; safe to share between threads."""
 
     def __init__(self, revision: Revision) -> None:
-        self._lock = Lock()
+        self._lock, self._reloading = Lock(), Lock()
         self._now = revision
         self._users: Counter[Revision] = Counter()
         self._open = _graphs_of(revision)
-
-    @property
-    def now(self) -> Revision:
-        """The revision that a new request would use."""
-        return self._now
 
     def enter(self) -> Revision:
         """Begin one use of the current revision; the caller ends it with `leave`."""
@@ -87,13 +90,25 @@ class RevisionHolder:
             # The caller serves requests, and closing a graph may block.
             Thread(target=_close, args=(closing,), daemon=True).start()
 
-    def swap(self, revision: Revision) -> None:
-        """Serve another revision from now on."""
-        with self._lock:
-            self._now = revision
-            self._open |= _graphs_of(revision)
-            closing = self._give_up()
-        _close(closing)
+    def reload(self, prepare: Callable[[Revision], Prepared], log: Log) -> Prepared:
+        """Prepare and serve the successor of the current revision; one reload runs at a time.
+
+        Raises `StartupError` and leaves the current revision in place if there is none.
+        """
+        with self._reloading:
+            try:
+                prepared = prepare(self._now)
+            except (StartupError, GraphError) as error:
+                log.warning("reload refused", reason=str(error))
+                raise StartupError(str(error)) from error
+            revision = prepared.revision
+            with self._lock:
+                self._now = revision
+                self._open |= _graphs_of(revision)
+                closing = self._give_up()
+            _close(closing)
+            log.event("reloaded", revision=revision.number, graphs=sorted(revision.graphs))
+            return prepared
 
     def close(self) -> None:
         """Close all graphs, whether in use or not."""
@@ -116,42 +131,6 @@ def _graphs_of(revision: Revision) -> frozenset[Graph]:
 def _close(graphs: tuple[Graph, ...]) -> None:
     for each in graphs:
         each.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A revision that is ready to be served, and the graphs that are missing from it."""
-
-    revision: Revision
-    quarantined: tuple[Quarantined, ...]
-
-
-class Reloader:
-    """Reloads one at a time; safe to share between threads."""
-
-    def __init__(
-        self, serving: RevisionHolder, *, prepare: Callable[[Revision], Prepared], log: Log
-    ) -> None:
-        self._serving = serving
-        self._prepare = prepare
-        self._log = log
-        self._lock = Lock()
-
-    def reload(self) -> Prepared:
-        """Load and serve the current configuration.
-
-        Raises `StartupError` and leaves the current revision in place if it cannot be loaded.
-        """
-        with self._lock:
-            try:
-                prepared = self._prepare(self._serving.now)
-            except (StartupError, GraphError) as error:
-                self._log.warning("reload refused", reason=str(error))
-                raise StartupError(str(error)) from error
-            revision = prepared.revision
-            self._serving.swap(revision)
-            self._log.event("reloaded", revision=revision.number, graphs=sorted(revision.graphs))
-            return prepared
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from omnigraph.server.admission import Admission, Workers
 from omnigraph.server.app import AllowedHosts, Application, parse_hosts
 from omnigraph.server.context import ServerContext
 from omnigraph.server.jobs import Jobs
-from omnigraph.server.lifecycle import Reloader, RevisionBuilder, RevisionHolder
+from omnigraph.server.lifecycle import RevisionBuilder, RevisionHolder
 from omnigraph.server.responses import ResponseCache
 from omnigraph.server.routes.table import make_routes
 from omnigraph.server.settings import (
@@ -76,12 +76,6 @@ _TOO_LONG = (
     b"content-type: application/json\r\ncontent-length: 72\r\nconnection: close\r\n\r\n"
     b'{"error":"the headers of the request are too long","code":"bad_request"}'
 )
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; connections queue until they are accepted. Raises `OSError`."""
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
 
 
 def url_of(listening: socket.socket) -> str:
@@ -287,6 +281,7 @@ def serve(  # noqa: PLR0913  # one argument per flag
 ) -> int:
     """Serve graphs over HTTP."""
     environment = os.environ
+    listed_hosts = environment.get("OMNIGRAPH_ALLOW_HOSTS", "").split(",")
     flags = Flags(
         source=_find_source(
             store,
@@ -298,7 +293,7 @@ def serve(  # noqa: PLR0913  # one argument per flag
         is_every_graph_needed=require_all_graphs
         or is_on(environment.get("OMNIGRAPH_REQUIRE_ALL_GRAPHS")),
         agents_write_main=mcp_allow_main,
-        hosts=_find_hosts(allow_host, environment),
+        hosts=parse_hosts((*allow_host, *(each for each in listed_hosts if each.strip()))),
     )
     return _run(flags, environment)
 
@@ -336,14 +331,6 @@ def _find_source(
     return Store(store, files["--policy"], files["--server-policy"], files["--queries"])
 
 
-def _find_hosts(given: tuple[str, ...], environment: Mapping[str, str]) -> AllowedHosts:
-    listed = environment.get("OMNIGRAPH_ALLOW_HOSTS", "").split(",")
-    try:
-        return parse_hosts((*given, *(each for each in listed if each.strip())))
-    except ValueError as error:
-        raise StartupError(str(error)) from error
-
-
 def _run(flags: Flags, environment: Mapping[str, str]) -> int:
     level = parse_level(environment.get("OMNIGRAPH_LOG") or environment.get("RUST_LOG", ""))
     log = open_log(sys.stdout.buffer, level)
@@ -368,10 +355,10 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
     listening = _listen(flags.bind)
     prepared = builder.open(plan, tokens, before={})
     revisions = RevisionHolder(prepared.revision)
-    reloader = Reloader(revisions, prepare=builder.prepare_again, log=log)
+    reload = partial(revisions.reload, builder.prepare_again, log)
     server = ServerContext(
         revisions=revisions,
-        reload=reloader.reload,
+        reload=reload,
         reads=_open_workers("read", bounds.running_reads_max),
         writes=_open_workers("write", bounds.running_writes_max),
         admission=Admission(bounds.budget),
@@ -402,17 +389,21 @@ def _run(flags: Flags, environment: Mapping[str, str]) -> int:
         mode=plan.mode,
         version=omnigraph.__version__,
     )
-    serve_until_signal(app, listening, on_hangup=partial(_reload, reloader))
+    serve_until_signal(app, listening, on_hangup=partial(_reload_on_signal, reload))
     is_done = server.close(within_s=SHUTDOWN_S_MAX)
     end_tracing()
     log.event("ended")
-    return 0 if is_done else _abandon(log)
+    if not is_done:
+        # Python would wait for the threads forever. Their unpublished writes stay invisible.
+        log.warning("stopped with calls in progress")
+        os._exit(1)
+    return 0
 
 
-def _reload(reloader: Reloader) -> None:
+def _reload_on_signal(reload: Callable[[], object]) -> None:
     # A signal has no caller to report to; the log has the reason for a failed reload.
     with suppress(StartupError):
-        reloader.reload()
+        reload()
 
 
 def _open_workers(name: str, running_max: int) -> Workers:
@@ -476,17 +467,13 @@ def _warn_about(mode: Mode, log: Log) -> None:
 
 
 def _listen(bind: str) -> socket.socket:
+    """A listening socket; connections queue until they are accepted."""
     host, port = parse_bind(bind)
     try:
-        return listen(host, port)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise StartupError(f"cannot listen at {bind}: {error.strerror or error}") from error
-
-
-def _abandon(log: Log) -> int:
-    # Python would wait for the threads forever. Their unpublished writes stay invisible.
-    log.warning("stopped with calls in progress")
-    os._exit(1)
 
 
 def _fail(message: str) -> None:

@@ -244,7 +244,6 @@ async def mutate(call: RequestContext, body: MutateRequest) -> Response:
 
 
 async def _respond_mutation(call: RequestContext, body: MutateRequest) -> Response:
-    """Run a mutation and return what it changed."""
     params, branch = parse_params(body.params), parse_branch(body.branch)
 
     def work(graph: Graph) -> tuple[MutationResult, str]:

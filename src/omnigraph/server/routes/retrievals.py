@@ -28,7 +28,6 @@ from omnigraph.server.context import (
     route_with_body,
 )
 from omnigraph.server.requests import (
-    ReadTarget,
     ReplayRequest,
     RetrieveByRequest,
     RetrieveRequest,
@@ -62,25 +61,23 @@ _ADVICE = "a retrieval starts from the nodes that a read returns; send mutations
 async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
     """Retrieve the content that relates to a text, for a prompt."""
     target = target_of(body)
-
-    def work(graph: Graph) -> Retrieval:
-        with translate_compile_errors(advice=_ADVICE):
-            return graph.retrieve(
-                body.text,
-                types=body.types,
-                hops=_or(body.hops, HOPS),
-                edges=body.edges,
-                k=_or(body.k, FOUND),
-                budget_tokens=_or(body.budget_tokens, BUDGET_TOKENS),
-                branch=target.branch,
-                commit=target.commit,
-                vector=body.vector,
-                word_weight=_or(body.word_weight, 1.0),
-                vector_weight=_or(body.vector_weight, 1.0),
-                limits=call.limits(body.seconds_max, body.bytes_max),
-            )
-
-    return await _respond(call, work)
+    return await _respond(
+        call,
+        lambda graph: graph.retrieve(
+            body.text,
+            types=body.types,
+            hops=_or(body.hops, HOPS),
+            edges=body.edges,
+            k=_or(body.k, FOUND),
+            budget_tokens=_or(body.budget_tokens, BUDGET_TOKENS),
+            branch=target.branch,
+            commit=target.commit,
+            vector=body.vector,
+            word_weight=_or(body.word_weight, 1.0),
+            vector_weight=_or(body.vector_weight, 1.0),
+            limits=call.limits(body.seconds_max, body.bytes_max),
+        ),
+    )
 
 
 @route_with_body(
@@ -92,12 +89,9 @@ async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
 )
 async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response:
     """Retrieve the content that relates to the nodes of a query."""
-
-    def work(graph: Graph) -> Retrieval:
-        with translate_compile_errors(advice=_ADVICE):
-            return _retrieve_by(call, graph, body.query, body.name, body, target_of(body))
-
-    return await _respond(call, work)
+    return await _respond(
+        call, lambda graph: _retrieve_by(call, graph, body.query, body.name, body)
+    )
 
 
 @route_with_body(
@@ -111,14 +105,13 @@ async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response
 async def retrieve_stored(call: RequestContext, body: RetrieveStoredRequest) -> Response:
     """Retrieve the content that relates to the nodes of a stored query."""
     stored = _get_read(call, call.name("name"))
-    target = target_of(body)
-    if target.branch is not None:
-        call.require(Action.READ, branch=target.branch, target=None)
+    branch = target_of(body).branch
+    if branch is not None:
+        call.require(Action.READ, branch=branch, target=None)
 
     def work(graph: Graph) -> Retrieval:
-        with translate_compile_errors(advice=_ADVICE), _hide_text(stored):
-            source = stored.source.text
-            return redact(_retrieve_by(call, graph, source, stored.name, body, target))
+        with _hide_text(stored):
+            return redact(_retrieve_by(call, graph, stored.source.text, stored.name, body))
 
     return await _respond(call, work)
 
@@ -136,12 +129,11 @@ async def replay(call: RequestContext, body: ReplayRequest) -> Response:
     stored = None if name is None else _get_read(call, name)
 
     def work(graph: Graph) -> Retrieval:
-        with translate_compile_errors(advice=_ADVICE):
-            if stored is None:
-                return graph.replay(body.receipt, limits=limits)
-            receipt = restore(body.receipt, stored.source.text)
-            with _hide_text(stored):
-                return redact(graph.replay(receipt, limits=limits))
+        if stored is None:
+            return graph.replay(body.receipt, limits=limits)
+        receipt = restore(body.receipt, stored.source.text)
+        with _hide_text(stored):
+            return redact(graph.replay(receipt, limits=limits))
 
     return await _respond(call, work)
 
@@ -152,8 +144,8 @@ def _retrieve_by(
     source: str,
     name: str | None,
     body: RetrieveByRequest | RetrieveStoredRequest,
-    target: ReadTarget,
 ) -> Retrieval:
+    target = target_of(body)
     return graph.retrieve_by(
         source,
         parse_params(body.params),
@@ -171,7 +163,8 @@ async def _respond(call: RequestContext, work: Callable[[Graph], Retrieval]) -> 
     """The result, encoded on the thread that found it."""
 
     def encode(graph: Graph) -> Response:
-        found = work(graph)
+        with translate_compile_errors(advice=_ADVICE):
+            found = work(graph)
         return json_response(retrieval_output(found), commit_id=found.receipt.commit_id)
 
     return await call.run(encode)
