@@ -179,13 +179,9 @@ class Response:
     """A response whose headers have been received; its body can be read once."""
 
     def __init__(self, response: BaseHTTPResponse) -> None:
-        self._response = response
         self.status = response.status
-
-    @property
-    def stream(self) -> BaseHTTPResponse:
+        self.stream = response
         """The body as a file object."""
-        return self._response
 
     @property
     def content_type(self) -> str:
@@ -194,7 +190,7 @@ class Response:
 
     def header(self, name: str) -> str | None:
         """The value of a header, or None if the response does not have it."""
-        found: str | None = self._response.headers.get(name)
+        found: str | None = self.stream.headers.get(name)
         return found
 
     def number(self, name: str) -> int | None:
@@ -224,7 +220,7 @@ class Response:
 
     def read(self) -> bytes:
         """Read the whole body."""
-        return self._response.read(decode_content=False)
+        return self.stream.read(decode_content=False)
 
 
 class ConnectionPool:

@@ -324,7 +324,7 @@ class RequestContext:
             raise forbidden(f"the server has no policy that allows '{action}'")
 
     def may(self, action: Action, *, branch: str | None) -> bool:
-        """Whether `require` would allow the action."""
+        """Whether the policy of the graph allows the action."""
         try:
             self.require(action, branch=branch, target=None)
         except ForbiddenError:
