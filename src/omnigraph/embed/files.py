@@ -169,14 +169,14 @@ class Job:
     selectors: tuple[Selector, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Report:
     """The numbers of rows in the file, and of selected, embedded and cleaned ones."""
 
-    rows: int = 0
-    selected_rows: int = 0
-    embedded_rows: int = 0
-    cleaned_rows: int = 0
+    rows: int
+    selected_rows: int
+    embedded_rows: int
+    cleaned_rows: int
 
 
 def parse_selector(text: str) -> Selector:
@@ -233,12 +233,12 @@ def embed_rows(
             advice=f"embedded types: {', '.join(sorted(job.spec.types))}",
         )
     assert embedder is not None or job.mode is Mode.CLEAN, "the caller has found an embedder"
-    work = _Work(job, embedder, Report())
+    work = _Work(job, embedder)
     numbered = enumerate(rows, 1)
     while batch := list(islice(numbered, LINES_PER_BATCH)):
         write(b"".join(work.transform(batch)))
-        progress("embed", work.report.rows, None)
-    return work.report
+        progress("embed", work.rows, None)
+    return Report(work.rows, work.selected, work.embedded, work.cleaned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +251,16 @@ class _Changed:
     text: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Work:
-    """A running job."""
+    """A running job, and the counts so far."""
 
     job: Job
     embedder: Embedder | None
-    report: Report
+    rows: int = 0
+    selected: int = 0
+    embedded: int = 0
+    cleaned: int = 0
 
     def transform(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
         """The output lines for a batch of input lines; their vectors are requested together."""
@@ -274,12 +277,12 @@ class _Work:
         vectors = self.embedder.embed_many(texts, self.job.spec.dimension)
         for each, vector in zip(lacking, vectors, strict=True):
             each.content[each.target] = vector
-        self.report.embedded_rows += len(lacking)
+        self.embedded += len(lacking)
 
     def _transform_row(self, number: int, line: bytes) -> bytes | _Changed:
         if not line.strip():
             return line
-        self.report.rows += 1
+        self.rows += 1
         record = _parse_row(number, line, self.job.source)
         type, content = record.get("type"), record.get("data")
         if not isinstance(type, str) or not isinstance(content, dict):
@@ -287,13 +290,13 @@ class _Work:
         declared = self.job.spec.types.get(type)
         if declared is None or not self._is_meant(type, content):
             return line
-        self.report.selected_rows += 1
+        self.selected += 1
         target = declared.target
         if self.job.mode is Mode.CLEAN:
             if target not in content:
                 return line
             del content[target]
-            self.report.cleaned_rows += 1
+            self.cleaned += 1
             return _Changed(record, content, target, None)
         if self.job.mode is Mode.FILL_MISSING and content.get(target) not in (None, []):
             return line
