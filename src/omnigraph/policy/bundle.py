@@ -127,9 +127,7 @@ def parse_bundle(
     content = read_yaml(source, name) if isinstance(source, str | bytes) else source
     fields = problems.fields("", content)
     if fields is None:
-        problems.require_none()
-    # An error was added, and raised above, unless there are fields.
-    assert fields is not None
+        raise problems.error
     groups, protected = _parse_groups(fields), _parse_protected(fields)
     rules = _parse_rules(fields, groups, kind)
     fields.expect("version", "groups", "protected_branches", "rules")
@@ -152,9 +150,8 @@ def parse_action(text: str) -> Action:
     """Parse an action, with `-` or `_` between its words."""
     problems = ValidationErrors("action", expected="an action")
     action = problems.parse_word("", text.strip().replace("-", "_"), Action)
-    problems.require_none()
-    # An error was added, and raised above, unless this is an action.
-    assert action is not None
+    if action is None:
+        raise problems.error
     return action
 
 

@@ -71,18 +71,20 @@ def parse_cases(source: str | bytes | Mapping[str, object], *, name: str) -> tup
     problems = ValidationErrors(name, expected="cases of a policy")
     content = read_yaml(source, name) if isinstance(source, str | bytes) else source
     fields = problems.fields("", content)
+    if fields is None:
+        raise problems.error
+    fields.require_version()
+    fields.expect("version", "cases")
     cases: list[PolicyCase] = []
-    if fields is not None:
-        fields.require_version()
-        fields.expect("version", "cases")
-        cases = [
-            case
-            for place, given in fields.entries("cases") or ()
-            for written in (problems.fields(place, given),)
-            if written is not None
-            for case in _parse_case(written)
-        ]
-        _require_ids_of_their_own(cases, fields)
+    for place, given in fields.entries("cases") or ():
+        written = problems.fields(place, given)
+        if written is not None:
+            cases += _parse_case(written)
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            fields.add("cases", f"two cases are called '{case.id}'; give each an id of its own")
+        seen.add(case.id)
     problems.require_none()
     return tuple(cases)
 
@@ -112,11 +114,3 @@ def _parse_case(written: YamlFields) -> Iterable[PolicyCase]:
         known = written.problems.parse_word(place, word, Action)
         if known is not None and id is not None and actor is not None:
             yield PolicyCase(id, Access(actor, known, branch, target), expected == _ALLOW)
-
-
-def _require_ids_of_their_own(cases: Iterable[PolicyCase], fields: YamlFields) -> None:
-    seen: set[str] = set()
-    for case in cases:
-        if case.id in seen:
-            fields.add("cases", f"two cases are called '{case.id}'; give each an id of its own")
-        seen.add(case.id)

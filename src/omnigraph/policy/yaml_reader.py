@@ -43,15 +43,20 @@ class ValidationErrors:
         """Add a warning: not an error, but something that the author should know."""
         self.warnings.append(f"{place}: {problem}")
 
+    @property
+    def error(self) -> InvalidValueError:
+        """All errors as one."""
+        return InvalidValueError(
+            subject=self._name,
+            expected=self._expected,
+            value=tuple(self._found),
+            problem="; ".join(self._found),
+        )
+
     def require_none(self) -> None:
         """Raise `InvalidValueError` with all errors, if there are any."""
         if self._found:
-            raise InvalidValueError(
-                subject=self._name,
-                expected=self._expected,
-                value=tuple(self._found),
-                problem="; ".join(self._found),
-            )
+            raise self.error
 
     def fields(self, place: str, given: object) -> YamlFields | None:
         """The fields of a mapping; None, after adding an error, if the value is not a mapping."""
