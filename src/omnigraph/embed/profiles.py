@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -164,14 +165,12 @@ def parse_kind(name: str) -> ProviderKind:
 def parse_retry_policy(environment: Mapping[str, str]) -> RetryPolicy:
     """Parse the timeout, attempts, backoff and deadline that an environment configures."""
 
-    def number(variable: str, default: int, least: int, most: int) -> int:
-        return _parse_number(environment, variable, default, least=least, most=most)
-
-    backoff_s = number(BACKOFF_VARIABLE, BACKOFF_MS, 0, CONFIGURED_MS_MAX) / 1000
-    deadline_ms = number(DEADLINE_VARIABLE, DEADLINE_MS, 0, CONFIGURED_MS_MAX)
+    number = partial(_parse_number, environment)
+    backoff_s = number(BACKOFF_VARIABLE, BACKOFF_MS, least=0, most=CONFIGURED_MS_MAX) / 1000
+    deadline_ms = number(DEADLINE_VARIABLE, DEADLINE_MS, least=0, most=CONFIGURED_MS_MAX)
     return RetryPolicy(
-        timeout_s=number(TIMEOUT_VARIABLE, TIMEOUT_MS, 1, CONFIGURED_MS_MAX) / 1000,
-        attempts_max=number(ATTEMPTS_VARIABLE, ATTEMPTS, 1, EMBED_ATTEMPTS_MAX),
+        timeout_s=number(TIMEOUT_VARIABLE, TIMEOUT_MS, least=1, most=CONFIGURED_MS_MAX) / 1000,
+        attempts_max=number(ATTEMPTS_VARIABLE, ATTEMPTS, least=1, most=EMBED_ATTEMPTS_MAX),
         deadline_s=deadline_ms / 1000 if deadline_ms else None,
         backoff_s=backoff_s,
         backoff_factor=2,
