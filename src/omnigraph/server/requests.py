@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Generic, Protocol, TypedDict, TypeVar, dataclass_transform
+from typing import Annotated, Generic, TypedDict, TypeVar, dataclass_transform
 from urllib.parse import parse_qs
 
 import orjson
@@ -158,23 +158,6 @@ def parse_target(branch: str | None, snapshot: str | None) -> ReadTarget:
     if branch is not None:
         raise bad_request("specify a branch or a snapshot, not both")
     return ReadTarget(None, snapshot)
-
-
-class _HasTarget(Protocol):
-    """A body that names the branch or the commit of a read."""
-
-    @property
-    def branch(self) -> str | None:
-        """The name of a branch."""
-
-    @property
-    def snapshot(self) -> str | None:
-        """The id of a commit, or a tag."""
-
-
-def target_of(body: _HasTarget) -> ReadTarget:
-    """The target of the read that a body describes."""
-    return parse_target(body.branch, body.snapshot)
 
 
 class WriteOptions(TypedDict):

@@ -37,7 +37,6 @@ from omnigraph.server.requests import (
     optional_json_body,
     parse_target,
     required_text,
-    target_of,
 )
 from omnigraph.server.responses import (
     NDJSON,
@@ -164,11 +163,11 @@ def _parse_range(header: str | None) -> tuple[int, int | None]:
     Operation("export", Tag.SNAPSHOTS, (), media=("application/x-ndjson",)),
     optional_json_body(ExportRequest, reject=unprocessable),
     action=Action.EXPORT,
-    scope=lambda _, body: read_scope(target_of(body)),
+    scope=lambda _, body: read_scope(parse_target(body.branch, body.snapshot)),
 )
 async def export(call: RequestContext, body: ExportRequest) -> AnyResponse:
     """Export the rows of a branch or commit as lines of JSON that a load accepts."""
-    target, keys = target_of(body), body.table_keys or []
+    target, keys = parse_target(body.branch, body.snapshot), body.table_keys or []
     selection = select_lines(body.type_names or [], keys)
 
     def work(graph: Graph) -> Iterator[bytes]:

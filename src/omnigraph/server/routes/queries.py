@@ -68,9 +68,9 @@ from omnigraph.server.requests import (
     optional_json_body,
     parse_branch,
     parse_params,
+    parse_target,
     raw_body,
     require_json,
-    target_of,
     text,
 )
 from omnigraph.server.responses import (
@@ -109,7 +109,7 @@ _NAME = text("name", "The name of the rows in messages, for an NDJSON body.")
     Operation("query", Tag.QUERIES, (ReadOutput,), media=(ARROW_MEDIA,)),
     json_body(QueryRequest),
     action=Action.READ,
-    scope=lambda _, body: read_scope(target_of(body)),
+    scope=lambda _, body: read_scope(parse_target(body.branch, body.snapshot)),
 )
 async def query(call: RequestContext, body: QueryRequest) -> AnyResponse:
     """Run a query and return its rows as JSON or as an Arrow stream."""
@@ -121,7 +121,7 @@ async def query(call: RequestContext, body: QueryRequest) -> AnyResponse:
     Operation("read", Tag.QUERIES, (ReadOutput,), media=(ARROW_MEDIA,)),
     json_body(ReadRequest),
     action=Action.READ,
-    scope=lambda _, body: read_scope(target_of(body)),
+    scope=lambda _, body: read_scope(parse_target(body.branch, body.snapshot)),
 )
 async def read(call: RequestContext, body: ReadRequest) -> AnyResponse:
     """Run a query given by the earlier field names; use `query`."""
@@ -170,7 +170,7 @@ async def _respond_rows(call: RequestContext, body: QueryRequest) -> AnyResponse
         del graph
         if is_arrow:
             return encode_batches(noted_table(found))
-        return encode_pieces(found, target_of(body).output)
+        return encode_pieces(found, parse_target(body.branch, body.snapshot).output)
 
     return with_headers(await call.stream(pieces, content_type=content_type), headers)
 
@@ -179,7 +179,7 @@ def _find_response(
     call: RequestContext, body: QueryRequest, graph: Graph, *, is_arrow: bool
 ) -> CachedResponse | Result:
     """The response, from the cache if it has it; a result that is too long to be sent whole."""
-    target, params = target_of(body), parse_params(body.params)
+    target, params = parse_target(body.branch, body.snapshot), parse_params(body.params)
     key = _find_cache_key(call, body, graph, is_arrow=is_arrow)
     cached = None if key is None else call.server.cache.find(key)
     if cached is not None:
@@ -209,7 +209,7 @@ def _find_cache_key(
     call: RequestContext, body: QueryRequest, graph: Graph, *, is_arrow: bool
 ) -> CacheKey | None:
     """The cache key of a read; None if its result must not be shared or may change."""
-    branch = target_of(body).branch
+    branch = parse_target(body.branch, body.snapshot).branch
     has_limits = body.seconds_max is not None or body.bytes_max is not None
     if branch is None or body.engine not in (None, LOCAL) or has_limits:
         return None
@@ -420,7 +420,7 @@ async def invoke(call: RequestContext, body: InvokeRequest) -> AnyResponse:
             branch=body.branch,
             snapshot=body.snapshot,
         )
-        target = target_of(request)
+        target = parse_target(request.branch, request.snapshot)
         if target.branch is not None:
             call.require(Action.READ, branch=target.branch, target=None)
         with hide_stored_text(stored):

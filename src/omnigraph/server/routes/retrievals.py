@@ -35,7 +35,7 @@ from omnigraph.server.requests import (
     json_body,
     optional_json_body,
     parse_params,
-    target_of,
+    parse_target,
 )
 from omnigraph.server.responses import (
     Response,
@@ -56,11 +56,11 @@ _ADVICE = "a retrieval starts from the nodes that a read returns; send mutations
     Operation("retrieve", Tag.QUERIES, (RetrievalOutput,)),
     json_body(RetrieveRequest),
     action=Action.READ,
-    scope=lambda _, body: read_scope(target_of(body)),
+    scope=lambda _, body: read_scope(parse_target(body.branch, body.snapshot)),
 )
 async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
     """Retrieve the content that relates to a text, for a prompt."""
-    target = target_of(body)
+    target = parse_target(body.branch, body.snapshot)
     return await _respond(
         call,
         lambda graph: graph.retrieve(
@@ -85,7 +85,7 @@ async def retrieve(call: RequestContext, body: RetrieveRequest) -> Response:
     Operation("retrieveBy", Tag.QUERIES, (RetrievalOutput,)),
     json_body(RetrieveByRequest),
     action=Action.READ,
-    scope=lambda _, body: read_scope(target_of(body)),
+    scope=lambda _, body: read_scope(parse_target(body.branch, body.snapshot)),
 )
 async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response:
     """Retrieve the content that relates to the nodes of a query."""
@@ -105,7 +105,7 @@ async def retrieve_by(call: RequestContext, body: RetrieveByRequest) -> Response
 async def retrieve_stored(call: RequestContext, body: RetrieveStoredRequest) -> Response:
     """Retrieve the content that relates to the nodes of a stored query."""
     stored = _get_read(call, call.name("name"))
-    branch = target_of(body).branch
+    branch = parse_target(body.branch, body.snapshot).branch
     if branch is not None:
         call.require(Action.READ, branch=branch, target=None)
 
@@ -145,7 +145,7 @@ def _retrieve_by(
     name: str | None,
     body: RetrieveByRequest | RetrieveStoredRequest,
 ) -> Retrieval:
-    target = target_of(body)
+    target = parse_target(body.branch, body.snapshot)
     return graph.retrieve_by(
         source,
         parse_params(body.params),
