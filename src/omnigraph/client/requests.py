@@ -106,7 +106,8 @@ class RequestSender:
         self.clock = clock
         self._lock = Lock()
         self._is_closed = False
-        self._actor: tuple[str | None] | None = None
+        self.known_actor: tuple[str | None] | None = None
+        """The actor that the server reported for the token; None before the first response."""
 
     @property
     def url(self) -> str:
@@ -117,11 +118,6 @@ class RequestSender:
     def connection_count(self) -> int:
         """The number of connections opened so far."""
         return self._pool.connection_count
-
-    @property
-    def known_actor(self) -> tuple[str | None] | None:
-        """The actor that the server reported for the token; None before the first response."""
-        return self._actor
 
     def close(self) -> None:
         """Close the connections; further calls raise `ForbiddenError`."""
@@ -206,7 +202,7 @@ class RequestSender:
             ) as response:
                 if response.status != 401:
                     actor = response.header(ACTOR_HEADER)
-                    self._actor = (None if actor is None else unquote(actor),)
+                    self.known_actor = (None if actor is None else unquote(actor),)
                 yield response
         except UntrustedServerError as error:
             raise UnavailableError(

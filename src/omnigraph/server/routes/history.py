@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-import orjson
-
 from omnigraph.engine.changes import ChangeSet
 from omnigraph.engine.graph import Graph
 from omnigraph.engine.results import MergeResult
@@ -78,7 +76,6 @@ from omnigraph.server.requests import (
 )
 from omnigraph.server.responses import (
     COMMIT_HEADER,
-    JSON,
     AnyResponse,
     Response,
     bad_request,
@@ -161,12 +158,11 @@ async def list_commits(call: RequestContext) -> Response:
     """List the commits of a branch, oldest first."""
     branch, actor = call.get(BRANCH), call.get(_ACTOR)
 
-    def work(graph: Graph) -> bytes:
+    def work(graph: Graph) -> Response:
         found = graph.commits(branch, actor=actor)
-        output: CommitList = {"commits": [commit_output(each) for each in found]}
-        return orjson.dumps(output)
+        return json_response(CommitList(commits=[commit_output(each) for each in found]))
 
-    return bytes_response(await call.run(work), content_type=JSON)
+    return await call.run(work)
 
 
 @route(f"GET {COMMIT}", Operation("getCommit", Tag.COMMITS, (CommitOutput,)), action=Action.READ)
@@ -230,15 +226,15 @@ async def diff(call: RequestContext) -> AnyResponse:
         with translate_compile_errors(advice=""):
             return graph.diff(old, new, types=types, ops=ops, engine=engine)
 
-    def work(graph: Graph) -> bytes:
+    def work(graph: Graph) -> Response:
         found = find(graph)
-        return orjson.dumps(diff_output(found, found.page(token, limit=limit)))
+        return json_response(diff_output(found, found.page(token, limit=limit)))
 
     if accepts_arrow(call.header("accept")):
         return await call.stream(
             lambda graph: encode_change_set(find(graph), {}), content_type=ARROW
         )
-    return bytes_response(await call.run(work), content_type=JSON)
+    return await call.run(work)
 
 
 @route(
