@@ -35,12 +35,11 @@ from omnigraph.cluster.plan import (
 from omnigraph.cluster.recovery import (
     MoveKind,
     Sidecar,
-    Swept,
     arm,
     bury,
     retire,
-    roll_forward,
     sweep,
+    with_live,
 )
 from omnigraph.cluster.reports import ApplyReport
 from omnigraph.cluster.resources import (
@@ -59,7 +58,6 @@ from omnigraph.cluster.state import (
     ClusterState,
     ResourceStatus,
     Status,
-    StoredState,
     get_ledger,
     replace_ledger,
 )
@@ -95,45 +93,49 @@ class GraphChanges:
     def create(self, id: str) -> None:
         """Create a graph."""
         schema = self.desired.schemas[id]
-        sidecar = self._sidecar(MoveKind.GRAPH_CREATE, id, observed=None, approval_id=None)
+        sidecar = self._sidecar(MoveKind.GRAPH_CREATE, id, approval_id=None)
         if not self._may_go(sidecar):
             return
         try:
-            self._require_room(id)
+            if not isinstance(self.cluster.graphs.observe(id), Absent):
+                # The owner of the existing data is not known.
+                advice = "`omnigraph cluster refresh` adds an existing graph to the state"
+                raise AlreadyExistsError(kind="graph", name=id, advice=advice)
             arm(sidecar, self.cluster.objects)
             # A crash from here on is recovered by the next sweep.
             live = self.cluster.graphs.create(id, schema.source)
         except (GraphError, StoppedError) as error:
             self._fail(sidecar, error)
             return
-        self._keep(sidecar, live)
+        self.moved.append(sidecar)
+        self._record(id, live)
 
     def apply_schema(self, id: str) -> None:
         """Apply the desired schema to a graph; an equivalent schema is only recorded."""
         schema = self.desired.schemas[id]
-        sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, observed=None, approval_id=None)
+        sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, approval_id=None)
         if not self._may_go(sidecar):
             return
         try:
             before = self.cluster.graphs.observe(id)
-            if isinstance(before, Live) and before.meaning == schema.meaning:
-                self.ledger = roll_forward(self.ledger, id, before, digest=schema.digest)
-                return
-            observed = before.manifest_version if isinstance(before, Live) else None
-            sidecar = self._sidecar(MoveKind.SCHEMA_APPLY, id, observed=observed, approval_id=None)
+            if isinstance(before, Live):
+                if before.meaning == schema.meaning:
+                    self._record(id, before)
+                    return
+                version = before.manifest_version
+                sidecar = replace(sidecar, observed_version=version, expected_version=version + 1)
             arm(sidecar, self.cluster.objects)
             live = self.cluster.graphs.apply_schema(id, schema.source, actor=self.actor)
         except (GraphError, StoppedError) as error:
             self._fail(sidecar, error)
             return
-        self._keep(sidecar, live)
+        self.moved.append(sidecar)
+        self._record(id, live)
 
     def delete(self, gate: Gate, id: str) -> None:
         """Delete a graph whose deletion was approved."""
         assert gate.approval is not None, "only approved deletions get here"
-        sidecar = self._sidecar(
-            MoveKind.GRAPH_DELETE, id, observed=None, approval_id=gate.approval.id
-        )
+        sidecar = self._sidecar(MoveKind.GRAPH_DELETE, id, approval_id=gate.approval.id)
         if not self._may_go(sidecar):
             return
         try:
@@ -144,32 +146,11 @@ class GraphChanges:
             self._fail(sidecar, error)
             return
         self.moved.append(sidecar)
-        self.ledger = bury(
-            self.cluster,
-            self.ledger,
-            id,
-            approval_id=gate.approval.id,
-            approvals=self.approvals,
-            actor=self.actor,
-        )
+        self.ledger = bury(self.cluster, self.ledger, sidecar, self.approvals)
 
-    def _keep(self, sidecar: Sidecar, live: Live) -> None:
-        self.moved.append(sidecar)
-        digest = self.desired.schemas[sidecar.graph_id].digest
-        self.ledger = roll_forward(self.ledger, sidecar.graph_id, live, digest=digest)
-
-    def _require_room(self, id: str) -> None:
-        """Raise if the location of a new graph is not empty.
-
-        The owner of the existing data is not known.
-        """
-        if isinstance(self.cluster.graphs.observe(id), Absent):
-            return
-        raise AlreadyExistsError(
-            kind="graph",
-            name=id,
-            advice="`omnigraph cluster refresh` adds an existing graph to the state",
-        )
+    def _record(self, id: str, live: Live) -> None:
+        digest = self.desired.schemas[id].digest
+        self.ledger = with_live(self.ledger, id, live, digest=digest, status=APPLIED)
 
     def _may_go(self, sidecar: Sidecar) -> bool:
         if not self.has_failed:
@@ -203,13 +184,8 @@ class GraphChanges:
         if is_refusal and sidecar.kind is MoveKind.SCHEMA_APPLY:
             retire(self.cluster, (sidecar,), self.findings)
 
-    def _sidecar(
-        self, kind: MoveKind, id: str, *, observed: int | None, approval_id: str | None
-    ) -> Sidecar:
+    def _sidecar(self, kind: MoveKind, id: str, *, approval_id: str | None) -> Sidecar:
         schema = self.desired.schemas.get(id)
-        expected = 1 if kind is MoveKind.GRAPH_CREATE else None
-        if observed is not None:
-            expected = observed + 1
         return Sidecar(
             id=self.cluster.context.runtime.new_id(),
             started_at=self.cluster.now(),
@@ -217,8 +193,8 @@ class GraphChanges:
             kind=kind,
             graph_id=id,
             graph_uri=self.cluster.graphs.uri_of(id),
-            observed_version=observed,
-            expected_version=expected,
+            observed_version=None,
+            expected_version=1 if kind is MoveKind.GRAPH_CREATE else None,
             desired_digest=None if schema is None else schema.digest,
             desired_meaning=None if schema is None else schema.meaning,
             cas_base=self.cas,
@@ -273,41 +249,21 @@ def _apply(cluster: Cluster, desired: Desired, actor: str | None, findings: Find
     if is_converged:
         ledger = replace(ledger, config_digest=desired.config_digest)
     _warn_left(changes, findings)
-    return _finish(
-        cluster,
-        stored,
-        swept,
-        ledger,
-        moves,
-        _Outcome(changes, is_converged=is_converged, is_written=False),
-    )
-
-
-def _finish(
-    cluster: Cluster,
-    stored: StoredState,
-    swept: Swept,
-    ledger: ClusterState,
-    moves: GraphChanges,
-    outcome: _Outcome,
-) -> _Outcome:
-    """Write the state if it has changed, and only then clean up."""
     is_new = ledger != stored.ledger
     if is_new:
         try:
             replace_ledger(ledger, over=stored, objects=cluster.objects)
         except StoppedError as error:
-            moves.findings.add(error.findings)
-            return replace(outcome, is_converged=False)
+            findings.add(error.findings)
+            return _Outcome(changes, is_converged=False, is_written=False)
     # The changes are in effect from here on; the next apply cleans up any leftovers.
-    retire(cluster, (*swept.retired, *moves.moved), moves.findings)
+    retire(cluster, (*swept.retired, *moves.moved), findings)
     try:
-        approvals = list_approvals(cluster.objects, moves.findings)
+        approvals = list_approvals(cluster.objects, findings)
         mark_consumed(approvals, ledger.approval_records, cluster.objects)
     except StoppedError as error:
-        for each in error.findings:
-            moves.findings.warn(each.code, each.path, each.message)
-    return replace(outcome, is_written=is_new)
+        findings.add_as_warnings(error.findings)
+    return _Outcome(changes, is_converged=is_converged, is_written=is_new)
 
 
 def _require_unchanged(desired: Desired, findings: Findings) -> None:
@@ -388,33 +344,24 @@ def _write_down(
 ) -> ClusterState:
     """The state with all applied changes and the status of every resource."""
     for change in changes:
+        is_graph = kind_of(change.resource) in (Kind.GRAPH, Kind.SCHEMA)
+        if change.disposition is not Disposition.APPLIED or is_graph:
+            continue
         resource = desired.resources.get(change.resource)
-        if change.disposition is Disposition.APPLIED and kind_of(change.resource) not in (
-            Kind.GRAPH,
-            Kind.SCHEMA,
-        ):
-            if resource is None:
-                ledger = ledger.without(change.resource)
-            else:
-                ledger = ledger.having(change.resource, _applied(resource), APPLIED)
+        if resource is None:
+            ledger = ledger.without(change.resource)
+        else:
+            ledger = ledger.having(change.resource, _applied(resource), APPLIED)
     blocked = {each.resource: each for each in changes if _is_left(each)}
     for id in desired.config.graphs:
-        ledger = _with_derived(ledger, id, desired, blocked)
+        address = graph_address(id)
+        applied = ledger.resources.get(address)
+        if applied is not None:
+            provider = desired.resources[address].embedding_provider
+            if address in blocked:
+                provider = applied.embedding_provider
+            ledger = ledger.with_graph_digest(id, provider=provider)
     return _with_statuses(ledger, desired, blocked, pending)
-
-
-def _with_derived(
-    ledger: ClusterState, id: str, desired: Desired, blocked: dict[str, Change]
-) -> ClusterState:
-    address = f"graph.{id}"
-    applied = ledger.resources.get(address)
-    if applied is None:
-        return ledger
-    provider = desired.resources[address].embedding_provider
-    is_stuck = address in blocked
-    return ledger.with_graph_digest(
-        id, provider=applied.embedding_provider if is_stuck else provider
-    )
 
 
 def _with_statuses(

@@ -11,27 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from omnigraph.cluster.resources import Findings, StoppedError, error_finding, stop_on_storage_error
-from omnigraph.cluster.state import ShapeError, VersionError, decode_fields, encode_tree
+from omnigraph.cluster.state import (
+    ReadErrors,
+    RecordFormat,
+    ShapeError,
+    StoredFields,
+    VersionError,
+)
 
 if TYPE_CHECKING:
     # The import brings in Lance, which a command that only checks a folder does not need.
     from omnigraph.storage.ports import ObjectStore
 
 APPROVALS_PREFIX = "__cluster/approvals"
-
-_KNOWN = frozenset(
-    {
-        "approval_id",
-        "resource",
-        "operation",
-        "config_digest",
-        "before_digest",
-        "after_digest",
-        "approved_by",
-        "approved_at",
-        "consumed_at",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,40 +43,40 @@ class Approval:
     @property
     def path(self) -> str:
         """The path of the approval."""
-        return path_of(self.id)
+        return f"{APPROVALS_PREFIX}/{self.id}.json"
 
 
-def path_of(id: str) -> str:
-    """The path of an approval with an id."""
-    return f"{APPROVALS_PREFIX}/{id}.json"
+_FORMAT = RecordFormat(
+    Approval,
+    version_key="version",
+    fields={
+        "approval_id": ("id", StoredFields.text),
+        "resource": ("resource", StoredFields.text),
+        "operation": ("operation", StoredFields.text),
+        "config_digest": ("config_digest", StoredFields.text),
+        "before_digest": ("before_digest", StoredFields.find_text),
+        "after_digest": ("after_digest", StoredFields.find_text),
+        "approved_by": ("approved_by", StoredFields.text),
+        "approved_at": ("approved_at", StoredFields.text),
+        "consumed_at": ("consumed_at", StoredFields.find_text),
+    },
+    codes=ReadErrors(
+        "approval_read_error", "unsupported_approval_version", "invalid_approval_artifact"
+    ),
+)
 
 
 def write_approval(approval: Approval, objects: ObjectStore) -> None:
     """Durable effect: store an approval, or the mark that it was used."""
     with stop_on_storage_error("approval_write_error", approval.path):
-        objects.put(approval.path, _encode(approval))
+        objects.put(approval.path, _FORMAT.encode(approval))
 
 
 def list_approvals(objects: ObjectStore, findings: Findings) -> tuple[Approval, ...]:
     """All approvals, in order of time; unreadable ones are reported and have no effect."""
-    with stop_on_storage_error("approval_read_error", APPROVALS_PREFIX):
-        names = sorted(objects.tokens(APPROVALS_PREFIX))
-    found = []
-    for name in names:
-        path = f"{APPROVALS_PREFIX}/{name}"
-        try:
-            with stop_on_storage_error("approval_read_error", path):
-                stored = objects.find(path)
-            if stored is not None:
-                found.append(_decode(stored.content, path))
-        except VersionError as error:
-            findings.warn("unsupported_approval_version", path, str(error))
-        except ShapeError as error:
-            findings.warn("invalid_approval_artifact", path, str(error))
-        except StoppedError as error:
-            for each in error.findings:
-                findings.warn(each.code, each.path, each.message)
-    return tuple(found)
+    approvals, faults = _FORMAT.list(APPROVALS_PREFIX, objects)
+    findings.add_as_warnings(faults)
+    return approvals
 
 
 def require_valid_approval(approval: Approval, objects: ObjectStore) -> None:
@@ -92,7 +84,7 @@ def require_valid_approval(approval: Approval, objects: ObjectStore) -> None:
     with stop_on_storage_error("approval_read_error", approval.path):
         stored = objects.find(approval.path)
     try:
-        is_unchanged = stored is not None and _decode(stored.content, approval.path) == approval
+        is_unchanged = stored is not None and _FORMAT.decode(stored.content) == approval
     except (ShapeError, VersionError):
         is_unchanged = False
     if not is_unchanged:
@@ -128,38 +120,3 @@ def encode_record(approval: Approval, *, consumed_at: str) -> dict[str, object]:
         "approved_at": approval.approved_at,
         "consumed_at": consumed_at,
     }
-
-
-def _encode(approval: Approval) -> bytes:
-    return encode_tree(
-        {
-            "version": 1,
-            "approval_id": approval.id,
-            "resource": approval.resource,
-            "operation": approval.operation,
-            "config_digest": approval.config_digest,
-            "before_digest": approval.before_digest,
-            "after_digest": approval.after_digest,
-            "approved_by": approval.approved_by,
-            "approved_at": approval.approved_at,
-            "consumed_at": approval.consumed_at,
-        }
-    )
-
-
-def _decode(content: bytes, path: str) -> Approval:
-    fields = decode_fields(content, version_key="version", known=_KNOWN)
-    if path_of(fields.text("approval_id")) != path:
-        # Otherwise it could be used under one name and count again under the other.
-        raise ShapeError("its approval_id does not match its name")
-    return Approval(
-        id=fields.text("approval_id"),
-        resource=fields.text("resource"),
-        operation=fields.text("operation"),
-        config_digest=fields.text("config_digest"),
-        before_digest=fields.find_text("before_digest"),
-        after_digest=fields.find_text("after_digest"),
-        approved_by=fields.text("approved_by"),
-        approved_at=fields.text("approved_at"),
-        consumed_at=fields.find_text("consumed_at"),
-    )

@@ -43,13 +43,6 @@ class BlobFault(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """A stored content that matches its digest."""
-
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class BadBlob:
     """A stored content that cannot be used, and the reason."""
 
@@ -82,7 +75,7 @@ def publish_blob(address: str, content: bytes, objects: ObjectStore) -> None:
             objects.put(path, content)
 
 
-def check_blob(address: str, digest: str, objects: ObjectStore) -> Blob | BadBlob:
+def check_blob(address: str, digest: str, objects: ObjectStore) -> bytes | BadBlob:
     """The content of a resource, or its fault."""
     path = blob_path(address, digest)
     try:
@@ -93,7 +86,7 @@ def check_blob(address: str, digest: str, objects: ObjectStore) -> Blob | BadBlo
         return BadBlob(BlobFault.MISSING, f"{path} is missing")
     if digest_bytes(stored.content) != digest:
         return BadBlob(BlobFault.MISMATCH, f"the content of {path} does not match its name")
-    return Blob(stored.content)
+    return stored.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +161,13 @@ def read_policies(cluster: Cluster) -> tuple[AppliedPolicy, ...]:
 
 def read_blob(cluster: Cluster, address: str, digest: str, findings: Findings) -> bytes | None:
     """A published content; None, and a finding, if it cannot be used."""
-    match check_blob(address, digest, cluster.objects):
-        case Blob(content=content):
-            return content
-        case BadBlob(fault=fault, message=message):
-            code = {
-                BlobFault.MISSING: "catalog_payload_missing",
-                BlobFault.MISMATCH: "catalog_payload_digest_mismatch",
-                BlobFault.UNREADABLE: "catalog_payload_read_error",
-            }[fault]
-            findings.error(code, address, message)
-            return None
+    found = check_blob(address, digest, cluster.objects)
+    if not isinstance(found, BadBlob):
+        return found
+    code = {
+        BlobFault.MISSING: "catalog_payload_missing",
+        BlobFault.MISMATCH: "catalog_payload_digest_mismatch",
+        BlobFault.UNREADABLE: "catalog_payload_read_error",
+    }[found.fault]
+    findings.error(code, address, found.message)
+    return None

@@ -29,7 +29,7 @@ from omnigraph.cluster.context import (
 from omnigraph.cluster.desired import Desired, read_config, read_desired
 from omnigraph.cluster.lock import LOCK_PATH, Lock, break_lock, find_lock, hold_lock
 from omnigraph.cluster.plan import Migration, Operation, Plan, make_plan
-from omnigraph.cluster.recovery import encode_live, list_sidecars, retire, sweep
+from omnigraph.cluster.recovery import Swept, list_sidecars, retire, sweep, with_live
 from omnigraph.cluster.reports import (
     ApproveReport,
     Heading,
@@ -49,8 +49,8 @@ from omnigraph.cluster.resources import (
 from omnigraph.cluster.state import (
     APPLIED,
     EMPTY,
+    STATE_EXISTS,
     STATE_PATH,
-    AppliedResource,
     ClusterState,
     ResourceStatus,
     Status,
@@ -232,16 +232,16 @@ def plan_changes(
 
 def warn_pending(cluster: Cluster, findings: Findings) -> frozenset[str]:
     """The graphs with an interrupted change, each with a warning."""
-    listed = list_sidecars(cluster.objects)
-    findings.add(listed.faults)
-    for each in listed.sidecars:
+    sidecars, faults = list_sidecars(cluster.objects)
+    findings.add(faults)
+    for each in sidecars:
         findings.warn(
             "cluster_recovery_pending",
             graph_address(each.graph_id),
             f"`{each.kind}` of {each.started_at} was interrupted; `omnigraph cluster apply` "
             "recovers it first",
         )
-    return frozenset(each.graph_id for each in listed.sidecars)
+    return frozenset(each.graph_id for each in sidecars)
 
 
 def approve(
@@ -255,7 +255,14 @@ def approve(
     approval: Approval | None = None
     with session.findings.stopping():
         if actor is None:
-            raise StoppedError(error_finding("actor_required", resource, _ACTOR_REQUIRED))
+            raise StoppedError(
+                error_finding(
+                    "actor_required",
+                    resource,
+                    "an approval needs an actor: --as <actor>, or `operator.actor` in the "
+                    "configuration; nothing was approved",
+                )
+            )
         cluster, desired = session.open_desired()
         with session.holding("approve", is_locked=desired.config.is_locked, actor=actor):
             approval = _make(cluster, desired, resource, actor, session.findings)
@@ -263,12 +270,6 @@ def approve(
     facts = session.facts()
     heading = session.heading()
     return ApproveReport(heading, facts, approval if heading.is_ok else None)
-
-
-_ACTOR_REQUIRED = (
-    "an approval needs an actor: --as <actor>, or `operator.actor` in the configuration; "
-    "nothing was approved"
-)
 
 
 def _make(
@@ -354,9 +355,7 @@ def refresh(folder: Path, context: ClusterContext, *, actor: str | None) -> Stat
             stored = get_ledger(cluster.objects)
             approvals = list_approvals(cluster.objects, session.findings)
             swept = sweep(cluster, stored.ledger, approvals, session.findings)
-            ledger = _observe_graphs(
-                cluster, desired, swept.ledger, swept.pending, session.findings
-            )
+            ledger = _observe_graphs(cluster, desired, swept, session.findings)
             ledger = _check_blobs(cluster, ledger, session.findings)
             replace_ledger(ledger, over=stored, objects=cluster.objects)
             retire(cluster, swept.retired, session.findings)
@@ -371,18 +370,9 @@ def import_cluster(folder: Path, context: ClusterContext, *, actor: str | None) 
         cluster, desired = session.open_desired()
         with session.holding("import", is_locked=desired.config.is_locked, actor=actor):
             if find_ledger(cluster.objects) is not None:
-                raise StoppedError(
-                    error_finding(
-                        "state_already_exists",
-                        STATE_PATH,
-                        "the cluster has a state already; `omnigraph cluster refresh` reads "
-                        "it again",
-                    )
-                )
+                raise StoppedError(STATE_EXISTS)
             swept = sweep(cluster, EMPTY, (), session.findings)
-            ledger = _observe_graphs(
-                cluster, desired, swept.ledger, swept.pending, session.findings
-            )
+            ledger = _observe_graphs(cluster, desired, swept, session.findings)
             # If the state omitted an existing graph, an apply would try to create it again.
             session.findings.require_no_errors()
             create_ledger(replace(ledger, revision=1), cluster.objects)
@@ -392,73 +382,42 @@ def import_cluster(folder: Path, context: ClusterContext, *, actor: str | None) 
 
 
 def _observe_graphs(
-    cluster: Cluster,
-    desired: Desired,
-    ledger: ClusterState,
-    pending: frozenset[str],
-    findings: Findings,
+    cluster: Cluster, desired: Desired, swept: Swept, findings: Findings
 ) -> ClusterState:
-    for id in sorted({*desired.config.graphs, *ledger.graph_ids()} - pending):
-        ledger = _observe_graph(cluster, id, ledger, findings)
+    ledger = swept.ledger
+    for id in sorted({*desired.config.graphs, *ledger.graph_ids()} - swept.pending):
+        address, uri = graph_address(id), cluster.graphs.uri_of(id)
+        with stop_on_storage_error("graph_observation_error", address):
+            found = cluster.graphs.observe(id)
+        match found:
+            case Absent():
+                said = f"there is no graph at {uri}"
+                findings.warn("graph_missing", address, f"{said}; an apply creates it")
+                ledger = (
+                    ledger.without(address, schema_address(id))
+                    .with_status(address, ResourceStatus(Status.DRIFTED, ("graph_missing",), said))
+                    .observing(address, {"kind": "graph", "exists": False})
+                )
+            case UnfinishedGraph(reason=reason) | Broken(reason=reason):
+                findings.error(
+                    "graph_observation_error", address, f"{uri} cannot be opened: {reason}"
+                )
+                failed = ResourceStatus(Status.ERROR, ("graph_unreadable",), reason)
+                ledger = ledger.with_status(address, failed)
+            case Live():
+                ledger = _observe_live(id, ledger, found, findings)
     return ledger
 
 
-def _observe_graph(
-    cluster: Cluster, id: str, ledger: ClusterState, findings: Findings
-) -> ClusterState:
-    address = graph_address(id)
-    with stop_on_storage_error("graph_observation_error", address):
-        found = cluster.graphs.observe(id)
-    match found:
-        case Absent():
-            return _without_root(cluster, id, ledger, findings)
-        case UnfinishedGraph(reason=reason) | Broken(reason=reason):
-            findings.error(
-                "graph_observation_error",
-                address,
-                f"{cluster.graphs.uri_of(id)} cannot be opened: {reason}",
-            )
-            failed = ResourceStatus(Status.ERROR, ("graph_unreadable",), reason)
-            return ledger.with_status(address, failed)
-        case Live():
-            return _with_live(id, ledger, found, findings)
-
-
-def _without_root(
-    cluster: Cluster, id: str, ledger: ClusterState, findings: Findings
-) -> ClusterState:
-    """The state with a missing graph, which an apply creates."""
-    address = graph_address(id)
-    uri = cluster.graphs.uri_of(id)
-    findings.warn("graph_missing", address, f"there is no graph at {uri}; an apply creates it")
-    missing = ResourceStatus(Status.DRIFTED, ("graph_missing",), f"there is no graph at {uri}")
-    return (
-        ledger.without(address)
-        .without(schema_address(id))
-        .with_status(address, missing)
-        .observing(address, {"kind": "graph", "exists": False})
-    )
-
-
-def _with_live(id: str, ledger: ClusterState, live: Live, findings: Findings) -> ClusterState:
-    address, schema = graph_address(id), schema_address(id)
-    known = ledger.find_digest(schema)
-    meaning = ledger.observations.get(address, {}).get("schema_meaning")
-    applied = ledger.resources.get(address)
-    provider = None if applied is None else applied.embedding_provider
+def _observe_live(id: str, ledger: ClusterState, live: Live, findings: Findings) -> ClusterState:
+    known = ledger.find_digest(schema_address(id))
+    meaning = ledger.observations.get(graph_address(id), {}).get("schema_meaning")
     if known is None or live.is_of(known, meaning):
-        digest, status = known or live.digest, APPLIED
-    else:
-        digest = live.digest
-        message = "the schema of the graph was changed directly; an apply changes it back"
-        findings.warn("schema_drifted", schema, message)
-        status = ResourceStatus(Status.DRIFTED, ("schema_changed",), message)
-    return (
-        ledger.having(schema, AppliedResource(digest, None, None, None), status)
-        .with_graph_digest(id, provider=provider)
-        .with_status(address, status)
-        .observing(address, encode_live(live))
-    )
+        return with_live(ledger, id, live, digest=known or live.digest, status=APPLIED)
+    message = "the schema of the graph was changed directly; an apply changes it back"
+    findings.warn("schema_drifted", schema_address(id), message)
+    drifted = ResourceStatus(Status.DRIFTED, ("schema_changed",), message)
+    return with_live(ledger, id, live, digest=live.digest, status=drifted)
 
 
 def _check_blobs(cluster: Cluster, ledger: ClusterState, findings: Findings) -> ClusterState:

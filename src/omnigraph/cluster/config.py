@@ -51,10 +51,6 @@ class Section:
         named = {key: value for key, value in tree.items() if isinstance(key, str)}
         return Section(path, named, findings)
 
-    def keys(self) -> set[str]:
-        """The names of the fields."""
-        return set(self.fields)
-
     def path_of(self, key: str) -> str:
         """The path of a field."""
         return f"{self.path}.{key}" if self.path else key
@@ -67,11 +63,11 @@ class Section:
                 advice = (
                     f"did you mean `{near}`?" if near else f"expected one of {', '.join(known)}"
                 )
-                self.findings.error(CODE, self.path_of(key), f"unknown field `{key}`; {advice}")
+                self.error(CODE, key, f"unknown field `{key}`; {advice}")
 
-    def refuse(self, key: str, rule: str) -> None:
-        """Report that a field is invalid."""
-        self.findings.error(CODE, self.path_of(key), rule)
+    def error(self, code: str, key: str, message: str) -> None:
+        """Report an error about a field."""
+        self.findings.error(code, self.path_of(key), message)
 
     def find(self, key: str) -> object:
         """The value of a field; None if it is missing or empty."""
@@ -90,14 +86,14 @@ class Section:
         if found is None:
             return None
         if not isinstance(found, str) or not found.strip():
-            self.refuse(key, "expected text; if it looks like a number, put it in quotes")
+            self.error(CODE, key, "expected text; if it looks like a number, put it in quotes")
             return None
         return found
 
     def get_text(self, key: str) -> str:
         """The text of a required field; empty, and a finding, if it is missing."""
         if self.fields.get(key) is None:
-            self.refuse(key, f"`{key}` is missing")
+            self.error(CODE, key, f"`{key}` is missing")
             return ""
         return self.find_text(key) or ""
 
@@ -156,7 +152,7 @@ def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
     try:
         tree = read_yaml_tree(content)
     except YamlTextError as error:
-        findings.error("invalid_cluster_yaml", CONFIG_FILE, f"it is not valid YAML: {error}")
+        findings.error(CODE, CONFIG_FILE, f"it is not valid YAML: {error}")
         return None
     for each in tree.repeated:
         findings.error(
@@ -167,24 +163,25 @@ def parse_config(content: bytes, findings: Findings) -> ClusterConfig | None:
     root = Section.parse(tree.content if tree.content is not None else {}, "", findings)
     if root is None:
         return None
-    if not _has_version(root, findings):
+    version = root.find("version")
+    if version != 1 or isinstance(version, bool):
+        said = "is missing" if version is None else f"{version!r} is unknown"
+        root.error("unsupported_cluster_config_version", "version", f"{said}; write `version: 1`")
         return None
-    for key in sorted(_RESERVED & root.keys()):
-        findings.error(
-            "future_phase_field", key, "the field is reserved and has no effect; remove it"
-        )
+    for key in sorted(_RESERVED & root.fields.keys()):
+        root.error("future_phase_field", key, "the field is reserved and has no effect; remove it")
     root.allow_only(
         "version", "metadata", "storage", "state", "providers", "graphs", "policies", *_RESERVED
     )
-    providers = _parse_providers(root, findings)
-    graphs = _parse_graphs(root, providers, findings)
+    providers = _parse_providers(root)
+    graphs = _parse_graphs(root, providers)
     return ClusterConfig(
-        name=_parse_name(root, findings),
-        storage=_parse_storage(root, findings),
-        is_locked=_parse_state(root, findings),
+        name=_parse_name(root),
+        storage=_parse_storage(root),
+        is_locked=_parse_lock(root),
         providers=providers,
         graphs=graphs,
-        policies=_parse_policies(root, graphs, findings),
+        policies=_parse_policies(root, graphs),
     )
 
 
@@ -222,11 +219,11 @@ def encode_profile(profile: EmbeddingProfile) -> dict[str, object]:
     }
 
 
-def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | None:
+def parse_profile(section: Section) -> EmbeddingProfile | None:
     """Parse an embedding profile; None, and findings, if it is invalid."""
     section.allow_only("kind", "provider", "base_url", "model", "api_key")
-    if {"kind", "provider"} <= section.keys():
-        findings.error(
+    if {"kind", "provider"} <= section.fields.keys():
+        section.findings.error(
             "invalid_embedding_provider",
             section.path,
             "`kind` and `provider` are the same field; keep `kind`",
@@ -234,18 +231,18 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
     declared = section.find_text("kind") or section.find_text("provider")
     kind = declared or ProviderKind.OPENAI_COMPATIBLE
     if kind not in tuple(ProviderKind):
-        findings.error(
+        section.error(
             "invalid_embedding_provider",
-            section.path_of("kind"),
+            "kind",
             f"`{kind}` is not a provider; expected one of {', '.join(ProviderKind)}",
         )
         return None
     base_url = section.find_text("base_url")
     if base_url is not None and not is_plain_address(base_url):
         # The message omits the value, which may contain a secret and would otherwise be stored.
-        findings.error(
+        section.error(
             "invalid_embedding_provider",
-            section.path_of("base_url"),
+            "base_url",
             "it is not a plain http:// or https:// url; use one like https://host/v1, without a "
             "key in it",
         )
@@ -253,37 +250,28 @@ def parse_profile(section: Section, findings: Findings) -> EmbeddingProfile | No
         kind=ProviderKind(kind),
         base_url=None if base_url is None else base_url.rstrip("/"),
         model=section.find_text("model"),
-        api_key=_parse_key(section, ProviderKind(kind), findings),
+        api_key=_parse_key(section, ProviderKind(kind)),
     )
 
 
-def _has_version(root: Section, findings: Findings) -> bool:
-    version = root.find("version")
-    if version == 1 and not isinstance(version, bool):
-        return True
-    said = "is missing" if version is None else f"{version!r} is unknown"
-    findings.error("unsupported_cluster_config_version", "version", f"{said}; write `version: 1`")
-    return False
-
-
-def _parse_name(root: Section, findings: Findings) -> str | None:
+def _parse_name(root: Section) -> str | None:
     metadata = root.find_section("metadata")
     if metadata is None:
         return None
     metadata.allow_only("name")
     name = metadata.find("name")
     if not isinstance(name, str) or not name.strip():
-        findings.error("empty_metadata_name", "metadata.name", "the name of the cluster is empty")
+        metadata.error("empty_metadata_name", "name", "the name of the cluster is empty")
         return None
     return name.strip()
 
 
-def _parse_storage(root: Section, findings: Findings) -> str | None:
+def _parse_storage(root: Section) -> str | None:
     storage = root.find_text("storage")
     scheme = None if storage is None else _SCHEME.match(storage)
     if scheme is None or (scheme[1] in ("file", "s3") and scheme[2]):
         return storage
-    findings.error(
+    root.error(
         "invalid_storage_root",
         "storage",
         f"{storage} is not a valid location for a cluster; use a path, file://… or s3://bucket/prefix",
@@ -291,55 +279,50 @@ def _parse_storage(root: Section, findings: Findings) -> str | None:
     return None
 
 
-def _parse_state(root: Section, findings: Findings) -> bool:
+def _parse_lock(root: Section) -> bool:
     state = root.find_section("state")
     if state is None:
         return True
     state.allow_only("backend", "lock")
     backend = state.find("backend")
     if backend not in (None, "cluster"):
-        findings.error(
-            "unsupported_state_backend",
-            "state.backend",
-            f"{backend!r} is unknown; the only one is `cluster`",
-        )
+        said = f"{backend!r} is unknown; the only one is `cluster`"
+        state.error("unsupported_state_backend", "backend", said)
     lock = state.find("lock")
     if lock is not None and not isinstance(lock, bool):
-        state.refuse("lock", "it must be true or false")
+        state.error(CODE, "lock", "it must be true or false")
     return lock is not False
 
 
-def _parse_providers(root: Section, findings: Findings) -> dict[str, EmbeddingProfile]:
+def _parse_providers(root: Section) -> dict[str, EmbeddingProfile]:
     providers = root.find_section("providers")
     if providers is None:
         return {}
     providers.allow_only("embedding")
-    named = providers.find_section("embedding")
     parsed: dict[str, EmbeddingProfile] = {}
-    for name, section in _named(named, findings):
-        profile = parse_profile(section, findings)
+    for name, section in _named(providers.find_section("embedding")):
+        profile = parse_profile(section)
         if profile is not None:
             parsed[name] = profile
     return parsed
 
 
-def _parse_key(section: Section, kind: ProviderKind, findings: Findings) -> str | None:
+def _parse_key(section: Section, kind: ProviderKind) -> str | None:
     key = section.find_text("api_key")
-    path = section.path_of("api_key")
     if key is None:
         if kind is not ProviderKind.MOCK:
-            findings.error(
+            section.error(
                 "embedding_api_key_required",
-                path,
+                "api_key",
                 "name the variable that contains the key, as in `api_key: ${OPENAI_API_KEY}`",
             )
         return None
     found = _VARIABLE.fullmatch(key.strip())
     if found is None:
         # Without the value, because it may be a secret.
-        findings.error(
+        section.error(
             "embedding_api_key_inline",
-            path,
+            "api_key",
             "do not put a key into this file; write `${NAME}` and set the variable NAME",
         )
         return None
@@ -347,26 +330,26 @@ def _parse_key(section: Section, kind: ProviderKind, findings: Findings) -> str 
 
 
 def _parse_graphs(
-    root: Section, providers: Mapping[str, EmbeddingProfile], findings: Findings
+    root: Section, providers: Mapping[str, EmbeddingProfile]
 ) -> dict[str, GraphDeclaration]:
     graphs: dict[str, GraphDeclaration] = {}
     declared = root.find_section("providers")
     embedding = None if declared is None else declared.find("embedding")
     names = {*providers, *(embedding if isinstance(embedding, Mapping) else ())}
-    for id, section in _named(root.find_section("graphs"), findings):
+    for id, section in _named(root.find_section("graphs")):
         section.allow_only("schema", "queries", "embedding_provider")
-        paths, files = _parse_queries(section, findings)
+        paths, files = _parse_queries(section)
         graphs[id] = GraphDeclaration(
             id=id,
             schema=section.get_text("schema"),
             query_paths=paths,
             file_by_query=files,
-            embedding_provider=_parse_reference(section, names, findings),
+            embedding_provider=_parse_reference(section, names),
         )
     return graphs
 
 
-def _parse_queries(section: Section, findings: Findings) -> tuple[tuple[str, ...], dict[str, str]]:
+def _parse_queries(section: Section) -> tuple[tuple[str, ...], dict[str, str]]:
     given = section.find("queries")
     match given:
         case None:
@@ -377,93 +360,88 @@ def _parse_queries(section: Section, findings: Findings) -> tuple[tuple[str, ...
             return tuple(str(each) for each in given), {}
         case Mapping():
             files = {}
-            for name, entry in _named(section.find_section("queries"), findings):
+            for name, entry in _named(section.find_section("queries")):
                 entry.allow_only("file")
                 files[name] = entry.get_text("file")
             return (), files
         case _:
-            section.refuse(
-                "queries", "expected a folder or file, a list of them, or `name: {file: …}` entries"
+            section.error(
+                CODE,
+                "queries",
+                "expected a folder or file, a list of them, or `name: {file: …}` entries",
             )
             return (), {}
 
 
-def _parse_reference(section: Section, names: set[str], findings: Findings) -> str | None:
+def _parse_reference(section: Section, names: set[str]) -> str | None:
     given = section.find_text("embedding_provider")
     if given is None:
         return None
-    path = section.path_of("embedding_provider")
     if is_address(given) and kind_of(given) is not Kind.PROVIDER:
-        findings.error(
+        section.error(
             "wrong_kind_reference",
-            path,
+            "embedding_provider",
             f"`{given}` is not an embedding provider; expected one of `providers.embedding`",
         )
         return None
     name = name_of(given) if given.startswith("provider.") else given
     if name not in names:
-        findings.error(
+        advice = _advise(name, names, "providers.embedding")
+        section.error(
             "dangling_embedding_provider_reference",
-            path,
-            f"there is no embedding provider `{name}`; "
-            + _advise(name, names, "providers.embedding"),
+            "embedding_provider",
+            f"there is no embedding provider `{name}`; {advice}",
         )
         return None
     return provider_address(name)
 
 
 def _parse_policies(
-    root: Section, graphs: Mapping[str, GraphDeclaration], findings: Findings
+    root: Section, graphs: Mapping[str, GraphDeclaration]
 ) -> dict[str, PolicyDeclaration]:
     policies: dict[str, PolicyDeclaration] = {}
-    for name, section in _named(root.find_section("policies"), findings):
+    for name, section in _named(root.find_section("policies")):
         section.allow_only("file", "applies_to")
         policies[name] = PolicyDeclaration(
             name=name,
             file=section.get_text("file"),
-            applies_to=_parse_bindings(section, graphs, findings),
+            applies_to=_parse_bindings(section, graphs),
         )
     return policies
 
 
-def _parse_bindings(
-    section: Section, graphs: Mapping[str, GraphDeclaration], findings: Findings
-) -> tuple[str, ...]:
+def _parse_bindings(section: Section, graphs: Mapping[str, GraphDeclaration]) -> tuple[str, ...]:
     given = section.find("applies_to")
-    path = section.path_of("applies_to")
     if given is None or given == []:
-        findings.error(
+        section.error(
             "policy_missing_applies_to",
-            path,
+            "applies_to",
             "expected a list of `cluster` and graphs that the policy applies to",
         )
         return ()
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        section.refuse("applies_to", "expected a list of `cluster` and graphs")
+        section.error(CODE, "applies_to", "expected a list of `cluster` and graphs")
         return ()
-    bindings = {_parse_binding(each, path, graphs, findings) for each in given}
+    bindings = {_parse_binding(each, section, graphs) for each in given}
     return tuple(sorted(each for each in bindings if each is not None))
 
 
 def _parse_binding(
-    given: str, path: str, graphs: Mapping[str, GraphDeclaration], findings: Findings
+    given: str, section: Section, graphs: Mapping[str, GraphDeclaration]
 ) -> str | None:
     if given == CLUSTER:
         return given
     id = given.removeprefix("graph.")
     if is_address(given) and kind_of(given) is not Kind.GRAPH:
-        findings.error(
+        section.error(
             "wrong_kind_reference",
-            path,
+            "applies_to",
             f"`{given}` is not a graph; a policy applies to `cluster` and to graphs",
         )
         return None
     if id not in graphs:
-        findings.error(
-            "dangling_graph_reference",
-            path,
-            f"there is no graph `{id}`; {_advise(id, graphs, 'graphs')}",
-        )
+        message = f"there is no graph `{id}`; {_advise(id, graphs, 'graphs')}"
+        section.error("dangling_graph_reference", "applies_to", message)
         return None
     return graph_address(id)
 
@@ -473,21 +451,21 @@ def _advise(name: str, known: Iterable[str], section: str) -> str:
     return f"did you mean `{near}`?" if near else f"declare it under `{section}`"
 
 
-def _named(section: Section | None, findings: Findings) -> list[tuple[str, Section]]:
+def _named(section: Section | None) -> list[tuple[str, Section]]:
     """The entries of a section with the fields of each; entries with invalid ids are reported."""
     found: list[tuple[str, Section]] = []
-    for key in () if section is None else sorted(section.keys()):
-        # The loop runs only if the section exists.
-        assert section is not None
+    if section is None:
+        return found
+    for key in sorted(section.fields):
         entry = section.find_section(key)
         if ID.fullmatch(key) is None:
-            findings.error(
+            section.error(
                 "invalid_resource_id",
-                section.path_of(key),
+                key,
                 "an id is a letter or `_` followed by letters, digits, `_` and `-`",
             )
         elif entry is not None:
             found.append((key, entry))
         else:
-            section.refuse(key, "expected fields, as `name: value`")
+            section.error(CODE, key, "expected fields, as `name: value`")
     return found

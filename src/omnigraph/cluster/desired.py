@@ -5,8 +5,8 @@ It is read from a folder once per command. The applied state is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnigraph.cluster.config import (
@@ -107,12 +107,7 @@ def read_desired(folder: Path, findings: Findings) -> Desired:
     sources = read_sources(config, file, folder, findings)
     checked = check_sources(config, sources, findings)
     findings.require_no_errors()
-    resources = {
-        **_list_providers(config),
-        **_list_parts(config, checked),
-        **_list_policies(config, sources),
-    }
-    resources |= _list_graphs(config, checked, resources)
+    resources = {each.address: each for each in _list_resources(config, sources, checked)}
     listed = dict(sorted(resources.items()))
     digests = {address: each.digest for address, each in listed.items()}
     return Desired(
@@ -168,83 +163,48 @@ def _read_config(folder: Path, findings: Findings) -> tuple[SourceFile, ClusterC
     return file, config
 
 
-def _list_providers(config: ClusterConfig) -> dict[str, Resource]:
-    return {
-        (address := provider_address(name)): Resource(
-            address=address,
-            kind=Kind.PROVIDER,
-            digest=digest_profile(encode_profile(profile)),
-            path=CONFIG_FILE,
-            content=None,
-            applies_to=None,
-            embedding_provider=None,
-            embedding_profile=profile,
-        )
-        for name, profile in config.providers.items()
-    }
-
-
-def _list_parts(config: ClusterConfig, checked: Mapping[str, CheckedGraph]) -> dict[str, Resource]:
-    """The schemas and queries."""
-    found: dict[str, Resource] = {}
-    for id, graph in checked.items():
-        # The digest is of the stored form, without the byte order mark that some editors write.
-        digest = digest_bytes(graph.schema.text.encode())
-        address = schema_address(id)
-        found[address] = _plain(address, Kind.SCHEMA, digest, config.graphs[id].schema, None)
-        for name, file in graph.queries.items():
-            address = query_address(id, name)
-            found[address] = _plain(address, Kind.QUERY, file.digest, file.path, file.content)
-    return found
-
-
-def _list_policies(config: ClusterConfig, sources: Sources) -> dict[str, Resource]:
-    found: dict[str, Resource] = {}
+def _list_resources(
+    config: ClusterConfig, sources: Sources, checked: Mapping[str, CheckedGraph]
+) -> Iterator[Resource]:
+    digest_by_provider: dict[str, str] = {}
+    for name, profile in config.providers.items():
+        address, digest = provider_address(name), digest_profile(encode_profile(profile))
+        digest_by_provider[address] = digest
+        provider = _make_resource(address, digest, path=CONFIG_FILE, content=None)
+        yield replace(provider, embedding_profile=profile)
     for name, policy in config.policies.items():
-        address, file = policy_address(name), sources.policies[name]
-        found[address] = Resource(
-            address=address,
-            kind=Kind.POLICY,
-            digest=file.digest,
-            path=file.path,
-            content=file.content,
+        yield replace(
+            _make_of_file(policy_address(name), sources.policies[name]),
             applies_to=policy.applies_to,
-            embedding_provider=None,
-            embedding_profile=None,
         )
-    return found
-
-
-def _list_graphs(
-    config: ClusterConfig, checked: Mapping[str, CheckedGraph], parts: Mapping[str, Resource]
-) -> dict[str, Resource]:
-    found: dict[str, Resource] = {}
     for id, graph in checked.items():
-        provider = config.graphs[id].embedding_provider
+        declared = config.graphs[id]
+        # The digest is of the stored form, without the byte order mark that some editors write.
+        schema = digest_bytes(graph.schema.text.encode())
+        yield _make_resource(schema_address(id), schema, path=declared.schema, content=None)
+        for name, file in graph.queries.items():
+            yield _make_of_file(query_address(id, name), file)
+        used = declared.embedding_provider
         digest = digest_graph(
             id,
-            schema=parts[schema_address(id)].digest,
+            schema=schema,
             queries={name: file.digest for name, file in graph.queries.items()},
-            provider=None if provider is None else (provider, parts[provider].digest),
+            provider=None if used is None else (used, digest_by_provider[used]),
         )
-        address = graph_address(id)
-        found[address] = Resource(
-            address=address,
-            kind=Kind.GRAPH,
-            digest=digest,
-            path=None,
-            content=None,
-            applies_to=None,
-            embedding_provider=provider,
-            embedding_profile=None,
-        )
-    return found
+        made = _make_resource(graph_address(id), digest, path=None, content=None)
+        yield replace(made, embedding_provider=used)
 
 
-def _plain(address: str, kind: Kind, digest: str, path: str, content: bytes | None) -> Resource:
+def _make_of_file(address: str, file: SourceFile) -> Resource:
+    return _make_resource(address, file.digest, path=file.path, content=file.content)
+
+
+def _make_resource(
+    address: str, digest: str, *, path: str | None, content: bytes | None
+) -> Resource:
     return Resource(
         address=address,
-        kind=kind,
+        kind=kind_of(address),
         digest=digest,
         path=path,
         content=content,

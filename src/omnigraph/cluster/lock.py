@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.cluster.resources import Findings, StoppedError, error_finding, stop_on_storage_error
-from omnigraph.cluster.state import ShapeError, VersionError, decode_fields, encode_tree
+from omnigraph.cluster.state import ReadErrors, RecordFormat, StoredFields, find_decoded
 from omnigraph.model.errors import GraphError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.ports import ObjectStore
 
 LOCK_PATH = "__cluster/lock.json"
-
-_KNOWN = frozenset({"lock_id", "operation", "created_at", "pid", "host", "actor"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,23 @@ class Lock:
         on = "" if self.host is None else f" on {self.host}"
         since = f"since {self.created_at} (process {self.process_id}{on})"
         return f"`cluster {self.operation}`{by} {since}"
+
+
+_FORMAT = RecordFormat(
+    Lock,
+    version_key="version",
+    fields={
+        "lock_id": ("id", StoredFields.text),
+        "operation": ("operation", StoredFields.text),
+        "created_at": ("created_at", StoredFields.text),
+        "pid": ("process_id", StoredFields.number),
+        "host": ("host", StoredFields.find_text),
+        "actor": ("actor", StoredFields.find_text),
+    },
+    codes=ReadErrors(
+        "state_lock_read_error", "unsupported_state_lock_version", "invalid_state_lock"
+    ),
+)
 
 
 @contextmanager
@@ -69,7 +84,7 @@ def hold_lock(lock: Lock | None, objects: ObjectStore, findings: Findings) -> It
 def take_lock(lock: Lock, objects: ObjectStore) -> None:
     """Durable effect: take the lock; raises `StoppedError` with the holder if it is taken."""
     try:
-        is_taken = objects.put_if_absent(LOCK_PATH, _encode(lock))
+        is_taken = objects.put_if_absent(LOCK_PATH, _FORMAT.encode(lock))
     except GraphError as error:
         # The lock may have been written all the same, and would then have no known owner.
         found = Findings()
@@ -80,7 +95,13 @@ def take_lock(lock: Lock, objects: ObjectStore) -> None:
     held = None if is_taken else find_lock(objects)
     # A request whose response was lost is sent again, and then finds our own lock.
     if not is_taken and (held is None or held.id != lock.id):
-        raise _stopped("state_lock_held", _describe_holder(held))
+        message = "another command held the lock until just now; run the command again"
+        if held is not None:
+            message = (
+                f"the cluster is locked by {held.describe()}; nothing was changed; wait for it, "
+                f"or, if it is no longer running, run `omnigraph cluster force-unlock {held.id}`"
+            )
+        raise _stopped("state_lock_held", message)
 
 
 def find_lock(objects: ObjectStore) -> Lock | None:
@@ -104,7 +125,7 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
             f"remove it, run `omnigraph cluster force-unlock {found.id}`",
         )
     with stop_on_storage_error("state_lock_error", LOCK_PATH):
-        is_ours = objects.put_if_match(LOCK_PATH, _encode(own), token=token) is not None
+        is_ours = objects.put_if_match(LOCK_PATH, _FORMAT.encode(own), token=token) is not None
     held = own if is_ours else find_lock(objects)
     # A request whose response was lost is sent again, and finds what it has written.
     if held is None or held.id != own.id:
@@ -120,66 +141,23 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
 
 def _find(objects: ObjectStore) -> tuple[Lock | None, str]:
     """The current lock, if any, with its storage token."""
-    with stop_on_storage_error("state_lock_read_error", LOCK_PATH):
-        stored = objects.find(LOCK_PATH)
-    if stored is None:
-        return None, ""
-    try:
-        return _decode(stored.content), stored.token
-    except VersionError as error:
-        raise _stopped("unsupported_state_lock_version", str(error)) from error
-    except ShapeError as error:
-        raise _stopped("invalid_state_lock", str(error)) from error
+    found = find_decoded(LOCK_PATH, _FORMAT.decode, objects, _FORMAT.codes)
+    return (None, "") if found is None else (found[0], found[1].token)
 
 
 def _release(lock: Lock, objects: ObjectStore, findings: Findings) -> None:
     try:
-        stored = objects.find(LOCK_PATH)
+        held = find_lock(objects)
         # The lock may have been broken, and another command may have taken it since.
-        if stored is not None and _decode(stored.content).id == lock.id:
+        if held is not None and held.id == lock.id:
             objects.delete(LOCK_PATH)
-    except (GraphError, ShapeError, VersionError) as error:
+    except (GraphError, StoppedError) as error:
         findings.warn(
             "state_lock_error",
             LOCK_PATH,
             f"the lock could not be removed: {error}; when no command is running, run "
             f"`omnigraph cluster force-unlock {lock.id}`",
         )
-
-
-def _describe_holder(held: Lock | None) -> str:
-    if held is None:
-        return "another command held the lock until just now; run the command again"
-    return (
-        f"the cluster is locked by {held.describe()}; nothing was changed; wait for it, or, if it "
-        f"is no longer running, run `omnigraph cluster force-unlock {held.id}`"
-    )
-
-
-def _encode(lock: Lock) -> bytes:
-    return encode_tree(
-        {
-            "version": 1,
-            "lock_id": lock.id,
-            "operation": lock.operation,
-            "created_at": lock.created_at,
-            "pid": lock.process_id,
-            "host": lock.host,
-            "actor": lock.actor,
-        }
-    )
-
-
-def _decode(content: bytes) -> Lock:
-    fields = decode_fields(content, version_key="version", known=_KNOWN)
-    return Lock(
-        id=fields.text("lock_id"),
-        operation=fields.text("operation"),
-        created_at=fields.text("created_at"),
-        process_id=fields.number("pid"),
-        host=fields.find_text("host"),
-        actor=fields.find_text("actor"),
-    )
 
 
 def _stopped(code: str, message: str) -> StoppedError:

@@ -96,11 +96,6 @@ class Plan:
     gates: tuple[Gate, ...]
     stale: tuple[Approval, ...]
 
-    def find_gate(self, graph_id: str) -> Gate | None:
-        """The gate of the deletion of a graph."""
-        address = graph_address(graph_id)
-        return next((each for each in self.gates if each.resource == address), None)
-
 
 def make_plan(
     desired: Desired,
@@ -181,41 +176,28 @@ def _needs_stuck(
 def _compare(
     desired: Resource | None, applied: AppliedResource | None, address: str
 ) -> Change | None:
+    operation, metadata, is_rebound = Operation.UPDATE, None, False
     if desired is None:
-        assert applied is not None, "an address comes from one of the two"
-        return _change(address, Operation.DELETE, applied.digest, None)
-    if applied is None:
-        return _change(address, Operation.CREATE, None, desired.digest)
-    metadata = _compare_metadata(desired, applied)
-    is_rebound = (
-        metadata is MetadataChange.POLICY_BINDINGS
-        or desired.embedding_provider != applied.embedding_provider
-    )
-    if desired.digest == applied.digest and metadata is None and not is_rebound:
-        return None
+        operation = Operation.DELETE
+    elif applied is None:
+        operation = Operation.CREATE
+    else:
+        metadata = _compare_metadata(desired, applied)
+        is_rebound = (
+            metadata is MetadataChange.POLICY_BINDINGS
+            or desired.embedding_provider != applied.embedding_provider
+        )
+        if desired.digest == applied.digest and metadata is None and not is_rebound:
+            return None
     return Change(
         resource=address,
-        operation=Operation.UPDATE,
-        before_digest=applied.digest,
-        after_digest=desired.digest,
+        operation=operation,
+        before_digest=None if applied is None else applied.digest,
+        after_digest=None if desired is None else desired.digest,
         disposition=Disposition.APPLIED,
         reason=None,
         is_binding_change=is_rebound,
         metadata_change=metadata,
-        migration=None,
-    )
-
-
-def _change(address: str, operation: Operation, before: str | None, after: str | None) -> Change:
-    return Change(
-        resource=address,
-        operation=operation,
-        before_digest=before,
-        after_digest=after,
-        disposition=Disposition.APPLIED,
-        reason=None,
-        is_binding_change=False,
-        metadata_change=None,
         migration=None,
     )
 

@@ -8,8 +8,7 @@ repeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,7 +19,6 @@ from omnigraph.cluster.resources import (
     Finding,
     Findings,
     StoppedError,
-    error_finding,
     graph_address,
     schema_address,
     stop_on_storage_error,
@@ -29,35 +27,18 @@ from omnigraph.cluster.state import (
     APPLIED,
     AppliedResource,
     ClusterState,
+    ReadErrors,
+    RecordFormat,
     ResourceStatus,
     ShapeError,
     Status,
-    VersionError,
-    decode_fields,
-    encode_tree,
+    StoredFields,
 )
 
 if TYPE_CHECKING:
     from omnigraph.storage.ports import ObjectStore
 
 RECOVERIES_PREFIX = "__cluster/recoveries"
-
-_KNOWN = frozenset(
-    {
-        "operation_id",
-        "started_at",
-        "actor",
-        "kind",
-        "graph_id",
-        "graph_uri",
-        "observed_manifest_version",
-        "expected_manifest_version",
-        "desired_schema_digest",
-        "desired_schema_meaning",
-        "state_cas_base",
-        "approval_id",
-    }
-)
 
 
 class MoveKind(StrEnum):
@@ -88,26 +69,52 @@ class Sidecar:
     @property
     def path(self) -> str:
         """The path of the sidecar."""
-        return path_of(self.id)
+        return f"{RECOVERIES_PREFIX}/{self.id}.json"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSidecars:
-    """The readable sidecars, in order of time, and the errors of the others."""
+def _read_kind(stored: StoredFields, name: str) -> MoveKind:
+    kind = stored.text(name)
+    if kind not in tuple(MoveKind):
+        raise ShapeError(f"`{kind}` is not a kind of change")
+    return MoveKind(kind)
 
-    sidecars: tuple[Sidecar, ...]
-    faults: tuple[Finding, ...]
+
+def _read_graph_id(stored: StoredFields, name: str) -> str:
+    id = stored.text(name)
+    if ID.fullmatch(id) is None:
+        raise ShapeError(f"its {name} is not a valid graph id")
+    return id
 
 
-def path_of(id: str) -> str:
-    """The path of a sidecar with an id."""
-    return f"{RECOVERIES_PREFIX}/{id}.json"
+_FORMAT = RecordFormat(
+    Sidecar,
+    version_key="schema_version",
+    fields={
+        "operation_id": ("id", StoredFields.text),
+        "started_at": ("started_at", StoredFields.text),
+        "actor": ("actor", StoredFields.find_text),
+        "kind": ("kind", _read_kind),
+        "graph_id": ("graph_id", _read_graph_id),
+        "graph_uri": ("graph_uri", StoredFields.text),
+        "observed_manifest_version": ("observed_version", StoredFields.find_number),
+        "expected_manifest_version": ("expected_version", StoredFields.find_number),
+        "desired_schema_digest": ("desired_digest", StoredFields.find_text),
+        "desired_schema_meaning": ("desired_meaning", StoredFields.find_text),
+        "state_cas_base": ("cas_base", lambda stored, name: stored.find_text(name) or ""),
+        "approval_id": ("approval_id", StoredFields.find_text),
+    },
+    codes=ReadErrors(
+        "recovery_sidecar_read_error",
+        "unsupported_recovery_sidecar_version",
+        "invalid_recovery_sidecar",
+    ),
+)
 
 
 def arm(sidecar: Sidecar, objects: ObjectStore) -> None:
     """Durable effect: record that a graph is about to change."""
     with stop_on_storage_error("recovery_sidecar_write_error", sidecar.path):
-        objects.put(sidecar.path, _encode(sidecar))
+        objects.put(sidecar.path, _FORMAT.encode(sidecar))
 
 
 def disarm(sidecar: Sidecar, objects: ObjectStore) -> None:
@@ -116,71 +123,12 @@ def disarm(sidecar: Sidecar, objects: ObjectStore) -> None:
         objects.delete(sidecar.path)
 
 
-def list_sidecars(objects: ObjectStore) -> FoundSidecars:
-    """All sidecars; raises `StoppedError` if they cannot be listed."""
-    with stop_on_storage_error("recovery_sidecar_read_error", RECOVERIES_PREFIX):
-        names = sorted(objects.tokens(RECOVERIES_PREFIX))
-    found, faults = [], []
-    for name in names:
-        path = f"{RECOVERIES_PREFIX}/{name}"
-        try:
-            with stop_on_storage_error("recovery_sidecar_read_error", path):
-                stored = objects.find(path)
-            if stored is not None:
-                found.append(_decode(stored.content, path))
-        except VersionError as error:
-            faults.append(error_finding("unsupported_recovery_sidecar_version", path, str(error)))
-        except ShapeError as error:
-            faults.append(error_finding("invalid_recovery_sidecar", path, str(error)))
-        except StoppedError as error:
-            faults += error.findings
-    return FoundSidecars(tuple(found), tuple(faults))
+def list_sidecars(objects: ObjectStore) -> tuple[tuple[Sidecar, ...], tuple[Finding, ...]]:
+    """The readable sidecars, in order of time, and the errors of the others.
 
-
-def _encode(sidecar: Sidecar) -> bytes:
-    return encode_tree(
-        {
-            "schema_version": 1,
-            "operation_id": sidecar.id,
-            "started_at": sidecar.started_at,
-            "actor": sidecar.actor,
-            "kind": str(sidecar.kind),
-            "graph_id": sidecar.graph_id,
-            "graph_uri": sidecar.graph_uri,
-            "observed_manifest_version": sidecar.observed_version,
-            "expected_manifest_version": sidecar.expected_version,
-            "desired_schema_digest": sidecar.desired_digest,
-            "desired_schema_meaning": sidecar.desired_meaning,
-            "state_cas_base": sidecar.cas_base,
-            "approval_id": sidecar.approval_id,
-        }
-    )
-
-
-def _decode(content: bytes, path: str) -> Sidecar:
-    fields = decode_fields(content, version_key="schema_version", known=_KNOWN)
-    if path_of(fields.text("operation_id")) != path:
-        # A sidecar with another name could not be found again to be deleted.
-        raise ShapeError("its operation_id does not match its name")
-    kind = fields.text("kind")
-    if kind not in tuple(MoveKind):
-        raise ShapeError(f"`{kind}` is not a kind of change")
-    if ID.fullmatch(fields.text("graph_id")) is None:
-        raise ShapeError("its graph_id is not a valid graph id")
-    return Sidecar(
-        id=fields.text("operation_id"),
-        started_at=fields.text("started_at"),
-        actor=fields.find_text("actor"),
-        kind=MoveKind(kind),
-        graph_id=fields.text("graph_id"),
-        graph_uri=fields.text("graph_uri"),
-        observed_version=fields.find_number("observed_manifest_version"),
-        expected_version=fields.find_number("expected_manifest_version"),
-        desired_digest=fields.find_text("desired_schema_digest"),
-        desired_meaning=fields.find_text("desired_schema_meaning"),
-        cas_base=fields.find_text("state_cas_base") or "",
-        approval_id=fields.find_text("approval_id"),
-    )
+    Raises `StoppedError` if they cannot be listed.
+    """
+    return _FORMAT.list(RECOVERIES_PREFIX, objects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +221,12 @@ def sweep(
     cluster: Cluster, ledger: ClusterState, approvals: tuple[Approval, ...], findings: Findings
 ) -> Swept:
     """Recover every sidecar that can be; raises `StoppedError` if one cannot be read."""
-    listed = list_sidecars(cluster.objects)
-    if listed.faults:
-        raise StoppedError(*listed.faults)
+    sidecars, faults = list_sidecars(cluster.objects)
+    if faults:
+        raise StoppedError(*faults)
     retired: list[Sidecar] = []
     pending: set[str] = set()
-    for sidecar in listed.sidecars:
+    for sidecar in sidecars:
         action = _look(cluster, sidecar, ledger)
         ledger, is_recovered = _recover(cluster, sidecar, action, ledger, approvals, findings)
         if is_recovered:
@@ -298,8 +246,7 @@ def retire(cluster: Cluster, sidecars: tuple[Sidecar, ...], findings: Findings) 
             # A crash here leaves a sidecar that the next sweep deletes.
             disarm(each, cluster.objects)
         except StoppedError as error:
-            for finding in error.findings:
-                findings.warn(finding.code, finding.path, finding.message)
+            findings.add_as_warnings(error.findings)
 
 
 def _look(cluster: Cluster, sidecar: Sidecar, ledger: ClusterState) -> RecoveryAction:
@@ -335,20 +282,12 @@ def _recover(
                 f"`{sidecar.kind}` was interrupted before the state was written; the graph is as "
                 "desired, and the state was updated",
             )
-            done = roll_forward(ledger, id, live, digest=sidecar.desired_digest or live.digest)
-            record = _record(sidecar, cluster.now(), outcome="rolled_forward")
-            return done.recording_recovery(sidecar.id, record), True
+            digest = sidecar.desired_digest or live.digest
+            done = with_live(ledger, id, live, digest=digest, status=APPLIED)
+            return _record(done, sidecar, cluster.now()), True
         case RecordDeletion():
-            buried = bury(
-                cluster,
-                ledger,
-                id,
-                approval_id=sidecar.approval_id,
-                approvals=approvals,
-                actor=sidecar.actor,
-            )
-            record = _record(sidecar, cluster.now(), outcome="rolled_forward")
-            return buried.recording_recovery(sidecar.id, record), True
+            buried = bury(cluster, ledger, sidecar, approvals)
+            return _record(buried, sidecar, cluster.now()), True
         case Retry():
             findings.warn(
                 "graph_delete_incomplete",
@@ -366,63 +305,57 @@ def _recover(
             return ledger.with_status(address, ResourceStatus(status, (code,), message)), False
 
 
-def roll_forward(ledger: ClusterState, id: str, live: Live, *, digest: str) -> ClusterState:
-    """The state with the current schema of a graph."""
-    applied = ledger.resources.get(graph_address(id))
-    provider = None if applied is None else applied.embedding_provider
-    done = ledger.having(
-        schema_address(id), AppliedResource(digest, None, None, None), APPLIED
-    ).with_graph_digest(id, provider=provider)
-    return done.with_status(graph_address(id), APPLIED).observing(
-        graph_address(id), encode_live(live)
-    )
-
-
-def bury(
-    cluster: Cluster,
-    ledger: ClusterState,
-    id: str,
-    *,
-    approval_id: str | None,
-    approvals: tuple[Approval, ...],
-    actor: str | None,
+def with_live(
+    ledger: ClusterState, id: str, live: Live, *, digest: str, status: ResourceStatus
 ) -> ClusterState:
-    """The state without a deleted graph, and with the record of its approvals."""
-    address, deleted_at = graph_address(id), cluster.now()
-    tombstone = {
-        "kind": "tombstone",
-        "deleted_at": deleted_at,
-        "approval_id": approval_id,
-        "actor": actor,
-    }
-    deleted = ledger.without_graph(id).observing(address, tombstone)
-    for each in approvals:
-        # All approvals are consumed: a second approval must not apply to a later graph that happens
-        # to have the same declaration.
-        if each.resource == address and each.id not in deleted.approval_records:
-            deleted = deleted.recording_approval(
-                each.id, encode_record(each, consumed_at=deleted_at)
-            )
-    return deleted
-
-
-def encode_live(live: Live) -> dict[str, object]:
-    """The fields of an observed graph that the state stores."""
-    return {
+    """The state with an observed graph, and with the digest and status of its schema."""
+    address, schema = graph_address(id), schema_address(id)
+    applied = ledger.resources.get(address)
+    observation = {
         "kind": "graph",
         "exists": True,
         "schema_digest": live.digest,
         "schema_meaning": live.meaning,
         "manifest_version": live.manifest_version,
     }
+    return (
+        ledger.having(schema, AppliedResource(digest, None, None, None), status)
+        .with_graph_digest(id, provider=None if applied is None else applied.embedding_provider)
+        .with_status(address, status)
+        .observing(address, observation)
+    )
 
 
-def _record(sidecar: Sidecar, now: str, *, outcome: str) -> Mapping[str, object]:
-    return {
+def bury(
+    cluster: Cluster, ledger: ClusterState, sidecar: Sidecar, approvals: tuple[Approval, ...]
+) -> ClusterState:
+    """The state without a deleted graph, and with the record of its approvals."""
+    address, deleted_at = graph_address(sidecar.graph_id), cluster.now()
+    tombstone = {
+        "kind": "tombstone",
+        "deleted_at": deleted_at,
+        "approval_id": sidecar.approval_id,
+        "actor": sidecar.actor,
+    }
+    # All approvals are consumed: a second approval must not apply to a later graph that happens to
+    # have the same declaration.
+    consumed = {
+        each.id: encode_record(each, consumed_at=deleted_at)
+        for each in approvals
+        if each.resource == address
+    }
+    deleted = ledger.without_graph(sidecar.graph_id).observing(address, tombstone)
+    return replace(deleted, approval_records={**consumed, **ledger.approval_records})
+
+
+def _record(ledger: ClusterState, sidecar: Sidecar, now: str) -> ClusterState:
+    """The state with the record that an interrupted change was rolled forward."""
+    record = {
         "kind": str(sidecar.kind),
         "graph_id": sidecar.graph_id,
         "actor": sidecar.actor,
         "started_at": sidecar.started_at,
         "settled_at": now,
-        "outcome": outcome,
+        "outcome": "rolled_forward",
     }
+    return replace(ledger, recovery_records={**ledger.recovery_records, sidecar.id: record})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from omnigraph.cluster.approvals import Approval
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.lock import Lock
-from omnigraph.cluster.plan import Change, Gate, Plan, Reach
+from omnigraph.cluster.plan import Change, Plan
 from omnigraph.cluster.resources import Finding
 from omnigraph.cluster.state import ClusterState, encode_statuses
 from omnigraph.model.source import Severity
@@ -123,7 +123,15 @@ def encode_report(report: Report) -> dict[str, object]:
         "ok": heading.is_ok,
         "config_dir": heading.folder,
         **_encode_body(report),
-        "diagnostics": [_encode_finding(each) for each in heading.findings],
+        "diagnostics": [
+            {
+                "code": each.code,
+                "severity": str(each.severity),
+                "path": each.path,
+                "message": each.message,
+            }
+            for each in heading.findings
+        ],
     }
 
 
@@ -133,7 +141,17 @@ def _encode_body(report: Report) -> dict[str, object]:
             return {
                 "config_file": config_file,
                 "resource_digests": {} if desired is None else desired.digests,
-                "resources": _encode_resources(desired),
+                "resources": [
+                    _without_none(
+                        {
+                            "address": each.address,
+                            "kind": str(each.kind),
+                            "digest": each.digest,
+                            "path": each.path,
+                        }
+                    )
+                    for each in ({} if desired is None else desired.resources).values()
+                ],
                 "dependencies": _encode_dependencies(desired),
             }
         case PlanReport(desired=desired, facts=facts, plan=plan):
@@ -142,13 +160,7 @@ def _encode_body(report: Report) -> dict[str, object]:
                 "resource_digests": {} if desired is None else desired.digests,
                 "dependencies": _encode_dependencies(desired),
                 "state_observations": _encode_facts(facts),
-                "changes": [] if plan is None else [encode_change(each) for each in plan.changes],
-                "blast_radius": []
-                if plan is None
-                else [_encode_reach(each) for each in plan.reaches],
-                "approvals_required": []
-                if plan is None
-                else [_encode_gate(each) for each in plan.gates],
+                **_encode_plan(plan),
             }
         case ApplyReport(actor=actor, desired=desired, facts=facts, changes=changes):
             return {
@@ -187,6 +199,25 @@ def _encode_body(report: Report) -> dict[str, object]:
             }
 
 
+def _encode_plan(plan: Plan | None) -> dict[str, object]:
+    if plan is None:
+        return {"changes": [], "blast_radius": [], "approvals_required": []}
+    return {
+        "changes": [encode_change(each) for each in plan.changes],
+        "blast_radius": [
+            {"resource": each.resource, "affected": list(each.affected)} for each in plan.reaches
+        ],
+        "approvals_required": [
+            {
+                "resource": each.resource,
+                "reason": each.reason,
+                "satisfied": each.approval is not None,
+            }
+            for each in plan.gates
+        ],
+    }
+
+
 def encode_change(change: Change) -> dict[str, object]:
     """One change as a JSON object."""
     encoded = _without_none(
@@ -211,48 +242,13 @@ def encode_change(change: Change) -> dict[str, object]:
     return encoded
 
 
-def _encode_finding(finding: Finding) -> dict[str, object]:
-    return {
-        "code": finding.code,
-        "severity": str(finding.severity),
-        "path": finding.path,
-        "message": finding.message,
-    }
-
-
 def _encode_revision(desired: Desired | None) -> dict[str, object]:
     return {} if desired is None else {"config_digest": desired.config_digest}
-
-
-def _encode_resources(desired: Desired | None) -> list[dict[str, object]]:
-    return [
-        _without_none(
-            {
-                "address": each.address,
-                "kind": str(each.kind),
-                "digest": each.digest,
-                "path": each.path,
-            }
-        )
-        for each in ({} if desired is None else desired.resources).values()
-    ]
 
 
 def _encode_dependencies(desired: Desired | None) -> list[dict[str, object]]:
     dependencies = () if desired is None else desired.dependencies
     return [{"from": each.dependent, "to": each.needed} for each in dependencies]
-
-
-def _encode_reach(reach: Reach) -> dict[str, object]:
-    return {"resource": reach.resource, "affected": list(reach.affected)}
-
-
-def _encode_gate(gate: Gate) -> dict[str, object]:
-    return {
-        "resource": gate.resource,
-        "reason": gate.reason,
-        "satisfied": gate.approval is not None,
-    }
 
 
 def _encode_ledger_part(facts: StateFacts | None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -177,6 +177,10 @@ class Findings:
     def warn(self, code: str, path: str, message: str) -> None:
         """Add a warning."""
         self.add([Finding(code, Severity.WARNING, path, message)])
+
+    def add_as_warnings(self, found: Iterable[Finding]) -> None:
+        """Add findings, which do not make the command fail."""
+        self.add(replace(each, severity=Severity.WARNING) for each in found)
 
     def require_no_errors(self) -> None:
         """Raise `StoppedError` if there is an error so far."""

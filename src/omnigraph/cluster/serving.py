@@ -86,27 +86,22 @@ def read_serving_snapshot(cluster: Cluster) -> ServingSnapshot:
             )
         )
     findings = Findings()
-    waiting = _find_waiting(cluster, findings)
-    snapshot = _read(cluster, stored, waiting, findings)
-    if findings.has_errors:
-        raise StoppedError(*findings)
-    return snapshot
-
-
-def _find_waiting(cluster: Cluster, findings: Findings) -> dict[str, Finding]:
-    """The graphs with a change in progress; a sidecar without a known graph is an error."""
-    listed = list_sidecars(cluster.objects)
-    for each in listed.faults:
-        findings.error("cluster_recovery_unattributed", each.path, each.message)
-    return {
+    sidecars, faults = list_sidecars(cluster.objects)
+    for fault in faults:
+        findings.error("cluster_recovery_unattributed", fault.path, fault.message)
+    waiting = {
         each.graph_id: error_finding(
             "cluster_recovery_pending",
             each.path,
             f"`{each.kind}` of {each.started_at} was interrupted; `omnigraph cluster apply` "
             "recovers it",
         )
-        for each in listed.sidecars
+        for each in sidecars
     }
+    snapshot = _read(cluster, stored, waiting, findings)
+    if findings.has_errors:
+        raise StoppedError(*findings)
+    return snapshot
 
 
 def _read(
@@ -220,7 +215,7 @@ def _find_profile(ledger: ClusterState, id: str, findings: Findings) -> Embeddin
         provider,
         findings,
     )
-    profile = None if section is None else parse_profile(section, findings)
+    profile = None if section is None else parse_profile(section)
     if profile is not None and digest_profile(encode_profile(profile)) != applied.digest:
         findings.error(
             "embedding_provider_digest_mismatch",

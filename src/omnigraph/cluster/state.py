@@ -8,14 +8,15 @@ decided elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import orjson
 
 from omnigraph.cluster.resources import (
+    Finding,
     Kind,
     StoppedError,
     digest_bytes,
@@ -31,7 +32,9 @@ from omnigraph.cluster.resources import (
 )
 
 if TYPE_CHECKING:
-    from omnigraph.storage.ports import ObjectStore
+    from omnigraph.storage.ports import ObjectStore, StoredObject
+
+T = TypeVar("T")
 
 
 class ShapeError(ValueError):
@@ -136,6 +139,84 @@ def encode_tree(tree: Mapping[str, object]) -> bytes:
     return orjson.dumps(tree, option=orjson.OPT_INDENT_2) + b"\n"
 
 
+@dataclass(frozen=True, slots=True)
+class ReadErrors:
+    """The codes of the errors of reading a stored object."""
+
+    unreadable: str
+    unknown_version: str
+    invalid: str
+
+
+def find_decoded(
+    path: str, decode: Callable[[bytes], T], objects: ObjectStore, codes: ReadErrors
+) -> tuple[T, StoredObject] | None:
+    """An object, decoded and as stored; raises `StoppedError` if it cannot be used."""
+    with stop_on_storage_error(codes.unreadable, path):
+        stored = objects.find(path)
+    if stored is None:
+        return None
+    try:
+        return decode(stored.content), stored
+    except VersionError as error:
+        raise StoppedError(error_finding(codes.unknown_version, path, str(error))) from error
+    except ShapeError as error:
+        raise StoppedError(error_finding(codes.invalid, path, str(error))) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFormat(Generic[T]):
+    """The stored form of a record: for each stored field, the attribute and how it is read.
+
+    The first field is the id of the record. Optional attributes are stored as null.
+    """
+
+    make: Callable[..., T]
+    version_key: str
+    fields: Mapping[str, tuple[str, Callable[[StoredFields, str], object]]]
+    codes: ReadErrors
+
+    def encode(self, record: T) -> bytes:
+        """A record as it is stored."""
+        stored = {name: getattr(record, attribute) for name, (attribute, _) in self.fields.items()}
+        return encode_tree({self.version_key: 1, **stored})
+
+    def decode(self, content: bytes) -> T:
+        """Decode a stored record; raises `ShapeError` or `VersionError` if it is not valid."""
+        stored = decode_fields(content, version_key=self.version_key, known=frozenset(self.fields))
+        return self.make(
+            **{attribute: read(stored, name) for name, (attribute, read) in self.fields.items()}
+        )
+
+    def list(self, prefix: str, objects: ObjectStore) -> tuple[tuple[T, ...], tuple[Finding, ...]]:
+        """The records below a prefix, in order of their ids, and the errors of unusable ones.
+
+        Raises `StoppedError` if they cannot be listed.
+        """
+        with stop_on_storage_error(self.codes.unreadable, prefix):
+            names = sorted(objects.tokens(prefix))
+        found: list[T] = []
+        faults: list[Finding] = []
+        id_name, (id_attribute, _) = next(iter(self.fields.items()))
+        for name in names:
+            path = f"{prefix}/{name}"
+            try:
+                stored = find_decoded(path, self.decode, objects, self.codes)
+            except StoppedError as error:
+                faults += error.findings
+                continue
+            if stored is None:
+                continue
+            record, _ = stored
+            if name == f"{getattr(record, id_attribute)}.json":
+                found.append(record)
+            else:
+                # Under another name it could count twice, or could not be found to be deleted.
+                message = f"its {id_name} does not match its name"
+                faults.append(error_finding(self.codes.invalid, path, message))
+        return tuple(found), tuple(faults)
+
+
 STATE_PATH = "__cluster/state.json"
 
 _KNOWN = frozenset(
@@ -227,33 +308,22 @@ class ClusterState:
         """The state with another status of a resource."""
         return replace(self, statuses={**self.statuses, address: status})
 
-    def without(self, address: str) -> ClusterState:
-        """The state without a resource and its status."""
+    def without(self, *addresses: str) -> ClusterState:
+        """The state without some resources and their statuses."""
         return replace(
             self,
-            resources={key: each for key, each in self.resources.items() if key != address},
-            statuses={key: each for key, each in self.statuses.items() if key != address},
+            resources={key: each for key, each in self.resources.items() if key not in addresses},
+            statuses={key: each for key, each in self.statuses.items() if key not in addresses},
         )
 
     def observing(self, address: str, observation: Mapping[str, object]) -> ClusterState:
         """The state with an observation of a resource."""
         return replace(self, observations={**self.observations, address: observation})
 
-    def recording_recovery(self, id: str, record: Mapping[str, object]) -> ClusterState:
-        """The state with the outcome of an interrupted change."""
-        return replace(self, recovery_records={**self.recovery_records, id: record})
-
-    def recording_approval(self, id: str, record: Mapping[str, object]) -> ClusterState:
-        """The state with an approval that was used."""
-        return replace(self, approval_records={**self.approval_records, id: record})
-
     def without_graph(self, id: str) -> ClusterState:
         """The state without a graph and all its parts."""
-        found = self
-        for address in [*self.resources, *self.statuses]:
-            if graph_id_of(address) == id:
-                found = found.without(address)
-        return found
+        every = {*self.resources, *self.statuses}
+        return self.without(*(address for address in every if graph_id_of(address) == id))
 
     def with_graph_digest(self, id: str, *, provider: str | None) -> ClusterState:
         """The state with a graph whose digest is derived from its applied parts."""
@@ -278,9 +348,16 @@ class ClusterState:
 
 EMPTY = ClusterState(0, None, {}, {}, {}, {}, {})
 
-_MOVED = (
+STATE_EXISTS = error_finding(
+    "state_already_exists",
+    STATE_PATH,
+    "the cluster has a state already; `omnigraph cluster refresh` reads it again",
+)
+_STATE_MOVED = error_finding(
+    "state_cas_mismatch",
+    STATE_PATH,
     "another command changed the state in the meantime; run the command again, which resumes the "
-    "work"
+    "work",
 )
 
 
@@ -295,27 +372,25 @@ class StoredState:
 
 def find_ledger(objects: ObjectStore) -> StoredState | None:
     """The state, or None if there is none; raises `StoppedError` if it cannot be read."""
-    with stop_on_storage_error("state_read_error", STATE_PATH):
-        stored = objects.find(STATE_PATH)
-    if stored is None:
+    codes = ReadErrors("state_read_error", "unsupported_state_version", "invalid_state_json")
+    found = find_decoded(STATE_PATH, decode_ledger, objects, codes)
+    if found is None:
         return None
-    try:
-        ledger = decode_ledger(stored.content)
-    except VersionError as error:
-        raise _stopped("unsupported_state_version", str(error)) from error
-    except ShapeError as error:
-        raise _stopped("invalid_state_json", str(error)) from error
-    return StoredState(ledger, cas_of(stored.content), stored.token)
+    ledger, stored = found
+    return StoredState(ledger, _cas_of(stored.content), stored.token)
 
 
 def get_ledger(objects: ObjectStore) -> StoredState:
     """The state; raises `StoppedError` if there is none."""
     found = find_ledger(objects)
     if found is None:
-        raise _stopped(
-            "state_missing",
-            "the cluster has no state yet; nothing was changed; start with "
-            "`omnigraph cluster import`",
+        raise StoppedError(
+            error_finding(
+                "state_missing",
+                STATE_PATH,
+                "the cluster has no state yet; nothing was changed; start with "
+                "`omnigraph cluster import`",
+            )
         )
     return found
 
@@ -326,15 +401,12 @@ def create_ledger(ledger: ClusterState, objects: ObjectStore) -> StoredState:
     with stop_on_storage_error("state_write_error", STATE_PATH):
         is_written = objects.put_if_absent(STATE_PATH, content)
     found = find_ledger(objects)
-    if found is not None and found.cas == cas_of(content):
+    if found is not None and found.cas == _cas_of(content):
         # This can also follow a rejection: a request whose response was lost is sent again.
         return found
     if is_written:
-        raise _stopped("state_cas_mismatch", _MOVED)
-    raise _stopped(
-        "state_already_exists",
-        "the cluster has a state already; `omnigraph cluster refresh` reads it again",
-    )
+        raise StoppedError(_STATE_MOVED)
+    raise StoppedError(STATE_EXISTS)
 
 
 def replace_ledger(ledger: ClusterState, *, over: StoredState, objects: ObjectStore) -> StoredState:
@@ -346,20 +418,15 @@ def replace_ledger(ledger: ClusterState, *, over: StoredState, objects: ObjectSt
     with stop_on_storage_error("state_write_error", STATE_PATH):
         now = objects.find(STATE_PATH)
         token = None
-        if now is not None and cas_of(now.content) == over.cas:
+        if now is not None and _cas_of(now.content) == over.cas:
             token = objects.put_if_match(STATE_PATH, content, token=now.token)
             if token is None:
                 # A request whose response was lost is sent again, and finds what it has written.
                 now = objects.find(STATE_PATH)
                 token = now.token if now is not None and now.content == content else None
     if token is None:
-        raise _stopped("state_cas_mismatch", _MOVED)
-    return StoredState(decode_ledger(content), cas_of(content), token)
-
-
-def cas_of(content: bytes) -> str:
-    """The content hash of a stored state."""
-    return f"sha256:{digest_bytes(content)}"
+        raise StoppedError(_STATE_MOVED)
+    return StoredState(decode_ledger(content), _cas_of(content), token)
 
 
 def encode_ledger(ledger: ClusterState) -> bytes:
@@ -413,6 +480,11 @@ def decode_ledger(content: bytes) -> ClusterState:
     )
 
 
+def _cas_of(content: bytes) -> str:
+    """The content hash of a stored state."""
+    return f"sha256:{digest_bytes(content)}"
+
+
 def _encode_resource(resource: AppliedResource) -> dict[str, object]:
     encoded: dict[str, object] = {"digest": resource.digest}
     if resource.applies_to is not None:
@@ -460,7 +532,3 @@ def _require_address(text: str) -> str:
     if not is_address(text):
         raise ShapeError(f"`{text}` is not a resource address")
     return text
-
-
-def _stopped(code: str, message: str) -> StoppedError:
-    return StoppedError(error_finding(code, STATE_PATH, message))

@@ -139,7 +139,7 @@ def test_a_word_about_something_else_does_not_count() -> None:
 
 def test_a_word_counts_once() -> None:
     used = replace(approval(), consumed_at="then")
-    recorded = knowing(**ALL).recording_approval("01", {"consumed_at": "then"})
+    recorded = replace(knowing(**ALL), approval_records={"01": {"consumed_at": "then"}})
 
     by_its_mark = planned(desiring(), knowing(**ALL), approvals=(used,))
     by_the_ledger = planned(desiring(), recorded, approvals=(approval(),))

@@ -16,7 +16,7 @@ from omnigraph.cluster.recovery import (
     RollForward,
     Sidecar,
     decide,
-    roll_forward,
+    with_live,
 )
 from omnigraph.cluster.state import APPLIED, EMPTY, AppliedResource, ClusterState
 
@@ -48,7 +48,7 @@ def sidecar(kind: MoveKind) -> Sidecar:
 def knowing(digest: str | None) -> ClusterState:
     if digest is None:
         return EMPTY
-    return roll_forward(EMPTY, "a", live(digest), digest=digest)
+    return with_live(EMPTY, "a", live(digest), digest=digest, status=APPLIED)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_rolling_forward_keeps_what_a_graph_is_bound_to() -> None:
         "graph.a", AppliedResource("x", None, "provider.embedding.p", None), APPLIED
     )
 
-    rolled = roll_forward(bound, "a", live(NEW), digest=NEW)
+    rolled = with_live(bound, "a", live(NEW), digest=NEW, status=APPLIED)
 
     assert rolled.resources["graph.a"].embedding_provider == "provider.embedding.p"
     assert rolled.find_digest("schema.a") == NEW
