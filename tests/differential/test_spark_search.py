@@ -285,8 +285,8 @@ def ranked(
 ) -> Sequence[Mapping[str, object]]:
     """The ranked rows in their order."""
     frame = spark.createDataFrame(rows).repartition(3)
-    found = rank_rows(frame, by, id="id", place="p", score="fused", wanted=wanted)
-    ordered = found.rows.orderBy(*found.order)
+    ranked, order = rank_rows(frame, by, id="id", place="p", score="fused", wanted=wanted)
+    ordered = ranked.orderBy(*order)
     shown = ordered if wanted is None else ordered.limit(wanted)
     rows_found: list[dict[str, object]] = shown.toArrow().to_pylist()
     return rows_found

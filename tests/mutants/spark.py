@@ -75,8 +75,8 @@ SPARK_MUTANTS = (
         (
             Edit(
                 LOAD,
-                "if basis.accepted_schema.schema_hash != staged.schema_hash:",
-                "if not staged.schema_hash:",
+                "if basis.accepted_schema.schema_hash != self._staged.schema_hash:",
+                "if not self._staged.schema_hash:",
             ),
         ),
         (

@@ -18,11 +18,10 @@ from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import ALWAYS, BoundCondition
 from omnigraph.engine.settings import make_settings, open_stores
-from omnigraph.engine.state.branch_state import Basis
 from omnigraph.model.ports import Action, Embedder
 from omnigraph.model.types import STRING, PropertyType, Vector
 from omnigraph.spark.query.column_pruning import Search
-from omnigraph.spark.query.entities import SearchBinder
+from omnigraph.spark.query.entities import measure_of
 from omnigraph.spark.query.tables import TypeFrames
 from tests.support.graphs import Record, build_graph, ndjson, node, root_of
 from tests.support.queries import query
@@ -92,8 +91,13 @@ def read(
 ) -> DataFrame:
     """Rows of a node type."""
     declared = frames.basis.catalog.nodes[type_name]
-    seeker, count = _seeker(frames.basis, embedder), partial(frames.count_words, declared)
-    measures = {name: seeker.bind(each, count) for each, name in (searches or {}).items()}
+    inputs = Inputs({}, datetime(2024, 6, 1, tzinfo=UTC))
+    vectors = QueryVectors(inputs, embedder, frames.basis.catalog, {"n": "Note"})
+    statistics = partial(frames.count_words, declared)
+    measures = {
+        name: measure_of(each, inputs, vectors, statistics)
+        for each, name in (searches or {}).items()
+    }
     return frames.rows(declared, columns=columns, condition=condition, measures=measures)
 
 
@@ -130,11 +134,6 @@ def relevant(text: str | None) -> Bm25:
 def _open(graph: Graph) -> GraphContext:
     settings = make_settings(root_of(graph), storage_options=None, durability="relaxed")
     return GraphContext(settings, open_stores(settings), actor=None, is_read_only=False)
-
-
-def _seeker(basis: Basis, embedder: Embedder | None) -> SearchBinder:
-    inputs = Inputs({}, datetime(2024, 6, 1, tzinfo=UTC))
-    return SearchBinder(inputs, QueryVectors(inputs, embedder, basis.catalog, {"n": "Note"}))
 
 
 def _text(chance: Random) -> str:

@@ -15,13 +15,13 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from socket import create_connection
-from typing import IO, TypeAlias, TypeGuard
+from typing import IO, TypeGuard
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
@@ -39,8 +39,6 @@ from omnigraph.model.limits import (
 )
 from omnigraph.spark.errors import explain, spark_errors
 
-ResolveSettings: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]]
-
 _LOG_LEVEL = "spark.log.level"
 _LOCAL_ADDRESS = "SPARK_LOCAL_IP"
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"
@@ -56,12 +54,6 @@ _ADVICE = (
     ),
     ("UnsupportedClassVersionError", "this Java is too old; install Java 17 or newer"),
 )
-
-
-def is_stopped(spark: SparkSession) -> bool:
-    """Whether a session of this process was stopped."""
-    # A process has one context at a time, and its sessions end with it.
-    return spark.sparkContext is not SparkContext._active_spark_context  # noqa: SLF001
 
 
 def reset_dead_gateway() -> None:
@@ -93,42 +85,25 @@ def _has_died(gateway: JavaGateway) -> bool:
     return False
 
 
-def finds_data_sources(spark: SparkSession) -> bool:
-    """Whether the Java process knows which Python to search for data sources.
-
-    Java reads this from its start environment, so a process that an earlier session started may not
-    know it.
-    """
-    java = spark.sparkContext._jvm  # noqa: SLF001
-    assert java is not None, "a session that runs has a process"
-    return bool(java.System.getenv(_PYTHON_VARIABLE))
-
-
-def start_session(
-    requested: Mapping[str, str], *, resolve: ResolveSettings, python: str
-) -> SparkSession:
+def _start_session(requested: Mapping[str, str], *, python: str) -> SparkSession:
     """Start a session, and its Java process unless one is running.
 
-    `resolve` computes all settings from the requested ones and those of the process. Tasks on this
-    machine run the given `python` unless another one is configured.
+    Tasks on this machine run the given `python` unless another one is configured.
     """
     with SparkContext._lock:  # noqa: SLF001  # two threads must not start two processes
-        context = SparkContext._active_spark_context or _start_context(requested, resolve, python)  # noqa: SLF001
+        context = SparkContext._active_spark_context or _start_context(requested, python)  # noqa: SLF001
     if str(context.master).startswith("local") and context.pythonExec == _ANY_PYTHON:
         context.pythonExec = python
     return SparkSession.builder.getOrCreate()
 
 
-def _start_context(
-    requested: Mapping[str, str], resolve: ResolveSettings, python: str
-) -> SparkContext:
+def _start_context(requested: Mapping[str, str], python: str) -> SparkContext:
     gateway = SparkContext._gateway  # noqa: SLF001  # the process outlives its sessions
     if gateway is None:
-        gateway = _launch(
-            resolve(requested, {}), python=python, is_quiet=_LOG_LEVEL not in requested
-        )
+        settings = _resolve_settings(requested, {})
+        gateway = _launch(settings, python=python, is_quiet=_LOG_LEVEL not in requested)
     conf = SparkConf(_jvm=gateway.jvm)
-    for name, value in resolve(requested, dict(conf.getAll())).items():
+    for name, value in _resolve_settings(requested, dict(conf.getAll())).items():
         conf.set(name, value)
     return SparkContext(conf=conf, gateway=gateway)
 
@@ -312,7 +287,7 @@ def _start(requested: Mapping[str, str]) -> SparkSession:
         if _REMOTE in requested:
             return _connect(requested)
         python = requested.get(_PYTHON, sys.executable)
-        started = start_session(requested, resolve=_resolve_settings, python=python)
+        started = _start_session(requested, python=python)
     if _PYTHON in requested:
         # Only `spark-submit` applies this setting by itself.
         started.sparkContext.pythonExec = python
@@ -321,7 +296,11 @@ def _start(requested: Mapping[str, str]) -> SparkSession:
     except UnavailableError:
         started.stop()
         raise
-    if not finds_data_sources(started):
+    java = started.sparkContext._jvm  # noqa: SLF001
+    assert java is not None, "a session that runs has a process"
+    if not java.System.getenv(_PYTHON_VARIABLE):
+        # Java reads from its start environment which Python to search for data sources, and an
+        # earlier session may have started the process without it.
         started.dataSource.register(import_module("pyspark_omnigraph").DefaultSource)
     return started
 
@@ -415,7 +394,8 @@ def _is_session(given: object) -> TypeGuard[SparkSession]:
 def _is_running(spark: SparkSession) -> bool:
     if is_connect(spark):
         return not spark.is_stopped  # type: ignore[attr-defined]  # only Connect has it
-    return not is_stopped(spark)
+    # A process has one context at a time, and its sessions end with it.
+    return spark.sparkContext is SparkContext._active_spark_context  # noqa: SLF001
 
 
 def _connect(requested: Mapping[str, str]) -> SparkSession:
@@ -439,7 +419,12 @@ def _connect(requested: Mapping[str, str]) -> SparkSession:
 def _require_settings(running: SparkSession, requested: Mapping[str, str]) -> None:
     for name, value in requested.items():
         with spark_errors(action="read the settings of the running Spark session"):
-            current = _find_setting(running, name)
+            current: str | None
+            if name == _REMOTE and is_connect(running):
+                builder = running.client._builder  # noqa: SLF001  # available nowhere else
+                current = f"sc://{builder.endpoint}"  # type: ignore[attr-defined]  # default builder has it
+            else:
+                current = running.conf.get(name, None)
             can_change = running.conf.isModifiable(name)
         if current == value:
             continue
@@ -448,13 +433,6 @@ def _require_settings(running: SparkSession, requested: Mapping[str, str]) -> No
             problem = f"the running Spark session {shown}; stop it first, or omit this setting"
             raise _refused(name, value, problem)
         running.conf.set(name, value)
-
-
-def _find_setting(running: SparkSession, name: str) -> str | None:
-    if name == _REMOTE and is_connect(running):
-        builder = running.client._builder  # noqa: SLF001  # available nowhere else
-        return f"sc://{builder.endpoint}"  # type: ignore[attr-defined]  # default builder has it
-    return running.conf.get(name, None)
 
 
 def _refused(name: str, value: object, problem: str) -> InvalidValueError:

@@ -24,7 +24,6 @@ _READ = (*_PLACE, "type", "query", "branch", "commit", "readOnly", *_TYPE_ONLY, 
 _WRITE = (*_PLACE, "type", "branch", "mode", "actor", "queryId")
 # Options of a stream that Spark itself reads, and also passes on.
 _STREAM = ("checkpointLocation", "queryName")
-_TRUTH_BY_WORD = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +85,15 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
     _require_known(given, _READ)
     if "branch" in given and "commit" in given:
         raise refuse_option("commit", "a read is at a branch or at a commit, not at both")
+    read_only = given.get("readonly", "false").lower()
+    if read_only not in ("true", "false"):
+        raise refuse_option("readOnly", f"'{read_only}' is neither true nor false")
     return ReadOptions(
         place=parse_place(given),
         request=_parse_request(given),
         branch=given.get("branch"),
         commit=given.get("commit"),
-        is_read_only=_parse_truth(given, "readOnly"),
+        is_read_only=read_only == "true",
     )
 
 
@@ -197,10 +199,3 @@ def _parse_params(given: Mapping[str, str]) -> Mapping[str, object] | None:
     if not isinstance(params, dict):
         raise refuse_option("params", 'it must be a JSON object, such as {"name": "Ann"}')
     return params
-
-
-def _parse_truth(given: Mapping[str, str], name: str) -> bool:
-    word = given.get(name.lower(), "false").lower()
-    if word not in _TRUTH_BY_WORD:
-        raise refuse_option(name, f"'{word}' is neither true nor false")
-    return _TRUTH_BY_WORD[word]

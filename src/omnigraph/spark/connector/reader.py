@@ -147,8 +147,7 @@ PinnedRead = PinnedType | PinnedQuery
 
 def pin_read(options: ReadOptions) -> PinnedRead:
     """Pin the current state and determine the columns of the result."""
-    settings = _settings_of(options.place)
-    graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
+    graph = _open(options.place)
     basis = graph.at(options.branch, options.commit, action=Action.READ)
     match options.request:
         case TypeOptions() as request:
@@ -226,15 +225,14 @@ def row_bytes(entry: Entry, columns: Iterable[str], *, tables: TableReader) -> i
 
 def collect_query(pinned: PinnedQuery, schema: StructType) -> tuple[bytes, ...]:
     """The result in parts, each a stream of Arrow batches in Spark's form."""
-    settings = _settings_of(pinned.place)
-    graph = GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
+    graph = _open(pinned.place)
     basis = graph.at(None, pinned.commit_id, action=Action.READ)
     request = pinned.request
     plan = graph.compiled.read(
         request.text, name=request.name, accepted_schema=basis.accepted_schema
     )
     values = convert_parameters(plan.ir.parameters, request.params, numbers=NumberReading.EXACT)
-    call = QueryCall(plan, values, settings.runtime.now())
+    call = QueryCall(plan, values, graph.settings.runtime.now())
     rows = run_query(call, basis=basis, path=graph.reads).to_arrow().combine_chunks()
     return tuple(
         encode_rows(to_spark(each, schema)) for batch in rows.to_batches() for each in _cut(batch)
@@ -282,6 +280,11 @@ def decode_rows(content: bytes) -> pa.Table:
 
 def _settings_of(place: GraphLocation) -> Settings:
     return make_settings(place.uri, storage_options=place.storage_options, durability="full")
+
+
+def _open(place: GraphLocation) -> GraphContext:
+    settings = _settings_of(place)
+    return GraphContext(settings, open_stores(settings), actor=None, is_read_only=True)
 
 
 def _pin_type(

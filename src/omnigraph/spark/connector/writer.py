@@ -11,10 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -74,7 +72,6 @@ from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
     TableBranchFolder,
-    TablePart,
     TableRef,
 )
 from omnigraph.storage.row_files import table_schema
@@ -295,9 +292,12 @@ class _Committing:
         if not len(known):
             return ()
         entry = self._entry(basis)
-        tables = self._opened.stores.tables
-        parts = tables.parts(entry.at, rows_max=CLAIMED_ROWS_MAX)
-        found = [_find_addresses(part, known) for part in parts]
+        parts = self._opened.stores.tables.parts(entry.at, rows_max=CLAIMED_ROWS_MAX)
+        found = [
+            batch.filter(pc.is_in(batch["id"], value_set=known))["_rowaddr"].to_numpy()
+            for part in parts
+            for batch in scan_part(part, columns=["id"], predicate=None, with_address=True)
+        ]
         rows = group_addresses(np.concatenate(found), self._job.folder, entry.version)
         return tuple(map(delete_rows, rows))
 
@@ -327,35 +327,27 @@ def _files_of(partitions: Iterable[StagedPartition]) -> tuple[NewFile, ...]:
     return tuple(file for each in partitions for rows in each.rows for file in rows.files)
 
 
-def _find_addresses(part: TablePart, ids: pa.Array) -> npt.NDArray[np.uint64]:
-    found = [
-        batch.filter(pc.is_in(batch["id"], value_set=ids))["_rowaddr"].to_numpy()
-        for batch in scan_part(part, columns=["id"], predicate=None, with_address=True)
-    ]
-    return np.concatenate(found) if found else np.empty(0, np.uint64)
-
-
 Messages = list[WriterCommitMessage | None]
 
 # Set by Spark for every task of a stream; unchanged when a query is restarted.
 _QUERY_ID = "sql.streaming.queryId"
 
 
+@dataclass(frozen=True)
 class CommitMessage(WriterCommitMessage):
     """The message of a task to the committing process: the staged rows, their job and query."""
 
-    def __init__(self, job: WriteJob, partition: StagedPartition, query_id: str | None) -> None:
-        self.job = job
-        self.partition = partition
-        self.query_id = query_id
+    job: WriteJob
+    partition: StagedPartition
+    query_id: str | None
 
-    @classmethod
-    def of_task(cls, job: WriteJob, batches: Iterator[pa.RecordBatch]) -> Self:
-        """Stage the rows of this task."""
-        context = TaskContext.get()
-        assert context is not None, "only a task writes"
-        partition = stage_rows(job, context.partitionId(), batches)
-        return cls(job, partition, context.getLocalProperty(_QUERY_ID))
+
+def _write_task(job: WriteJob, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
+    """Stage the rows of this task."""
+    context = TaskContext.get()
+    assert context is not None, "only a task writes"
+    partition = stage_rows(job, context.partitionId(), batches)
+    return CommitMessage(job, partition, context.getLocalProperty(_QUERY_ID))
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -365,7 +357,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
-        return CommitMessage.of_task(self._job, iterator)
+        return _write_task(self._job, iterator)
 
     def commit(self, messages: Messages) -> None:
         commit_rows(self._job, _partitions(messages), batch=None)
@@ -381,24 +373,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
-        return CommitMessage.of_task(self._job, iterator)
+        return _write_task(self._job, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
         # The job of the tasks counts: this process may have planned with another schema.
         staged = [each for each in messages if isinstance(each, CommitMessage)]
-        if staged:
-            batch = StreamBatch(_query_id_of(staged[0]), batchId)
-            commit_rows(staged[0].job, _partitions(messages), batch=batch)
+        if not staged:
+            return
+        job = staged[0].job
+        query_id = job.options.query_id or staged[0].query_id
+        if query_id is None:
+            raise refuse_option("queryId", "Spark does not provide it; set an id for the stream")
+        commit_rows(job, _partitions(messages), batch=StreamBatch(query_id, batchId))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: ARG002, N803  # Spark's name
         _abort(self._job, messages)
-
-
-def _query_id_of(message: CommitMessage) -> str:
-    query_id = message.job.options.query_id or message.query_id
-    if query_id is None:
-        raise refuse_option("queryId", "Spark does not provide it; set an id for the stream")
-    return query_id
 
 
 def _partitions(messages: Messages) -> list[StagedPartition]:

@@ -71,8 +71,6 @@ from omnigraph.storage.ports import (
 from omnigraph.storage.row_files import table_schema
 from omnigraph.storage.tables import write_deletions
 
-_FRAGMENT = "shiftright(address, 32)"
-_OFFSET = "address & 4294967295"
 _LOG = logging.getLogger(__name__)
 
 
@@ -98,7 +96,7 @@ class _Load:
     ) -> None:
         self._given, self._call, self._opened, self._spark = given, call, opened, spark
         self._id = opened.settings.runtime.new_id()
-        self._staged: _Staged | None = None
+        self._found: _Staged | None = None
         self._vectors = policy_of(call, opened)
         if self._vectors.embedder is not None:
             require_portable(self._vectors.embedder)
@@ -112,19 +110,20 @@ class _Load:
         """Stage, validate and commit."""
         call, opened = self._call, self._opened
         is_missing = call.base is not None and call.target not in opened.branch_states.branches()
-        if is_missing:
+        base = call.base if is_missing else None
+        if base is not None:
             create = Action.BRANCH_CREATE
-            opened.require_allowed(create, branch=call.base, target=call.target, actor=None)
-        start = opened.branch_states.capture(call.base if is_missing and call.base else call.target)
+            opened.require_allowed(create, branch=base, target=call.target, actor=None)
+        start = opened.branch_states.capture(call.target if base is None else base)
         try:
             self._stage(start)
-            if is_missing and call.base is not None:
+            if base is not None:
                 # Rows rejected on the base would be rejected on the branch, so check before
                 # creating it.
                 _, keys = self._validate(start)
                 keys.claims.unpersist()
                 self._is_new_branch = ensure_branch(
-                    call.target, base=call.base, if_head=call.expected_head, path=opened.writes
+                    call.target, base=base, if_head=call.expected_head, path=opened.writes
                 )
             self._create_table_branches()
             done = run_write(
@@ -146,7 +145,7 @@ class _Load:
         result = replace(done.result, commit_id=done.commit_id)
         if done.is_repeated:
             return result
-        self._delete(self._job.obsolete_files())
+        self._delete(self._staged.job.obsolete_files())
         rejected = self._locate_rejected()
         if not rejected:
             return result
@@ -178,7 +177,7 @@ class _Load:
             before={},
         )
         job = stage_job(self._spark, plan, inputs, progress=self._call.progress)
-        self._staged = _Staged(basis.accepted_schema.schema_hash, job, table_branches)
+        self._found = _Staged(basis.accepted_schema.schema_hash, job, table_branches)
         require_read(job.partitions, inputs, context=context)
         require_embedded(job.partitions)
 
@@ -189,7 +188,7 @@ class _Load:
 
     def request(self) -> None:
         """Stage the rows again with the current schema."""
-        self._delete(self._job.all_files())
+        self._delete(self._staged.job.all_files())
         self._is_stale = False
         self._stage(self._opened.branch_states.capture(self._call.target))
 
@@ -204,7 +203,7 @@ class _Load:
         entries = self._opened.pin(call.target).snapshot.entries
         given = {
             rows.table_key
-            for partition in self._job.partitions
+            for partition in self._staged.job.partitions
             for rows in partition.rows
             if rows.has_given_id
         }
@@ -213,9 +212,9 @@ class _Load:
             create_table_branches(keys, branch=call.target, path=self._opened.writes)
 
     @property
-    def _job(self) -> StagedJob:
-        assert self._staged is not None, "the rows were staged before"
-        return self._staged.job
+    def _staged(self) -> _Staged:
+        assert self._found is not None, "the rows were staged before"
+        return self._found
 
     # Validate by one shuffle
 
@@ -227,7 +226,7 @@ class _Load:
         """
         spark, progress = self._spark, self._call.progress
         while True:
-            job = self._job
+            job = self._staged.job
             require_few_rejected(job.partitions)
             rows = collect_rows(
                 job, mode=self._call.mode, basis=basis, tables=self._opened.stores.tables
@@ -243,17 +242,14 @@ class _Load:
                     keys.claims.unpersist()
             if not left_out:
                 return rows, keys
-            assert self._staged is not None, "the rows were staged before"
             staged = stage_without(spark, job, left_out, progress=progress)
-            self._staged = replace(self._staged, job=staged)
+            self._found = replace(self._staged, job=staged)
             require_same_rows(job, staged)
 
     # Commit
 
     def _prepare(self, basis: Basis, committed: SnapshotRows) -> Prepared[LoadResult]:  # noqa: ARG002
-        staged = self._staged
-        assert staged is not None, "the rows were staged before"
-        if basis.accepted_schema.schema_hash != staged.schema_hash:
+        if basis.accepted_schema.schema_hash != self._staged.schema_hash:
             # Results with another schema do not apply to this one.
             self._is_stale = True
             return self._with_result(PreparedWrite({}, {}, frozenset(), is_strict=False), {}, {})
@@ -334,7 +330,7 @@ class _Load:
     # Rejected rows and clean-up
 
     def _locate_rejected(self) -> tuple[LocatedRow, ...]:
-        return locate_rejected(self._job.partitions, self._job.inputs)
+        return locate_rejected(self._staged.job.partitions, self._staged.job.inputs)
 
     def _quarantine(self) -> Quarantine:
         settings = self._opened.settings
@@ -349,14 +345,13 @@ class _Load:
 
     def _discard(self) -> None:
         """Delete all files of a failed job."""
-        if self._staged is not None:
-            self._delete(self._job.all_files())
+        if self._found is not None:
+            self._delete(self._found.job.all_files())
         if self._call.on_error is OnError.QUARANTINE:
             with suppress(GraphError):
                 self._quarantine().remove()
 
     def _delete(self, files: Iterable[tuple[str, Sequence[NewFile]]]) -> None:
-        assert self._staged is not None, "the rows were staged before"
         for table_key, some in files:
             try:
                 table_branch = self._staged.table_branches[table_key]
@@ -370,7 +365,10 @@ def _write_deletions(
     addresses: DataFrame, *, folder: TableBranchFolder, version: int
 ) -> tuple[FragmentDeletions, ...]:
     """Write deletions of the rows of a version at some addresses, given as a column `address`."""
-    places = addresses.select(f.expr(_FRAGMENT).alias("fragment"), f.expr(_OFFSET).alias("offset"))
+    places = addresses.select(
+        f.expr("shiftright(address, 32)").alias("fragment"),
+        f.expr("address & 4294967295").alias("offset"),
+    )
     # This must be a function of one argument, because Spark inspects the argument count.
     deleted = places.groupBy("fragment").applyInArrow(
         lambda group: _delete_in_fragment(folder, version, group), "deleted binary"

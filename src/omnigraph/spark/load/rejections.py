@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from omnigraph.engine.input.batches import (
     NOTHING_YET,
     Counted,
-    InputLocation,
     ReadContext,
     RowBatch,
     RowCounter,
@@ -64,15 +63,21 @@ def require_read(
         if isinstance(given, FileInput):
             split = given.partitions[partition.key.number][partition.fault]
             counts = _count_before(partition.key.source, partitions, given)
-            before = counts[partition.key, partition.fault]
-            for _ in read_split(split, context=context, counter=RowCounter(before), report=None):
+            counter = RowCounter(counts[partition.key, partition.fault])
+            for _ in read_split(split, context=context, counter=counter, report=None):
                 pass
             raise UnavailableError(
                 action=f"read '{split.path}', so the graph is unchanged",
                 reason=f"a task could not read it ({partition.problem}), but this process can; "
                 "try again",
             )
-        raise _row_error(partition, partitions)
+        # A row of a frame is numbered over all its partitions.
+        before = _count_rows_before(partition.key, partitions)
+        subject, _, problem = partition.problem.partition(": ")
+        head, _, rest = subject.removeprefix("row ").partition(",")
+        if subject.startswith("row ") and head.isdigit():
+            subject = f"row {int(head) + before},{rest}"
+        raise InvalidValueError(subject=subject, expected="rows", value=None, problem=problem)
 
 
 def require_embedded(partitions: Sequence[StagedPartition]) -> None:
@@ -111,18 +116,6 @@ def _count_rows_before(key: PartitionKey, partitions: Sequence[StagedPartition])
     """The number of rows of a frame before one of its partitions."""
     earlier = (each for each in partitions if each.key.source == key.source and each.key < key)
     return sum(each.counts[0][0] for each in earlier)
-
-
-def _row_error(
-    partition: StagedPartition, partitions: Sequence[StagedPartition]
-) -> InvalidValueError:
-    """The error for a row of a frame, numbered over all its partitions."""
-    before = _count_rows_before(partition.key, partitions)
-    subject, _, problem = partition.problem.partition(": ")
-    head, _, rest = subject.removeprefix("row ").partition(",")
-    if subject.startswith("row ") and head.isdigit():
-        subject = f"row {int(head) + before},{rest}"
-    return InvalidValueError(subject=subject, expected="rows", value=None, problem=problem)
 
 
 def gather_values(partitions: Iterable[StagedPartition]) -> Iterator[ViolatedRule]:
@@ -206,21 +199,14 @@ def locate_rejected(
             before |= _count_before(partition.key.source, partitions, given)
         elif isinstance(given, FrameInput):
             before[partition.key, 0] = Counted(_count_rows_before(partition.key, partitions), 0)
-    return tuple(
-        LocatedRow(
-            row.type,
-            row.reason,
-            str(_shift(row.place, before.get((partition.key, row.split), NOTHING_YET))),
-            row.original,
-        )
-        for partition in partitions
-        for row in partition.rejected
-    )
-
-
-def _shift(place: InputLocation, before: Counted) -> InputLocation:
-    line = None if place.line is None else place.line + before.lines
-    return replace(place, record=place.record + before.records, line=line)
+    located: list[LocatedRow] = []
+    for partition in partitions:
+        for row in partition.rejected:
+            counted = before.get((partition.key, row.split), NOTHING_YET)
+            line = None if row.place.line is None else row.place.line + counted.lines
+            place = replace(row.place, record=row.place.record + counted.records, line=line)
+            located.append(LocatedRow(row.type, row.reason, str(place), row.original))
+    return tuple(located)
 
 
 def _report(rule: ViolatedRule, places: Mapping[tuple[str, int], str]) -> RuleReport:
@@ -310,10 +296,6 @@ def _find_in_pieces(
     return places
 
 
-_ROWS, _REASONS = "rejected.ndjson", "reasons.ndjson"
-_PREFIX = "__quarantine"
-
-
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """A folder for the rejected rows of one load, which need not exist yet."""
@@ -324,7 +306,7 @@ class Quarantine:
 
     def write(self, rejected: Sequence[LocatedRow]) -> None:
         """Write the rows, and for each of them the reason of the rejection."""
-        self.objects.put(f"{self.prefix}/{_ROWS}", _join(row.original for row in rejected))
+        self.objects.put(f"{self.prefix}/rejected.ndjson", _join(row.original for row in rejected))
         reasons = (
             orjson.dumps(
                 {
@@ -336,7 +318,7 @@ class Quarantine:
             ).decode()
             for row in rejected
         )
-        self.objects.put(f"{self.prefix}/{_REASONS}", _join(reasons))
+        self.objects.put(f"{self.prefix}/reasons.ndjson", _join(reasons))
 
     def remove(self) -> None:
         """Delete the written files."""
@@ -354,7 +336,7 @@ def open_quarantine(
 ) -> Quarantine:
     """The quarantine folder of a load: the one that the caller names, else one in the graph."""
     if given is None:
-        prefix = f"{_PREFIX}/{id}"
+        prefix = f"__quarantine/{id}"
         return Quarantine(graph, prefix, f"{root}/{prefix}")
     place = parse_location(given, storage_options=storage_options)
     return Quarantine(open_objects(place, is_durable=is_durable), id, f"{place.root}/{id}")

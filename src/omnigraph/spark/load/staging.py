@@ -263,32 +263,24 @@ def take_positions(
     return _join(parts).take(np.argsort(indexes))
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentRows:
-    """Committed rows of one fragment."""
-
-    part: TablePart
-    offsets: tuple[int, ...]
-
-
 def group_addresses(
     addresses: npt.NDArray[np.uint64], folder: TableBranchFolder, version: int
-) -> list[FragmentRows]:
-    """Committed rows of a version, given by their addresses, by fragment."""
+) -> list[tuple[TablePart, tuple[int, ...]]]:
+    """The fragments of committed rows of a version, given by addresses, and their offsets there."""
     if not len(addresses):
         return []
     ordered = np.sort(addresses)
     numbers, starts = np.unique(ordered >> np.uint64(32), return_index=True)
     offsets = np.split(ordered & np.uint64(0xFFFF_FFFF), starts[1:])
     return [
-        FragmentRows(TablePart(folder, version, (number,), len(each)), tuple(each.tolist()))
+        (TablePart(folder, version, (number,), len(each)), tuple(each.tolist()))
         for number, each in zip(numbers.tolist(), offsets, strict=True)
     ]
 
 
-def delete_rows(rows: FragmentRows) -> FragmentDeletions:
-    """Write a deletion file for committed rows."""
-    return write_deletions(rows.part, rows.offsets)
+def delete_rows(rows: tuple[TablePart, Sequence[int]]) -> FragmentDeletions:
+    """Write a deletion file for committed rows of one fragment."""
+    return write_deletions(*rows)
 
 
 def _join(tables: Sequence[pa.Table]) -> pa.Table:
@@ -483,7 +475,7 @@ class _TypeStager:
 
     def add(self, piece: RowBatch) -> Mapping[int, Reason | None]:
         """Add rows; returns the rows that are left out, with a reason if the row is at fault."""
-        rows = self._identify(piece.rows)
+        rows = self._with_ids(piece.rows)
         self._checksum = _add_checksum(rows, self._checksum)
         first = bisect_left(self._left_out_numbers, self._seen)
         end = bisect_left(self._left_out_numbers, self._seen + rows.num_rows)
@@ -559,7 +551,7 @@ class _TypeStager:
                 violations, positions = zip(*found, strict=True)
                 yield ViolatedRule(table_key, rank, count, violations, positions)
 
-    def _identify(self, rows: pa.Table) -> pa.Table:
+    def _with_ids(self, rows: pa.Table) -> pa.Table:
         ids = rows["id"]
         self._has_given_id |= ids.null_count < len(ids)
         if not ids.null_count:
@@ -596,18 +588,13 @@ class _TypeStager:
         rows = pa.concat_tables(self._waiting) if self._waiting else None
         self._waiting.clear()
         self._waiting_rows = self._waiting_bytes = 0
-        if rows is not None and rows.num_rows:
-            self._files += write_files(self._folder, _with_nullable_fields(rows))
-
-
-def _with_nullable_fields(rows: pa.Table) -> pa.Table:
-    """Rows with a nullable schema if required values are missing.
-
-    Such rows are rejected in the end, but they have to be written until then.
-    """
-    if not any(rows[field.name].null_count for field in rows.schema if not field.nullable):
-        return rows
-    return rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))  # noqa: FBT003
+        if rows is None or not rows.num_rows:
+            return
+        if any(rows[field.name].null_count for field in rows.schema if not field.nullable):
+            # Rows without required values are rejected in the end, but are written until then.
+            nullable = pa.schema([field.with_nullable(True) for field in rows.schema])  # noqa: FBT003
+            rows = rows.cast(nullable)
+        self._files += write_files(self._folder, rows)
 
 
 def _add_checksum(rows: pa.Table, checksum: int) -> int:

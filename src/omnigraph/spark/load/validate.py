@@ -7,7 +7,7 @@ are counted in full and shown up to a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,8 +47,6 @@ from omnigraph.spark.load.staging import (
 _UNIQUE, _ID, _END, _UNTOUCHED, _COUNT = 1000, 2000, 3000, 4000, 5000
 _EXISTING = 6000
 
-_POSITION = "position long"
-
 
 @dataclass(frozen=True, slots=True)
 class Validator:
@@ -80,7 +78,8 @@ class Validator:
             return superseded
         existing = self._find_existing()
         if not self._is_tolerant:
-            self._require_none([*gather_values(self.staged.partitions), *self._find()])
+            every = [*gather_values(self.staged.partitions), *self._find()]
+            require_none(self.spark, every, job=self.staged)
             return {}
         violated = [*existing, *self._find()]
         # A count may become valid once other rows are left out.
@@ -91,14 +90,11 @@ class Validator:
             if not rejected:
                 # No row of the job violates the rule; the violation is caused by rows that are
                 # missing.
-                self._require_none([rule])
+                require_none(self.spark, [rule], job=self.staged)
             reasons = left_out.setdefault(rule.table_key, {})
             for position, violation in rejected.items():
                 reasons.setdefault(position, reason_of(violation))
         return {key: reasons for key, reasons in left_out.items() if reasons}
-
-    def _require_none(self, violated: Iterable[ViolatedRule]) -> None:
-        require_none(self.spark, violated, job=self.staged)
 
     def _find_superseded(self) -> LeftOut:
         """The rows of a merge whose id a later row has, where ids do not come from keys."""
@@ -292,8 +288,9 @@ class _Joins:
     def dangling(self, edge_key: str, column: str, node_key: str) -> DataFrame:
         """The positions and endpoints of edges of the job whose endpoint will not exist."""
         edges = self._staged(edge_key, {"node": (column,)}).select("position", "node")
-        present = self._present(node_key).select(f.col("id").alias("node"))
-        return edges.join(present, "node", "left_anti").select("position", "node")
+        staged = self._staged(node_key, {}).select(f.col("id").alias("node"))
+        held = self._held(node_key, {}, is_current=True).select(f.col("id").alias("node"))
+        return edges.join(staged.union(held), "node", "left_anti").select("position", "node")
 
     def stranded(self, edge_key: str, column: str, node_key: str) -> DataFrame:
         """The ids and endpoints of committed edges whose node is lost as all nodes are deleted."""
@@ -349,13 +346,6 @@ class _Joins:
             held = held.join(self._staged(edge_key, {}).select("id"), "id", "left_semi")
         return held.select("source")
 
-    def _present(self, node_key: str) -> DataFrame:
-        return (
-            self._staged(node_key, {})
-            .select("id")
-            .union(self._held(node_key, {}, is_current=True).select("id"))
-        )
-
     def _staged(self, table_key: str, keys: Mapping[str, tuple[str, ...]]) -> DataFrame:
         tasks = group_rows(self.job.staged.get(table_key, ()), rows_max=CLAIMED_ROWS_MAX)
         return self._read(tuple(tasks), keys, with_position=True)
@@ -375,7 +365,7 @@ class _Joins:
         *,
         with_position: bool,
     ) -> DataFrame:
-        names = [_POSITION] if with_position else []
+        names = ["position long"] if with_position else []
         schema = ", ".join([*names, "id string", *(f"{name} string" for name in keys)])
         read = partial(_read_keys, dict(keys), with_position=with_position)
         return map_tasks(self.spark, read, tasks, schema)

@@ -136,7 +136,10 @@ def divide_pieces(pieces: pa.Array, divisors: pa.Array) -> pa.Array:
     """The quotient of each group; zero for a group without pieces."""
     parts = pieces.flatten()
     exponents = parts.field(0).to_numpy().astype(np.int64)
-    low, high = _words(parts.field(1))
+    decimals = parts.field(1)
+    # The lower and upper halves of 128-bit decimals.
+    words = np.frombuffer(decimals.buffers()[1], np.int64).reshape(-1, 2)
+    low, high = words[decimals.offset : decimals.offset + len(decimals)].T
     groups = pc.list_parent_indices(pieces).to_numpy()
     dividers = np.maximum(divisors.fill_null(1).to_numpy(), 1)
     exact = 1 << _MANTISSA_BITS
@@ -148,13 +151,6 @@ def divide_pieces(pieces: pa.Array, divisors: pa.Array) -> pa.Array:
     quotients[easy] = np.ldexp(low[is_easy] / dividers[easy], exponents[is_easy])
     _divide_others(quotients, np.flatnonzero(~is_easy), (groups, exponents, low, high), dividers)
     return pa.array(quotients)
-
-
-def _words(decimals: pa.Array) -> tuple[Words, Words]:
-    """The lower and upper halves of 128-bit decimals."""
-    words = np.frombuffer(decimals.buffers()[1], np.int64).reshape(-1, 2)
-    chosen = words[decimals.offset : decimals.offset + len(decimals)]
-    return chosen[:, 0], chosen[:, 1]
 
 
 def _divide_others(
@@ -179,7 +175,11 @@ def _quotient(pieces: Sequence[tuple[int, int]], divider: int) -> float:
     finite = [piece for piece in pieces if piece[0] < _NAN]
     least = min((exponent for exponent, _ in finite), default=0)
     total = sum(units << (exponent - least) for exponent, units in finite)
-    quotient = _divide(total << max(least, 0), divider << max(-least, 0))
+    numerator, denominator = total << max(least, 0), divider << max(-least, 0)
+    try:
+        quotient = numerator / denominator  # Python rounds the quotient of integers once
+    except OverflowError:
+        quotient = math.inf if numerator > 0 else -math.inf
     found = {exponent for exponent, _ in pieces}
     for exponent, number in (
         (_NAN, math.nan),
@@ -189,13 +189,6 @@ def _quotient(pieces: Sequence[tuple[int, int]], divider: int) -> float:
         if exponent in found:
             quotient += number
     return quotient
-
-
-def _divide(numerator: int, denominator: int) -> float:
-    try:
-        return numerator / denominator  # Python rounds the quotient of integers once
-    except OverflowError:
-        return math.inf if numerator > 0 else -math.inf
 
 
 _WEIGHT, _PART = "weight", "part"
@@ -231,14 +224,23 @@ def aggregate(
     Keys are grouped without normalization, so they have to come from `group_column`. `weight` is a
     column with the number of times that each row counts.
     """
-    values = _values_of(columns)
+    names: dict[PropertyValue | EntityId | None, str] = {}
+    values = [
+        _Value(
+            names.setdefault(each.aggregate.argument, f"value{len(names)}"),
+            each.aggregate,
+            each.argument,
+        )
+        for each in columns
+    ]
+    arguments = {each.name: each.argument.column for each in values if each.argument is not None}
     is_twice = any(each.is_float_sum for each in values)
     fold = _Fold(has_weights=weight is not None, is_twice=is_twice)
     steps = [fold.steps(each) for each in values]
     key_names = [f"key{place}" for place in range(len(keys))]
     rows = frame.select(
         *(column.alias(name) for name, (_, column) in zip(key_names, keys, strict=True)),
-        *_arguments(values),
+        *(column.alias(name) for name, column in arguments.items()),
         *(() if weight is None else (f.col(weight).alias(_WEIGHT),)),
     )
     if is_twice:
@@ -268,23 +270,6 @@ class _Value:
 
     def named(self, prefix: str) -> str:
         return f"{prefix}_{self.name}"
-
-
-def _values_of(columns: Sequence[AggregateColumn]) -> list[_Value]:
-    names: dict[PropertyValue | EntityId | None, str] = {}
-    return [
-        _Value(
-            names.setdefault(each.aggregate.argument, f"value{len(names)}"),
-            each.aggregate,
-            each.argument,
-        )
-        for each in columns
-    ]
-
-
-def _arguments(values: Iterable[_Value]) -> list[Column]:
-    found = {each.name: each.argument for each in values if each.argument is not None}
-    return [argument.column.alias(name) for name, argument in found.items()]
 
 
 def _aliased(sums: Iterable[Mapping[str, Column]]) -> list[Column]:

@@ -23,7 +23,6 @@ from omnigraph.compiler.ir import (
     Nearest,
     Now,
     NullTest,
-    Operand,
     ParameterValue,
     PropertyValue,
     Ranking,
@@ -65,7 +64,12 @@ NOTHING = ReferencedColumns((), ())
 def find_referenced_columns(plan: Plan) -> Mapping[str, ReferencedColumns]:
     """The columns that a plan references, by variable."""
     found: dict[str, dict[ColumnSource, None]] = {}
-    for source in (*_of_steps(plan.steps), *_of_output(plan.ir)):
+    evaluated = (
+        condition
+        for condition, is_in_scan in _conditions_of(plan.steps)
+        if not (is_in_scan and can_push_down(condition))
+    )
+    for source in (*_of_conditions(evaluated), *_of_output(plan.ir)):
         variable = source.variable if isinstance(source, PropertyValue) else source.field.variable
         found.setdefault(variable, {})[source] = None
     return {variable: _group_columns(list(columns)) for variable, columns in found.items()}
@@ -93,20 +97,21 @@ def references_properties(steps: Iterable[Step], variable: str) -> bool:
     """Whether conditions, including those of blocks, reference more than the id of a variable."""
     return any(
         not isinstance(reference, str) and reference.variable == variable
-        for condition in _conditions_of(steps)
+        for condition, _ in _conditions_of(steps)
         for reference in references_of(condition)
     )
 
 
-def _conditions_of(steps: Iterable[Step]) -> Iterator[Condition]:
+def _conditions_of(steps: Iterable[Step]) -> Iterator[tuple[Condition, bool]]:
+    """Every condition, and whether it filters the rows of a scan."""
     for step in steps:
         match step:
             case ScanStep(scan):
-                yield from scan.filters
+                yield from ((each, True) for each in scan.filters)
             case ExpandStep(expand, edge_filters):
-                yield from (*expand.filters, *edge_filters)
+                yield from ((each, True) for each in (*expand.filters, *edge_filters))
             case FilterStep(condition):
-                yield condition
+                yield condition, False
             case AntiStep(inner=inner) | OptionalStep(inner=inner):
                 yield from _conditions_of(inner)
 
@@ -142,64 +147,34 @@ def _group_columns(columns: Sequence[ColumnSource]) -> ReferencedColumns:
     return ReferencedColumns(tuple(by_name.values()), searches)
 
 
-def _of_steps(steps: Iterable[Step]) -> Iterator[ColumnSource]:
-    for step in steps:
-        match step:
-            case ScanStep(scan):
-                yield from _of_conditions(each for each in scan.filters if not can_push_down(each))
-            case ExpandStep(expand, edge_filters):
-                filters = (*expand.filters, *edge_filters)
-                yield from _of_conditions(each for each in filters if not can_push_down(each))
-            case FilterStep(condition):
-                yield from _of_condition(condition)
-            case AntiStep(inner=inner) | OptionalStep(inner=inner):
-                yield from _of_steps(inner)
-
-
 def _of_conditions(conditions: Iterable[Condition]) -> Iterator[ColumnSource]:
     for each in conditions:
-        yield from _of_condition(each)
-
-
-def _of_condition(condition: Condition) -> Iterator[ColumnSource]:
-    match condition:
-        case Comparison(left, _, right):
-            yield from _of_operands(left, right)
-        case NullTest(operand):
-            yield from _of_operands(operand)
-        case TextMatch():
-            yield condition
-        case AllOf(conditions) | AnyOf(conditions):
-            yield from _of_conditions(conditions)
-        case SameEntity():
-            return
-
-
-def _of_operands(*operands: Operand) -> Iterator[ColumnSource]:
-    return (each for each in operands if isinstance(each, PropertyValue))
+        match each:
+            case TextMatch():
+                yield each
+            case AllOf(inner) | AnyOf(inner):
+                yield from _of_conditions(inner)
+            case Comparison() | NullTest() | SameEntity():
+                yield from (one for one in references_of(each) if isinstance(one, PropertyValue))
 
 
 def _of_output(ir: ReadIR) -> Iterator[ColumnSource]:
     for column in ir.columns:
-        yield from _of_column(column)
+        match column.expression:
+            case PropertyValue() as source:
+                yield source
+            case Aggregate(argument=PropertyValue() as source) as aggregate:
+                if not counts_rows(aggregate):
+                    yield source
+            case Nearest() | Bm25() | Rrf() as ranking:
+                yield from _of_ranking(ranking)
+            case Aggregate() | EntityId() | ParameterValue() | Constant() | Now():
+                pass
     for key in ir.order:
         if isinstance(key.expression, PropertyValue):
             yield key.expression
     if ir.ranking is not None:
         yield from _of_ranking(ir.ranking)
-
-
-def _of_column(column: Column) -> Iterator[ColumnSource]:
-    match column.expression:
-        case PropertyValue() as source:
-            yield source
-        case Aggregate(argument=PropertyValue() as source) as aggregate:
-            if not counts_rows(aggregate):
-                yield source
-        case Nearest() | Bm25() | Rrf() as ranking:
-            yield from _of_ranking(ranking)
-        case Aggregate() | EntityId() | ParameterValue() | Constant() | Now():
-            return
 
 
 def _of_ranking(ranking: Ranking) -> Iterator[ColumnSource]:

@@ -29,40 +29,12 @@ from omnigraph.engine.read.plan import ExpandStep
 from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.read.search.text_index import EMPTY_STATISTICS, TextStatistics
 from omnigraph.engine.rows.comparisons import Inputs
-from omnigraph.engine.rows.conditions import ALWAYS, And, BoundCondition, bind
+from omnigraph.engine.rows.conditions import ALWAYS, And, bind
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind, Unique
 from omnigraph.spark.query.column_pruning import NOTHING, ReferencedColumns, Search
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.relation import Relation, id_column, property_column
 from omnigraph.spark.query.tables import Distance, HoldsWords, Measure, Relevance, TypeFrames
-
-FindStatistics = Callable[[str, str], TextStatistics]
-"""From a property and a query text to the statistics of all texts of the type."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchBinder:
-    """Binds the searches of one read as measures."""
-
-    inputs: Inputs
-    vectors: QueryVectors
-
-    def bind(self, search: Search, statistics: FindStatistics) -> Measure:
-        """The measure of a search for each row; `statistics` is called if scores need them."""
-        name = search.field.property
-        match search:
-            case TextMatch(is_negated=is_negated):
-                return HoldsWords(name, text_query(search, self.inputs), is_negated)
-            case Nearest():
-                found = self.vectors.find(search)
-                return Distance(name, None if found is None else tuple(found.tolist()))
-            case Bm25(query=query):
-                words = self.inputs.value_of(query)
-                if words is None:
-                    return Relevance(name, None, EMPTY_STATISTICS)
-                assert isinstance(words, str)
-                return Relevance(name, words, statistics(name, words))
-
 
 NEAR, FAR = "near", "far"
 """The ends of an edge: the start of an expansion, and its target."""
@@ -79,7 +51,7 @@ class Entities:
     """Variables whose ids are not needed."""
 
     searches: Mapping[Search, str]
-    searcher: SearchBinder
+    vectors: QueryVectors
     expressions: Expressions
 
     def scan(self, scan: NodeScan) -> Relation:
@@ -198,20 +170,47 @@ class Entities:
             each.property: property_column(variable, each.property) for each in columns.properties
         }
         ids = {} if variable in self.nameless else {"id": id_column(variable)}
-        measure = partial(self.searcher.bind, statistics=partial(self.frames.count_words, declared))
+        inputs = self.expressions.inputs
+        statistics = partial(self.frames.count_words, declared)
+        pushed = (each for each in filters if can_push_down(each))
         frame = self.frames.rows(
             declared,
             columns={**ids, **ends, **properties},
-            condition=self._bind(each for each in filters if can_push_down(each)),
-            measures={self.searches[each]: measure(each) for each in columns.searches},
+            condition=And(tuple(bind(each, kind=TypeKind.NODE, inputs=inputs) for each in pushed)),
+            measures={
+                self.searches[each]: measure_of(each, inputs, self.vectors, statistics)
+                for each in columns.searches
+            },
         )
         for condition in self.unpushed(filters):
             frame = frame.where(self.expressions.condition(condition))
         return frame
 
-    def _bind(self, conditions: Iterable[Condition]) -> BoundCondition:
-        inputs = self.expressions.inputs
-        return And(tuple(bind(each, kind=TypeKind.NODE, inputs=inputs) for each in conditions))
+
+def measure_of(
+    search: Search,
+    inputs: Inputs,
+    vectors: QueryVectors,
+    statistics: Callable[[str, str], TextStatistics],
+) -> Measure:
+    """The measure of a search for each row.
+
+    `statistics` is called with the property and the words if scores need the statistics of all
+    texts.
+    """
+    name = search.field.property
+    match search:
+        case TextMatch(is_negated=is_negated):
+            return HoldsWords(name, text_query(search, inputs), is_negated)
+        case Nearest():
+            found = vectors.find(search)
+            return Distance(name, None if found is None else tuple(found.tolist()))
+        case Bm25(query=query):
+            words = inputs.value_of(query)
+            if words is None:
+                return Relevance(name, None, EMPTY_STATISTICS)
+            assert isinstance(words, str)
+            return Relevance(name, words, statistics(name, words))
 
 
 def find_binding(step: ExpandStep) -> str | None:

@@ -92,8 +92,12 @@ class Expander:
         step = replace(step, expand=cap_hops(step.expand, self.entities.catalog))
         expand = step.expand
         if expand.hops_min > expand.hops_max:
-            return self._find_nothing(step, part)
-        if _is_counted(step):
+            # Edges between two different types have no second hop.
+            nothing = replace(step, expand=replace(expand, hops_min=1, hops_max=1))
+            return self.expand(nothing, part).where(f.lit(col=False))
+        is_bound = {expand.target, expand.edge_binding} & step.live
+        if not (is_bound or expand.filters or step.edge_filters):
+            # Only the number of neighbours is needed.
             return self._count(expand, part)
         if expand.hops_max > 1:
             return self._follow(step, part, self._reach(expand, part), is_clean=True)
@@ -111,7 +115,9 @@ class Expander:
         expand = step.expand
         target_id = id_column(expand.target)
         binding = find_binding(step)
-        is_joined_first = part.is_distinct and self._is_small(expand, part)
+        estimate = part.estimate * self.entities.degree(expand)
+        is_small = estimate * _FEW < self.entities.count_edges(expand)
+        is_joined_first = part.is_distinct and is_small
         if not is_clean and not is_joined_first:
             edges = _sort_out(edges, by=FAR if part.whole == expand.source else NEAR)
         frame = self._join(part, expand, edges)
@@ -130,7 +136,7 @@ class Expander:
             columns=columns,
             is_distinct=is_distinct,
             whole=None,
-            estimate=part.estimate * self.entities.degree(expand),
+            estimate=estimate,
             leaves=_count_leaves(expand, part),
         )
         found = self.entities.join_target(expand, found)
@@ -173,15 +179,6 @@ class Expander:
         edges = self.entities.read_ends(expand)
         return find_reach(starts, edges, hops_min=expand.hops_min, hops_max=expand.hops_max)
 
-    def _find_nothing(self, step: ExpandStep, part: Relation) -> Relation:
-        # Edges between two different types have no second hop.
-        nothing = replace(step, expand=replace(step.expand, hops_min=1, hops_max=1))
-        return self.expand(nothing, part).where(f.lit(col=False))
-
-    def _is_small(self, expand: Expand, part: Relation) -> bool:
-        found = part.estimate * self.entities.degree(expand)
-        return found * _FEW < self.entities.count_edges(expand)
-
 
 def _count_leaves(expand: Expand, part: Relation) -> int:
     """The number of scans in the plan of an expansion."""
@@ -192,13 +189,6 @@ def _count_leaves(expand: Expand, part: Relation) -> int:
         return 2 * part.leaves + sides + hops
     # Each hop contains the plans of all hops before it.
     return (hops + 2) * part.leaves + sides * hops * (hops + 1) // 2
-
-
-def _is_counted(step: ExpandStep) -> bool:
-    """Whether only the number of neighbours is needed."""
-    expand = step.expand
-    is_bound = {expand.target, expand.edge_binding} & step.live
-    return not (is_bound or expand.filters or step.edge_filters)
 
 
 def _sort_out(edges: DataFrame, *, by: str) -> DataFrame:

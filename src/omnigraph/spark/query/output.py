@@ -89,45 +89,42 @@ class Fused:
 RankedBy = ByDistance | ByRelevance | Fused
 
 
-@dataclass(frozen=True, slots=True)
-class RankedRows:
-    """The rows of ranked entities, and their primary order.
-
-    `score` is the column of fused scores, if rankings were fused.
-    """
-
-    rows: DataFrame
-    order: tuple[Column, ...]
-    score: str | None
-
-
 def rank_rows(
     rows: DataFrame, by: RankedBy, *, id: str, place: str, score: str, wanted: int | None
-) -> RankedRows:
-    """Remove the rows of unranked entities, and determine the order of the others.
+) -> tuple[DataFrame, tuple[Column, ...]]:
+    """Remove the rows of unranked entities, and determine the primary order of the others.
 
     `id` is the column of the entities' ids. The order covers the first `wanted` rows, or all rows
-    if it is None. `place` and `score` are the names of new columns.
+    if it is None. `place` and `score` are the names of new columns of fused rankings.
     """
     match by:
         case ByDistance() | ByRelevance():
             is_ranked = f.col(id).isNotNull() & _is_ranked(by)
-            return RankedRows(rows.where(is_ranked), _order(by, id), None)
+            return rows.where(is_ranked), _order(by, id)
         case Fused(primary, secondary, k):
             if k is None:
                 empty = rows.limit(0).withColumns({place: f.lit(0), score: f.lit(0.0)})
-                return RankedRows(empty, (f.col(place),), score)
+                return empty, (f.col(place),)
             fusion = _Fusion(
                 replace(primary, column=_FIRST), replace(secondary, column=_SECOND), k, wanted
             )
-            entities = _entities(rows, by, id)
+            is_ranked = _is_ranked(primary) | _is_ranked(secondary)
+            entities = (
+                rows.where(f.col(id).isNotNull() & is_ranked)
+                .select(
+                    f.col(id).alias(_ID),
+                    f.col(primary.column).alias(_FIRST),
+                    f.col(secondary.column).alias(_SECOND),
+                )
+                .dropDuplicates([_ID])
+            )
             ranking = fusion.of_best(entities) if fusion.is_small else fusion.of_all(entities)
             own = f"{place}_{_ID}"
             named = ranking.select(
                 f.col(_ID).alias(own), f.col(_PLACE).alias(place), f.col(_SCORE).alias(score)
             )
             ranked = rows.join(named, f.col(id) == f.col(own)).drop(own)
-            return RankedRows(ranked, (f.col(place),), score)
+            return ranked, (f.col(place),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,14 @@ class _Fusion:
         assert self.wanted is not None, "there is a limit"
         entities = entities.persist()
         try:
-            found = self._contenders(entities, self.wanted)
+            # The entities that are high enough in one of the rankings, without duplicates.
+            tops = [
+                entities.where(_is_ranked(ranker))
+                .orderBy(*_order(ranker, _ID))
+                .limit(self._reach(self.wanted))
+                for ranker in (self.primary, self.secondary)
+            ]
+            found = _collect(tops[0].union(tops[1]).dropDuplicates([_ID]))
             first = self._find_places(self.primary, found, entities, self.wanted)
             second = self._find_places(self.secondary, found, entities, self.wanted)
         finally:
@@ -195,46 +199,22 @@ class _Fusion:
         """
         return self.k + 2 * wanted
 
-    def _contenders(self, entities: DataFrame, wanted: int) -> pa.Table:
-        """The entities that are high enough in one of the rankings, without duplicates."""
-        tops = [
-            entities.where(_is_ranked(ranker))
-            .orderBy(*_order(ranker, _ID))
-            .limit(self._reach(wanted))
-            for ranker in (self.primary, self.secondary)
-        ]
-        return _collect(tops[0].union(tops[1]).dropDuplicates([_ID]))
-
     def _find_places(
         self, ranker: ByDistance | ByRelevance, found: pa.Table, entities: DataFrame, wanted: int
     ) -> Places:
-        """The places of the contenders in a ranking; NaN if it does not rank them."""
+        """The places of the found entities in a ranking; NaN if it does not rank them."""
         keys = _keys(ranker, found)
         order = np.lexsort((order_keys(found[_ID], is_descending=False), keys))
         ranked = order[: np.count_nonzero(~np.isnan(keys))]
         places = np.full(len(keys), np.nan)
         if isinstance(ranker, ByDistance):
             ranked = ranked[:wanted]
-        # The contenders include all of the first entities of the ranking.
+        # The found entities include all of the first ones of the ranking.
         places[ranked] = np.arange(1, len(ranked) + 1)
         later = ranked[self._reach(wanted) :]
         if len(later):
             places[later] = 1 + _count_before(ranker, found.take(pa.array(later)), entities)
         return places
-
-
-def _entities(rows: DataFrame, by: Fused, id: str) -> DataFrame:
-    """Each ranked entity once, with its ranking columns."""
-    is_ranked = _is_ranked(by.primary) | _is_ranked(by.secondary)
-    return (
-        rows.where(f.col(id).isNotNull() & is_ranked)
-        .select(
-            f.col(id).alias(_ID),
-            f.col(by.primary.column).alias(_FIRST),
-            f.col(by.secondary.column).alias(_SECOND),
-        )
-        .dropDuplicates([_ID])
-    )
 
 
 def _is_ranked(ranker: ByDistance | ByRelevance) -> Column:
@@ -277,21 +257,14 @@ def _count_before(
 def _count_in_task(ranker: ByDistance | ByRelevance, some: pa.Table, batches: Batches) -> Batches:
     counts = np.zeros(some.num_rows, np.int64)
     for batch in batches:
-        counts += _count_in_batch(ranker, some, batch)
+        ids = pa.chunked_array([*some[_ID].chunks, batch[_ID]])
+        id_keys = order_keys(ids, is_descending=False)
+        keys = np.concatenate([_keys(ranker, some), _keys(ranker, batch)])
+        # A given entity also occurs in some batch; the sort is stable, so that copy comes after it.
+        order = np.lexsort((id_keys, keys))
+        is_other = order >= some.num_rows
+        counts += np.cumsum(is_other)[~is_other]
     yield pa.record_batch({_PLACE: pa.array(np.arange(len(counts))), _COUNT: pa.array(counts)})
-
-
-def _count_in_batch(
-    ranker: ByDistance | ByRelevance, some: pa.Table, batch: pa.RecordBatch
-) -> npt.NDArray[np.int64]:
-    ids = pa.chunked_array([*some[_ID].chunks, batch[_ID]])
-    id_keys = order_keys(ids, is_descending=False)
-    keys = np.concatenate([_keys(ranker, some), _keys(ranker, batch)])
-    # A given entity also occurs in some batch; the sort is stable, so that copy comes after it.
-    order = np.lexsort((id_keys, keys))
-    is_other = order >= some.num_rows
-    before: npt.NDArray[np.int64] = np.cumsum(is_other)[~is_other]
-    return before
 
 
 def _collect(frame: DataFrame) -> pa.Table:
@@ -320,28 +293,30 @@ class Output:
     def _plain(self, part: Relation) -> DataFrame:
         frame, keys = part.frame, list[Column]()
         if self.ir.ranking is not None:
-            ranked = self._rank(frame, self.ir.ranking)
-            frame, keys = ranked.rows, [*ranked.order]
+            frame, order = rank_rows(
+                frame,
+                self._ranked_by(self.ir.ranking),
+                id=id_column(ranked_variable(self.ir.ranking)),
+                place=_PLACE,
+                score=_SCORE,
+                wanted=self.window.stop,
+            )
+            keys += order
         keys += [self._sort_key(each) for each in self.ir.order]
         keys += [f.col(id_column(name)).asc_nulls_first() for name in self.ordering_variables]
         if part.is_weighted:
-            frame = _repeat(frame, self.window)
+            # Repeat each row by its weight, but not beyond the end of the window.
+            times = f.col(WEIGHT)
+            if self.window.stop is not None:
+                times = f.least(times, f.lit(max(self.window.stop, 1)).cast("bigint"))
+            repeats = f.sequence(f.lit(1).cast("bigint"), times)
+            frame = frame.withColumn(WEIGHT, f.explode(repeats))
         ordered = frame.orderBy(*keys) if keys else frame
         shown = [
             self._value(each).cast(spark_type(each.type)).alias(column_name(number))
             for number, each in enumerate(self.ir.columns)
         ]
         return _cut(ordered, self.window).select(*shown)
-
-    def _rank(self, rows: DataFrame, ranking: Ranking) -> RankedRows:
-        return rank_rows(
-            rows,
-            self._ranked_by(ranking),
-            id=id_column(ranked_variable(ranking)),
-            place=_PLACE,
-            score=_SCORE,
-            wanted=self.window.stop,
-        )
 
     def _ranked_by(self, ranking: Ranking) -> RankedBy:
         match ranking:
@@ -397,16 +372,18 @@ class Output:
     def _arrange(self, frame: DataFrame, ties: Sequence[str], *, is_one_row: bool) -> DataFrame:
         if is_one_row:
             return _cut(frame, self.window)
-        keys = [self._column_key(each) for each in self.ir.order]
         types = {column_name(number): each.type for number, each in enumerate(self.ir.columns)}
-        keys += [sort_column(f.col(name), types[name], is_descending=False) for name in ties]
+        order: list[tuple[str, bool]] = []
+        for key in self.ir.order:
+            reference = key.expression
+            assert isinstance(reference, ColumnReference), "condensed rows have only their columns"
+            order.append((column_name(reference.position), key.is_descending))
+        order += [(name, False) for name in ties]
+        keys = [
+            sort_column(f.col(name), types[name], is_descending=is_descending)
+            for name, is_descending in order
+        ]
         return _cut(frame.orderBy(*keys), self.window)
-
-    def _column_key(self, key: SortKey) -> Column:
-        assert isinstance(key.expression, ColumnReference), "condensed rows have only their columns"
-        position = key.expression.position
-        column = f.col(column_name(position))
-        return sort_column(column, self.ir.columns[position].type, is_descending=key.is_descending)
 
     # Values
 
@@ -432,14 +409,6 @@ class Output:
 def column_name(number: int) -> str:
     """The internal name of a result column."""
     return f"column_{number}"
-
-
-def _repeat(frame: DataFrame, window: ResultWindow) -> DataFrame:
-    """Repeat each row by its weight, but not beyond the end of the window."""
-    times = f.col(WEIGHT)
-    if window.stop is not None:
-        times = f.least(times, f.lit(max(window.stop, 1)).cast("bigint"))
-    return frame.withColumn(WEIGHT, f.explode(f.sequence(f.lit(1).cast("bigint"), times)))
 
 
 def _cut(frame: DataFrame, window: ResultWindow) -> DataFrame:

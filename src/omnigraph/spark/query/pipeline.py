@@ -58,11 +58,10 @@ class Pipeline:
         for number, step in enumerate(steps):
             # Rows that a later step multiplies are cheaper to count now.
             folds = any(isinstance(each, ExpandStep) for each in steps[number + 1 :])
-            parts = self._run_step(step, parts)
-            parts = tuple(each.keep(step.live, folds=folds) for each in parts)
+            parts = tuple(each.keep(step.live, folds=folds) for each in self._step(step, parts))
         return parts
 
-    def _run_step(self, step: Step, parts: Parts) -> Parts:
+    def _step(self, step: Step, parts: Parts) -> Parts:
         match step:
             case ScanStep(scan):
                 return (*parts, self.entities.scan(scan))
@@ -85,8 +84,11 @@ class Pipeline:
         holds = self.entities.expressions.condition(condition)
         touched = [part for part in parts if part.variables & wanted]
         rest = [part for part in parts if not part.variables & wanted]
-        match touched:
-            case [left, right] if _demands_equality(condition):
+        match touched, condition:
+            case (
+                [left, right],
+                SameEntity() | Comparison(PropertyValue(), Comparator.EQ, PropertyValue()),
+            ):
                 return (*rest, join(left, right, holds))
             case _:
                 return (*rest, self._join_all(touched).where(holds))
@@ -196,11 +198,3 @@ def _id_columns(part: Relation, variables: Sequence[str]) -> tuple[list[str], li
 
 def _renamed(names: Sequence[str], others: Sequence[str]) -> list[Column]:
     return [f.col(name).alias(other) for name, other in zip(names, others, strict=True)]
-
-
-def _demands_equality(condition: Condition) -> bool:
-    match condition:
-        case SameEntity() | Comparison(PropertyValue(), Comparator.EQ, PropertyValue()):
-            return True
-        case _:
-            return False

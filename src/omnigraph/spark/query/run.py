@@ -7,7 +7,6 @@ while the frame is built. Needs PySpark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
@@ -25,11 +24,10 @@ from omnigraph.engine.read.ranking import QueryVectors
 from omnigraph.engine.results import Result, ResultColumn
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.state.branch_state import Basis
-from omnigraph.model.types import PropertyType
 from omnigraph.spark.errors import spark_errors
 from omnigraph.spark.jobs import run_job_quietly
 from omnigraph.spark.query.column_pruning import find_nameless, find_referenced_columns
-from omnigraph.spark.query.entities import Entities, SearchBinder
+from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expand import Expander
 from omnigraph.spark.query.expressions import Expressions
 from omnigraph.spark.query.output import Output
@@ -39,21 +37,10 @@ from omnigraph.spark.sessions import find_working_session, require_same_session
 from omnigraph.storage.row_files import arrow_type
 
 
-def to_stored_rows(rows: pa.Table, types: Sequence[PropertyType]) -> pa.Table:
-    """The rows with columns converted to the stored types; column names are unchanged."""
-    columns = [
-        _convert(column, arrow_type(type)) for column, type in zip(rows.columns, types, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, names=rows.column_names)
-
-
-def _convert(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    if pa.types.is_fixed_size_list(target):
-        return _as_vectors(column.combine_chunks(), target)
-    return column.cast(target)
-
-
-def _as_vectors(lists: pa.Array, target: pa.DataType) -> pa.Array:
+def _to_stored(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | pa.Array:
+    if not pa.types.is_fixed_size_list(target):
+        return column.cast(target)
+    lists = column.combine_chunks()
     # Arrow's own cast reads past the end of a column that contains only nulls.
     is_there = lists.is_valid().to_numpy(zero_copy_only=False)
     numbers = np.zeros((len(lists), target.list_size), np.float32)
@@ -98,9 +85,12 @@ class SparkQuery:
 
     def collect(self) -> pa.Table:
         """The rows, collected in this process."""
-        collect = self.numbered.toArrow
-        rows = run_job_quietly(self.session, collect, stage="query")
-        return to_stored_rows(rows, [each.type for each in self.columns])
+        rows = run_job_quietly(self.session, self.numbered.toArrow, stage="query")
+        columns = [
+            _to_stored(values, arrow_type(column.type))
+            for values, column in zip(rows.columns, self.columns, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, names=rows.column_names)
 
     def frame(self, session: object) -> DataFrame:
         """The rows as a frame that is not computed yet.
@@ -115,14 +105,11 @@ _ROWS_MAX = 2**63 - 1
 """The largest number that Spark counts with, which exceeds any row count."""
 
 
-def _bounded(window: Window) -> Window:
-    stop = None if window.stop is None else min(window.stop, _ROWS_MAX)
-    return Window(min(window.start, _ROWS_MAX), stop)
-
-
 def _make_query(call: QueryCall, basis: Basis, opened: GraphContext, spark: object) -> SparkQuery:
     plan, inputs = call.plan, Inputs(call.values, call.now)
-    window = _bounded(find_window(plan.ir, inputs))
+    found = find_window(plan.ir, inputs)
+    stop = None if found.stop is None else min(found.stop, _ROWS_MAX)
+    window = Window(min(found.start, _ROWS_MAX), stop)
     referenced = find_referenced_columns(plan)
     searches = {
         each: f"search__{number}"
@@ -138,7 +125,7 @@ def _make_query(call: QueryCall, basis: Basis, opened: GraphContext, spark: obje
         columns=referenced,
         nameless=find_nameless(plan),
         searches=searches,
-        searcher=SearchBinder(inputs, vectors),
+        vectors=vectors,
         expressions=Expressions(inputs, lambda condition: f.col(searches[condition])),
     )
     output = Output(plan.ir, plan.ordering_variables, window, entities)

@@ -18,7 +18,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BooleanType,
-    DataType,
     DoubleType,
     StructField,
     StructType,
@@ -80,25 +79,12 @@ class Relevance:
 Measure = HoldsWords | Distance | Relevance
 
 
-def measure_type(measure: Measure) -> DataType:
-    """The Spark type of a measure's values."""
-    match measure:
-        case HoldsWords():
-            return BooleanType()
-        case Distance() | Relevance():
-            return DoubleType()
-
-
 def score_rows(measures: Iterable[Measure], rows: pa.RecordBatch) -> Iterator[pa.Array]:
     """Each measure for every row; a missing column counts as null."""
     wanted = tuple(measures)
-    indexes = _indexes(wanted, rows)
+    names = {each.column for each in wanted if not isinstance(each, Distance)}
+    indexes = {name: build_text_index(rows[name]) for name in names if name in rows.schema.names}
     return (_measure(each, rows, indexes) for each in wanted)
-
-
-def _indexes(measures: Iterable[Measure], rows: pa.RecordBatch) -> Mapping[str, TextIndex]:
-    names = {each.column for each in measures if not isinstance(each, Distance)}
-    return {name: build_text_index(rows[name]) for name in names if name in rows.schema.names}
 
 
 def _measure(measure: Measure, rows: pa.RecordBatch, indexes: Mapping[str, TextIndex]) -> pa.Array:
@@ -176,15 +162,11 @@ class TypeFrames:
         named = {**columns, **{each: ends[each] for each in ends if each not in columns}}
         frame = self._rows(declared, named, condition, measures)
         for column in ends:
-            nodes = self._nodes_at(declared, column)
-            frame = frame.join(nodes, f.col(named[column]) == f.col(_SEEN), "left_semi")
+            node_type = declared.source if column == "src" else declared.target
+            nodes = self.basis.catalog.nodes[node_type]
+            visible = self._rows(nodes, {"id": _SEEN}, ALWAYS, {})
+            frame = frame.join(visible, f.col(named[column]) == f.col(_SEEN), "left_semi")
         return frame.drop(*(ends[each] for each in ends if each not in columns))
-
-    def _nodes_at(self, declared: EdgeType, column: str) -> DataFrame:
-        """The ids of the visible nodes at one end of edges."""
-        name = declared.source if column == "src" else declared.target
-        nodes = self.basis.catalog.nodes[name]
-        return self._rows(nodes, {"id": _SEEN}, ALWAYS, {})
 
     def _rows(
         self,
@@ -194,10 +176,19 @@ class TypeFrames:
         measures: Mapping[str, Measure],
     ) -> DataFrame:
         pinned = self._pin(declared, condition)
+        # A required property is missing in rows that are older than the property.
+        fields = [
+            StructField(name, pinned.schema[stored].dataType, stored not in ("id", "src", "dst"))
+            for stored, name in columns.items()
+        ]
+        scores = [
+            StructField(name, BooleanType() if isinstance(each, HoldsWords) else DoubleType())
+            for name, each in measures.items()
+        ]
         shape = _Shape(
             columns=tuple(columns.items()),
             measures=tuple(measures.items()),
-            schema=_schema(pinned, columns, measures),
+            schema=StructType([*fields, *scores]),
         )
         parts = split_rows(pinned, shape.stored, tables=self.opened.stores.tables)
         if self._is_small(pinned, shape.stored):
@@ -276,22 +267,6 @@ class _Shape:
             # All columns are newer than the rows, and one is needed to convey the number of rows.
             shaped = {"": rows[0]}
         return to_spark(pa.record_batch(shaped), self.schema)
-
-
-def _schema(
-    pinned: PinnedType, columns: Mapping[str, str], measures: Mapping[str, Measure]
-) -> StructType:
-    fields = [
-        StructField(name, pinned.schema[stored].dataType, _is_nullable(stored))
-        for stored, name in columns.items()
-    ]
-    fields += [StructField(name, measure_type(each)) for name, each in measures.items()]
-    return StructType(fields)
-
-
-def _is_nullable(stored: str) -> bool:
-    # A required property is missing in rows that are older than the property.
-    return stored not in ("id", "src", "dst")
 
 
 def _read(pinned: PinnedType, shape: _Shape, part: TablePart) -> Batches:
