@@ -97,7 +97,11 @@ class ClusterGraphs:
         except UnavailableError:
             raise
         except GraphError as error:
-            return _classify(stores, str(error))
+            try:
+                is_unfinished = not has_history(stores)
+            except CorruptError:
+                is_unfinished = False
+            return UnfinishedGraph(str(error)) if is_unfinished else Broken(str(error))
 
     def holds_anything(self, id: str) -> bool:
         """Whether anything is stored at the location of a graph, even a single file."""
@@ -157,13 +161,6 @@ def _look(graph: Graph) -> Live:
     )
 
 
-def _classify(stores: Stores, reason: str) -> UnfinishedGraph | Broken:
-    try:
-        return Broken(reason) if has_history(stores) else UnfinishedGraph(reason)
-    except CorruptError:
-        return Broken(reason)
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterContext:
     """The clock, ids and stores of commands, and the identity of this process."""
@@ -217,9 +214,7 @@ def make_context(*, storage_options: Mapping[str, str], durability: str) -> Clus
 
 def open_configured(config: ClusterConfig, folder: Path, context: ClusterContext) -> Cluster:
     """The cluster of a configuration; raises `StoppedError` if its location is invalid."""
-    storage = config.storage
-    if storage is None:
-        return open_root(str(folder), context, code="invalid_storage_root")
+    storage = config.storage or ""
     place = storage if "://" in storage else str(folder / storage)
     return open_root(place, context, code="invalid_storage_root")
 
@@ -241,18 +236,14 @@ def open_cluster(place: str, context: ClusterContext) -> Cluster:
     The location is the URI or folder of the storage, or a folder with a configuration. Raises
     `StoppedError`, with all findings, if the configuration of the folder cannot be used.
     """
-    if "://" in place or _is_bare_storage(Path(place)):
+    folder = Path(place)
+    if "://" in place or ((folder / STATE_PATH).is_file() and not (folder / CONFIG_FILE).is_file()):
         return open_root(place, context, code="storage_root_invalid")
     findings = Findings()
     try:
-        config = read_config(Path(place), findings)
+        config = read_config(folder, findings)
         # A misspelled `storage` would otherwise open another cluster.
         findings.require_no_errors()
     except StoppedError:
         raise StoppedError(*findings) from None
-    return open_configured(config, Path(place), context)
-
-
-def _is_bare_storage(folder: Path) -> bool:
-    """Whether a folder contains the storage of a cluster but no configuration."""
-    return (folder / STATE_PATH).is_file() and not (folder / CONFIG_FILE).is_file()
+    return open_configured(config, folder, context)

@@ -153,9 +153,8 @@ def _read_queries(folder: Path, graph: GraphDeclaration, findings: Findings) -> 
     for path in graph.query_paths:
         for each in _discover(folder, path, place, findings):
             file = _read_file(folder, each, "query_file_missing", place, findings)
-            resolved = None if file is None else (folder / each).resolve()
-            if file is not None and resolved is not None and resolved not in seen:
-                seen.add(resolved)
+            if file is not None and (folder / each).resolve() not in seen:
+                seen.add((folder / each).resolve())
                 yield QueryFile(file, None)
 
 
@@ -182,11 +181,6 @@ def _discover(folder: Path, path: str, place: str, findings: Findings) -> list[s
 def _read_file(
     folder: Path, path: str, code: str, place: str, findings: Findings
 ) -> SourceFile | None:
-    content = _read(folder, path, code, place, findings)
-    return None if content is None else SourceFile(path, content)
-
-
-def _read(folder: Path, path: str, code: str, place: str, findings: Findings) -> bytes | None:
     if not path:
         # The missing field has already been reported.
         return None
@@ -201,7 +195,7 @@ def _read(folder: Path, path: str, code: str, place: str, findings: Findings) ->
     if len(content) > SOURCE_BYTES_MAX:
         findings.error(code, place, f"{path} has more than {SOURCE_BYTES_MAX} bytes")
         return None
-    return content
+    return SourceFile(path, content)
 
 
 def _advise(folder: Path, path: str) -> str:
@@ -235,7 +229,13 @@ def check_sources(
     """Check every file, and return the graphs with a valid schema."""
     checked = {}
     for id in config.graphs:
-        _warn_unservable(id, findings)
+        if _SERVABLE_ID.fullmatch(id) is None or id in _RESERVED_IDS:
+            findings.warn(
+                "graph_id_not_servable",
+                f"graphs.{id}",
+                "a server would skip this graph: there an id is 1 to 64 letters, digits and "
+                f"hyphens, and not one of {', '.join(sorted(_RESERVED_IDS))}",
+            )
         graph = _check_graph(id, sources.graphs[id], findings)
         if graph is not None:
             checked[id] = graph
@@ -247,35 +247,20 @@ def check_sources(
     return checked
 
 
-def _warn_unservable(id: str, findings: Findings) -> None:
-    if _SERVABLE_ID.fullmatch(id) is None or id in _RESERVED_IDS:
-        findings.warn(
-            "graph_id_not_servable",
-            f"graphs.{id}",
-            "a server would skip this graph: there an id is 1 to 64 letters, digits and "
-            f"hyphens, and not one of {', '.join(sorted(_RESERVED_IDS))}",
-        )
-
-
 def _check_graph(id: str, sources: GraphSources, findings: Findings) -> CheckedGraph | None:
     schema, catalog = None, None
     if sources.schema is not None:
-        schema, catalog = _check_schema(sources.schema, findings)
+        try:
+            schema = decode_source(sources.schema.content, name=sources.schema.path)
+            catalog = compile_schema(schema)
+        except CompileError as error:
+            is_syntax = all(each.code[:1] in ("P", "S") for each in error.diagnostics)
+            code = "schema_parse_error" if is_syntax else "schema_catalog_error"
+            _add_findings(error, code, findings)
     queries = _check_queries(id, sources.queries, catalog, findings)
     if schema is None or catalog is None:
         return None
     return CheckedGraph(schema, hash_schema(catalog), catalog, queries)
-
-
-def _check_schema(file: SourceFile, findings: Findings) -> tuple[Source | None, Catalog | None]:
-    try:
-        source = decode_source(file.content, name=file.path)
-        return source, compile_schema(source)
-    except CompileError as error:
-        is_syntax = all(each.code[:1] in ("P", "S") for each in error.diagnostics)
-        code = "schema_parse_error" if is_syntax else "schema_catalog_error"
-        _add_findings(error, code, findings)
-        return None, None
 
 
 def _check_queries(
@@ -315,24 +300,18 @@ def _declared(query: QueryFile, catalog: Catalog | None, findings: Findings) -> 
             f"the file has no query `{query.name}`; {said}; use the name of the query as the key",
         )
         return []
-    _check_types(query.file, source, catalog, findings)
-    return [query.name] if query.name is not None else names
-
-
-def _check_types(
-    file: SourceFile, source: Source, catalog: Catalog | None, findings: Findings
-) -> None:
     if catalog is None:
         findings.warn(
             "query_typecheck_skipped",
-            file.path,
+            query.file.path,
             "the queries were not checked, because the schema is invalid",
         )
-        return
-    try:
-        compile_queries(source, catalog)
-    except CompileError as error:
-        _add_findings(error, "query_typecheck_error", findings)
+    else:
+        try:
+            compile_queries(source, catalog)
+        except CompileError as error:
+            _add_findings(error, "query_typecheck_error", findings)
+    return [query.name] if query.name is not None else names
 
 
 def _add_findings(error: CompileError, code: str, findings: Findings) -> None:

@@ -8,10 +8,9 @@ checks: one commit or no change. Needs PySpark.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from omnigraph.engine.analysis.algorithms import make_result
@@ -31,7 +30,7 @@ from omnigraph.engine.analysis.requests import (
 )
 from omnigraph.engine.analysis.write_back import WriteCall, require_assignable
 from omnigraph.engine.context import GraphContext
-from omnigraph.engine.graph_load import Input, LoadCall, parse_call
+from omnigraph.engine.graph_load import Input, parse_call
 from omnigraph.engine.results import MutationResult, Result
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_key_of
@@ -66,6 +65,20 @@ def _write_values(call: WriteCall, values: DataFrame, frames: TypeFrames) -> Mut
     opened.require_writable("write a property")
     opened.require_allowed(Action.CHANGE, branch=call.branch, target=None, actor=call.actor)
     opened.require_full_view("write a property", branch=call.branch)
+    load_call = parse_call(
+        mode="merge",
+        branch=call.branch,
+        base=None,
+        actor=call.actor,
+        progress=None,
+        spark=frames.session,
+        on_error="raise",
+        quarantine=None,
+        expected_head=None,
+        idempotency_key=None,
+        # A written score has no text to embed.
+        embed="later",
+    )
     attempts_left = PREPARE_ATTEMPTS_MAX
     while True:
         attempts_left -= 1
@@ -76,7 +89,7 @@ def _write_values(call: WriteCall, values: DataFrame, frames: TypeFrames) -> Mut
         ]
         head = current.basis.head.id
         try:
-            done = load(inputs, _load_call(call, frames.session, expected_head=head), opened)
+            done = load(inputs, replace(load_call, expected_head=head), opened)
         except PreconditionFailedError:
             # Whole rows would overwrite concurrent changes, so the rows are read again.
             if not attempts_left:
@@ -100,26 +113,6 @@ def _change(
     given = typed.select("id", value.alias("a value"))
     changed = rows.join(given, "id").where(~f.col(call.property).eqNullSafe(f.col("a value")))
     return changed.drop(call.property).withColumnRenamed("a value", call.property).select(columns)
-
-
-def _load_call(call: WriteCall, session: SparkSession, *, expected_head: str) -> LoadCall:
-    return parse_call(
-        mode="merge",
-        branch=call.branch,
-        base=None,
-        actor=call.actor,
-        progress=None,
-        spark=session,
-        on_error="raise",
-        quarantine=None,
-        expected_head=expected_head,
-        idempotency_key=None,
-        # A written score has no text to embed.
-        embed="later",
-    )
-
-
-T = TypeVar("T")
 
 
 def open_runner(

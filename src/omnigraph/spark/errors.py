@@ -74,7 +74,11 @@ def spark_errors(*, action: str) -> Iterator[None]:
         carried = _find_carried(text)
         if carried is not None:
             raise carried from error
-        raise UnavailableError(action=action, reason=_reason(error, text)) from error
+        # Exceptions thrown in Java carry a message; other Py4J errors only mean that Java did not
+        # respond.
+        has_words = isinstance(error, PySparkException | Py4JJavaError)
+        reason = explain(text) if has_words else _JAVA_NOT_RESPONDING
+        raise UnavailableError(action=action, reason=reason) from error
 
 
 @contextmanager
@@ -86,13 +90,6 @@ def carried_errors() -> Iterator[None]:
         # Spark transfers only the text of an exception.
         written = pickle.dumps((type(error), error.args, vars(error)))
         raise RuntimeError(f"omnigraph-error:{b64encode(written).decode()}") from error
-
-
-def _reason(error: Exception, text: str) -> str:
-    # Exceptions thrown in Java carry a message; other Py4J errors only mean that Java did not
-    # respond.
-    has_words = isinstance(error, PySparkException | Py4JJavaError)
-    return explain(text) if has_words else _JAVA_NOT_RESPONDING
 
 
 def explain(text: str) -> str:

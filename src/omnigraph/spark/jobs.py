@@ -79,11 +79,7 @@ def run_job(spark: SparkSession, action: Callable[[], T], *, stage: str, progres
 
 def run_job_quietly(spark: SparkSession, action: Callable[[], T], *, stage: str) -> T:
     """Run a Spark action and return its result, without reporting progress."""
-    return run_job(spark, action, stage=stage, progress=_ignore_progress)
-
-
-def _ignore_progress(stage: str, done: int, total: int | None) -> None:
-    """Report no progress."""
+    return run_job(spark, action, stage=stage, progress=lambda _stage, _done, _total: None)
 
 
 def _report(

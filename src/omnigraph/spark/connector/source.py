@@ -42,8 +42,6 @@ from omnigraph.spark.sessions import find_working_session
 
 FORMAT = "omnigraph"
 
-_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-
 
 class OmniGraphSource(DataSource):
     """The data source `omnigraph`; `docs/guide/spark.md` lists its options."""
@@ -93,7 +91,7 @@ def _shown_without_traceback() -> Iterator[None]:
     try:
         yield
     except GraphError:
-        os.environ[_HIDE_TRACEBACK] = "1"
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
 
 
@@ -142,7 +140,15 @@ def make_views(
     basis = opened.at(branch, commit, action=Action.READ)
     opened.require_unrestricted(basis, "create views of types")
     type_by_view = {f"{prefix}{each.name}": each for each in _distinct_types(basis.catalog)}
-    options = _options_of(opened, commit_id=basis.head.id)
+    location = opened.settings.location
+    options = {
+        # The root, not the given URI: an in-memory graph is a folder that tasks on this machine can
+        # reach.
+        "uri": location.root,
+        "commit": basis.head.id,
+        "readOnly": str(opened.is_read_only),
+        **{f"storage.{name}": value for name, value in location.storage_options.items()},
+    }
     session = find_working_session(spark)
     with spark_errors(action="create views of the graph"):
         frame_by_view = {
@@ -171,15 +177,3 @@ def _distinct_types(catalog: Catalog) -> list[NodeType | EdgeType]:
                 problem=f"{names} would be the same view, because Spark ignores case; {advice}",
             )
     return declared
-
-
-def _options_of(opened: GraphContext, *, commit_id: str) -> dict[str, str]:
-    location = opened.settings.location
-    return {
-        # The root, not the given URI: an in-memory graph is a folder that tasks on this machine can
-        # reach.
-        "uri": location.root,
-        "commit": commit_id,
-        "readOnly": str(opened.is_read_only),
-        **{f"storage.{name}": value for name, value in location.storage_options.items()},
-    }

@@ -151,7 +151,14 @@ def check_keys(spark: SparkSession, job: JobRows, *, cores: int) -> KeyCheckResu
     There is one task per core, because a task combines its claims of the same key into one.
     """
     plan = _ClaimsPlan(job, cores)
-    claims = _gather_claims(spark, tuple(plan.sources()), plan.spaces)
+    emitted = map_tasks(spark, partial(_emit, plan.spaces), tuple(plan.sources()), _CLAIMS_DDL)
+    # One row per space and key.
+    claims = emitted.groupBy("space", "key").agg(
+        *(f.sum(role.value).alias(role.value) for role in Role),
+        f.min("low").alias("low"),
+        f.max("high").alias("high"),
+        f.max("address").alias("address"),
+    )
     if job.mode is LoadMode.MERGE:
         # The claims are read again for the addresses of replaced rows.
         claims = claims.persist()
@@ -174,19 +181,6 @@ _CLAIMS_DDL = (
     "space int, key string, put long, held long, referenced long, "
     "low string, high string, address long"
 )
-
-
-def _gather_claims(
-    spark: SparkSession, claimants: Sequence[ClaimSource], spaces: Sequence[KeySpace]
-) -> DataFrame:
-    """All claims, one row per space and key."""
-    emitted = map_tasks(spark, partial(_emit, tuple(spaces)), claimants, _CLAIMS_DDL)
-    return emitted.groupBy("space", "key").agg(
-        *(f.sum(role.value).alias(role.value) for role in Role),
-        f.min("low").alias("low"),
-        f.max("high").alias("high"),
-        f.max("address").alias("address"),
-    )
 
 
 def _check_claims(claims: DataFrame, spaces: Sequence[KeySpace]) -> Mapping[int, KeyOutcome]:

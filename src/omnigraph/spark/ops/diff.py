@@ -8,7 +8,6 @@ collected. Needs PySpark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -37,7 +36,6 @@ from omnigraph.engine.ops.diff import (
 )
 from omnigraph.engine.read.entities import one_chunk
 from omnigraph.engine.state.branch_state import Basis
-from omnigraph.engine.state.manifest import Entry
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.spark.connector.reader import decode_rows, encode_rows, pin_version
 from omnigraph.spark.errors import carried_errors
@@ -57,7 +55,6 @@ from omnigraph.spark.ops.range_shuffle import (
 )
 from omnigraph.spark.sessions import find_session, find_working_session
 from omnigraph.spark.types import create_frame, spark_schema, to_spark
-from omnigraph.storage.ports import DeltaPart
 from omnigraph.storage.row_files import table_schema
 
 STREAM_SCHEMA = StructType(
@@ -112,13 +109,9 @@ def _row_version_schema(declared: NodeType | EdgeType) -> StructType:
     return StructType([StructField(each.name, each.dataType) for each in fields])
 
 
-def _as_batch(rows: pa.Table) -> pa.RecordBatch:
-    columns = [one_chunk(each) for each in rows.columns]
-    return pa.record_batch(columns, schema=rows.schema)
-
-
 def _as_structs(rows: pa.Table, version: StructType) -> pa.Array:
-    converted = to_spark(_as_batch(rows), version)
+    whole = pa.record_batch([one_chunk(each) for each in rows.columns], schema=rows.schema)
+    converted = to_spark(whole, version)
     every = np.arange(rows.num_rows)
     # `take` drops the values behind null lists; a cast may retain them, which Spark rejects.
     columns = [each.take(every) for each in converted.columns]
@@ -176,12 +169,9 @@ class SparkChanges:
     def to_frame(self, type: str | None, session: object) -> DataFrame:
         """The changes as a frame, which is computed when it is used."""
         spark = self._spark if session is None else find_working_session(session)
-        if type is None:
-            written = partial(_convert_all, self._types, None)
-            return self._changed(spark).mapInArrow(written, STREAM_SCHEMA)
-        place = find_type_index(type, self._types)
-        typed = partial(_convert_all, self._types, place)
-        return self._changed(spark).mapInArrow(typed, typed_schema(self._types[place]))
+        place = None if type is None else find_type_index(type, self._types)
+        schema = STREAM_SCHEMA if place is None else typed_schema(self._types[place])
+        return self._changed(spark).mapInArrow(partial(_convert_all, self._types, place), schema)
 
     def send(self, spark: SparkSession) -> DataFrame:
         """The rows that have to be compared: all that is shuffled."""
@@ -206,56 +196,31 @@ class SparkChanges:
 
 def _plan_meeting(pair: TypePair, old: Basis, new: Basis, opened: GraphContext) -> RangeJoin:
     """The rows of a type that have to be compared."""
-    delta = plan_changes(pair.old, pair.new, opened.stores.tables)
-    deleted = _Side(_DELETED, pair.old, old, delta.deleted)
-    added = _Side(_ADDED, pair.new, new, delta.added)
+    tables = opened.stores.tables
+    delta = plan_changes(pair.old, pair.new, tables)
     columns = tuple(table_schema(pair.declared).names)
-    return RangeJoin(
-        readings=tuple(
-            reading
-            for side in (deleted, added)
-            for reading in _list_readings(side, pair.declared, columns, opened)
-        ),
-        blob_bytes=max(_measure(side, pair.declared, opened) for side in (deleted, added)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """Rows of one state that the other state does not have at the same location."""
-
-    sort: int
-    entry: Entry | None
-    basis: Basis
-    parts: Sequence[DeltaPart]
-
-
-def _list_readings(
-    side: _Side, declared: NodeType | EdgeType, columns: tuple[str, ...], opened: GraphContext
-) -> Iterator[Reading]:
-    if side.entry is None or not side.parts:
-        return
-    # The location as other processes see it, which may differ from the name in this process.
-    root = opened.settings.location.root
-    pin = pin_version(side.entry, root, graph=opened, basis=side.basis)
-    blobs = list_blobs(declared, columns)
-    for part in side.parts:
-        yield Reading(side.sort, part, columns, blobs, pin)
-
-
-def _measure(side: _Side, declared: NodeType | EdgeType, opened: GraphContext) -> int:
-    if side.entry is None or not side.parts:
-        return 0
-    blobs = list_blobs(declared, table_schema(declared).names)
-    return measure_blobs(side.entry, blobs, opened.stores.tables)
+    blobs = list_blobs(pair.declared, columns)
+    readings: list[Reading] = []
+    blob_bytes = 0
+    for sort, entry, basis, parts in (
+        (_DELETED, pair.old, old, delta.deleted),
+        (_ADDED, pair.new, new, delta.added),
+    ):
+        if entry is not None and parts:
+            # The location as other processes see it, which may differ from the name in this one.
+            root = opened.settings.location.root
+            pin = pin_version(entry, root, graph=opened, basis=basis)
+            readings += [Reading(sort, part, columns, blobs, pin) for part in parts]
+            blob_bytes = max(blob_bytes, measure_blobs(entry, blobs, tables))
+    return RangeJoin(tuple(readings), blob_bytes)
 
 
 def _restore(declared: NodeType | EdgeType, tables: Sequence[pa.Table]) -> ChangedRows:
     """The changes of a type, decoded from the rows of tasks."""
     schema = table_schema(declared)
-    nothing = schema.empty_table()
     count = len(schema)
     if not tables:
+        nothing = schema.empty_table()
         return ChangedRows(declared, pa.array([], pa.string()), nothing, nothing)
     every = pa.concat_tables(tables)
     return ChangedRows(

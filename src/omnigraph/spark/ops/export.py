@@ -156,12 +156,7 @@ def _write(
     batches = (each.rows for each in pieces)
     ordered = sort_by_id(batches, bytes_max=SORTED_BYTES_MAX, batch_bytes=SCAN_BATCH_BYTES)
     row_count = _write_part(target, place.part, ordered)
-    yield make_report(
-        place,
-        {
-            "row_count": pa.array([row_count], pa.int64()),
-        },
-    )
+    yield make_report(place, {"row_count": pa.array([row_count], pa.int64())})
 
 
 def _write_part(target: _Target, part: int, batches: Iterator[pa.RecordBatch]) -> int:

@@ -11,7 +11,7 @@ import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -41,7 +41,6 @@ from omnigraph.engine.merge.options import MergeOptions
 from omnigraph.engine.merge.reconcile import (
     Decisions,
     Granularity,
-    Reconciled,
     RowVersions,
     join_ids,
     reconcile,
@@ -75,7 +74,6 @@ from omnigraph.spark.ops.range_shuffle import (
 from omnigraph.spark.sessions import find_working_session
 from omnigraph.storage.ports import (
     DeltaPart,
-    FragmentDeletions,
     NewFile,
     TableBranchFolder,
     TableDelta,
@@ -86,8 +84,6 @@ from omnigraph.storage.ports import (
 from omnigraph.storage.predicates import Predicate
 from omnigraph.storage.row_files import table_schema
 from omnigraph.storage.tables import ADDRESS, find_shared, plan_delta, write_files
-
-_NOTHING = pa.table({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,55 +97,24 @@ class RowsRequest:
     new: TableVersion
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedReads:
-    """Records the requested reads and returns empty results."""
-
-    requests: dict[RowsRequest, None] = field(default_factory=dict)
-
-    def schema(self, at: TableVersion) -> pa.Schema:  # noqa: ARG002  # no caller needs more
-        """An empty schema."""
-        return pa.schema([])
-
-    def scan(
-        self,
-        at: TableVersion,
-        *,
-        columns: Sequence[str],  # noqa: ARG002  # tasks read those of the type
-        predicate: Predicate | None,
-    ) -> pa.Table:
-        """No rows."""
-        assert predicate is None, "states are compared whole"
-        self.requests[RowsRequest(None, at)] = None
-        return _NOTHING
-
-    def find_delta(
-        self,
-        old: TableVersion,
-        new: TableVersion,
-        *,
-        columns: Sequence[str],  # noqa: ARG002  # tasks read those of the type
-    ) -> TableDelta:
-        """No difference."""
-        self.requests[RowsRequest(old, new)] = None
-        return TableDelta(deleted=_NOTHING, added=_NOTHING)
+_DELETED, _ADDED = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class ShippedRows:
-    """Returns the rows that were sent to a task; other requests get empty results."""
+class RequestedRows:
+    """Records the requested reads, and returns the rows that were sent to a task, if any."""
 
-    requests: tuple[RowsRequest, ...]
+    requests: list[RowsRequest]
     rows_by_sort: Mapping[int, pa.Table]
 
     @staticmethod
-    def of(requests: Sequence[RowsRequest], pieces: Iterable[Piece]) -> ShippedRows:
+    def of(requests: Iterable[RowsRequest], pieces: Iterable[Piece]) -> RequestedRows:
         """The rows from the pieces of a range."""
         batches: dict[int, list[pa.RecordBatch]] = {}
         for each in pieces:
             batches.setdefault(each.sort, []).append(each.rows)
         rows = {sort: pa.Table.from_batches(each) for sort, each in batches.items()}
-        return ShippedRows(tuple(requests), rows)
+        return RequestedRows(list(requests), rows)
 
     def schema(self, at: TableVersion) -> pa.Schema:  # noqa: ARG002  # rows come as they are
         """An empty schema: rows come with their columns."""
@@ -160,9 +125,10 @@ class ShippedRows:
         at: TableVersion,
         *,
         columns: Sequence[str],  # noqa: ARG002  # rows come with those they have
-        predicate: Predicate | None,  # noqa: ARG002  # always as requested
+        predicate: Predicate | None,
     ) -> pa.Table:
         """The rows of a version."""
+        assert predicate is None, "states are compared whole"
         return self.added(RowsRequest(None, at))
 
     def find_delta(
@@ -178,17 +144,16 @@ class ShippedRows:
 
     def deleted(self, request: RowsRequest) -> pa.Table:
         """The rows of the old version that the new one lacks or has elsewhere."""
-        return self._rows(2 * self._place(request))
+        return self._rows(request, _DELETED)
 
     def added(self, request: RowsRequest) -> pa.Table:
         """The rows of the new version that the old one lacks or has elsewhere."""
-        return self._rows(2 * self._place(request) + 1)
+        return self._rows(request, _ADDED)
 
-    def _place(self, request: RowsRequest) -> int:
-        return self.requests.index(request)
-
-    def _rows(self, sort: int) -> pa.Table:
-        return self.rows_by_sort.get(sort, _NOTHING)
+    def _rows(self, request: RowsRequest, side: int) -> pa.Table:
+        if request not in self.requests:
+            self.requests.append(request)
+        return self.rows_by_sort.get(2 * self.requests.index(request) + side, pa.table({}))
 
 
 def plan_reads(
@@ -198,12 +163,12 @@ def plan_reads(
     for place, each in enumerate(requests):
         if each.old is None:
             for part in tables.parts(each.new, rows_max=SPARK_PART_ROWS_MAX):
-                yield 2 * place + 1, DeltaPart(part, None)
+                yield 2 * place + _ADDED, DeltaPart(part, None)
             continue
         old, new = place_of(each.old, tables), place_of(each.new, tables)
         delta = plan_delta(old, new, rows_max=SPARK_PART_ROWS_MAX)
-        yield from ((2 * place, part) for part in delta.deleted)
-        yield from ((2 * place + 1, part) for part in delta.added)
+        yield from ((2 * place + _DELETED, part) for part in delta.deleted)
+        yield from ((2 * place + _ADDED, part) for part in delta.added)
 
 
 REPORTS = "meeting int, part int, report binary"
@@ -256,8 +221,9 @@ def merge_range(plan: MergePlan, place: Range, pieces: Iterator[Piece]) -> Itera
     """Merge the rows of a range and return its report."""
     merged = plan.types[place.meeting]
     declared = merged.opened.declared
-    sent = ShippedRows.of(merged.requests, pieces)
+    sent = RequestedRows.of(merged.requests, pieces)
     sides = plan.states.find_sides(declared, sent)
+    assert tuple(sent.requests) == merged.requests, "a task reads what was planned"
     outcome = reconcile(
         declared,
         source=sides.source,
@@ -267,10 +233,23 @@ def merge_range(plan: MergePlan, place: Range, pieces: Iterator[Piece]) -> Itera
     )
     touched = RowVersions.of(join_ids([outcome.put["id"], outcome.removed]), sides)
     is_there = touched.target["id"].is_valid().combine_chunks()
-    report = _report(merged, outcome, _find_places(merged, sent, touched.ids.filter(is_there)))
+    deletions = _find_places(merged, sent, touched.ids.filter(is_there))
+    change = TableChange(declared, outcome.put, outcome.removed, is_overwrite=False)
+    violations = tuple(check_values(change))
+    files: tuple[NewFile, ...] = ()
     is_written = not plan.is_dry_run and not outcome.conflicts and outcome.put.num_rows
     if is_written and merged.folder is not None:
-        report = replace(report, files=write_files(merged.folder, outcome.put))
+        files = write_files(merged.folder, outcome.put)
+    report = RangeReport(
+        keys=outcome.put.select(key_columns(declared)),
+        put_sizes=outcome.put_sizes,
+        removed=outcome.removed,
+        removed_sizes=outcome.removed_sizes,
+        deletions=np.sort(deletions),
+        files=files,
+        conflicts=outcome.conflicts[:MERGE_CONFLICTS_MAX],
+        violations=violations,
+    )
     yield make_report(place, {"report": pa.array([pickle.dumps(report)], pa.binary())})
 
 
@@ -292,13 +271,17 @@ def select_decisions(decisions: Decisions, limits: tuple[str | None, str | None]
     )
 
 
-def _find_places(merged: MergedType, sent: ShippedRows, ids: pa.Array) -> npt.NDArray[np.uint64]:
+def _find_places(merged: MergedType, sent: RequestedRows, ids: pa.Array) -> npt.NDArray[np.uint64]:
     """The addresses of target rows that are deleted or replaced."""
     parts: list[pa.Table] = []
     if merged.to_target is not None:
         parts.append(sent.added(merged.to_target))
     if merged.to_source is not None and merged.shared:
-        parts.append(_select_fragments(sent.deleted(merged.to_source), merged.shared))
+        rows = sent.deleted(merged.to_source)
+        if rows.num_rows:
+            fragments = rows[ADDRESS].to_numpy() >> np.uint64(32)
+            shared = np.array(sorted(merged.shared), np.uint64)
+            parts.append(rows.filter(pa.array(np.isin(fragments, shared))))
     known = [each.select(["id", ADDRESS]) for each in parts if each.num_rows]
     if not len(ids):
         return np.empty(0, np.uint64)
@@ -308,30 +291,6 @@ def _find_places(merged: MergedType, sent: ShippedRows, ids: pa.Array) -> npt.ND
     assert not places.null_count, "a row of the target was added there, or was in the base"
     found: npt.NDArray[np.uint64] = every[ADDRESS].take(places).to_numpy()
     return found
-
-
-def _select_fragments(rows: pa.Table, numbers: frozenset[int]) -> pa.Table:
-    if not rows.num_rows:
-        return rows
-    fragments = rows[ADDRESS].to_numpy() >> np.uint64(32)
-    return rows.filter(pa.array(np.isin(fragments, np.array(sorted(numbers), np.uint64))))
-
-
-def _report(
-    merged: MergedType, outcome: Reconciled, deletions: npt.NDArray[np.uint64]
-) -> RangeReport:
-    declared = merged.opened.declared
-    change = TableChange(declared, outcome.put, outcome.removed, is_overwrite=False)
-    return RangeReport(
-        keys=outcome.put.select(key_columns(declared)),
-        put_sizes=outcome.put_sizes,
-        removed=outcome.removed,
-        removed_sizes=outcome.removed_sizes,
-        deletions=np.sort(deletions),
-        files=(),
-        conflicts=outcome.conflicts[:MERGE_CONFLICTS_MAX],
-        violations=tuple(check_values(change)),
-    )
 
 
 _LOG = logging.getLogger(__name__)
@@ -441,7 +400,7 @@ class _Merging:
 
     def _plan_type(self, opened: OpenType, begun: ApplyPlan) -> MergedType:
         tables = self._opened.stores.tables
-        recorded = RecordedReads()
+        recorded = RequestedRows([], {})
         begun.states.find_sides(opened.declared, recorded)
         base, source, target = (
             each.entries.get(opened.key)
@@ -524,7 +483,14 @@ class _Merging:
             if any(each.keys.num_rows or len(each.removed) for each in parts)
         }
         changes = {key: _change_of(*by_key[key]) for key in sorted(by_key)}
-        values = {key: _combine_values(parts) for key, (_, parts) in by_key.items()}
+        # The violations of value rules by rows to put, for each rule.
+        values = {
+            key: [
+                concat_violations(each)
+                for each in zip(*(part.violations for part in parts), strict=True)
+            ]
+            for key, (_, parts) in by_key.items()
+        }
         rules = find_violations_except_values(
             lambda change: iter(values[table_key_of(change.type)]),
             changes=changes,
@@ -552,23 +518,17 @@ class _Merging:
         declared = merged.opened.declared
         nothing = table_schema(declared).empty_table()
         version = begun.onto.snapshot.get(merged.opened.key).version
+        assert merged.folder is not None, "what is deleted was there"
+        addresses = np.concatenate([each.deletions for each in parts])
+        deleted = group_addresses(addresses, merged.folder, version)
         return TableChange(
             type=declared,
             put=nothing,
             removed=nothing["id"].combine_chunks(),
             is_overwrite=False,
             files=tuple(file for each in parts for file in each.files),
-            deletions=self._write_deletions(merged, parts, version),
+            deletions=open_workers(self._spark).run(delete_rows, deleted, stage="merge"),
         )
-
-    def _write_deletions(
-        self, merged: MergedType, parts: Sequence[RangeReport], version: int
-    ) -> tuple[FragmentDeletions, ...]:
-        """Mark rows as deleted, fragment by fragment."""
-        assert merged.folder is not None, "what is deleted was there"
-        addresses = np.concatenate([each.deletions for each in parts])
-        tasks = group_addresses(addresses, merged.folder, version)
-        return open_workers(self._spark).run(delete_rows, tasks, stage="merge")
 
 
 def _request_rows(old: Entry | None, new: Entry | None) -> RowsRequest | None:
@@ -618,10 +578,3 @@ def _in_order(parts: Sequence[tuple[pa.Table, Sequence[int]]]) -> Iterator[pa.Ta
     for number in range(len(parts[0][1])):
         for rows, sizes in parts:
             yield rows.slice(sum(sizes[:number]), sizes[number])
-
-
-def _combine_values(parts: Sequence[RangeReport]) -> list[Violations]:
-    """The violations of value rules by rows to put, for each rule."""
-    return [
-        concat_violations(each) for each in zip(*(part.violations for part in parts), strict=True)
-    ]

@@ -8,6 +8,7 @@ and fails if the branch was deleted or recreated. The meaning of rows is not kno
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain
@@ -186,19 +187,13 @@ def _cut_ids(samples: pa.Table, blob_bytes: int) -> tuple[str, ...]:
 
 
 def _read(reading: Reading, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    if reading.pin is None:
-        yield from _scan(reading.part, columns)
-        return
-    with read_claim(reading.pin, otherwise="compare again"):
-        yield from _scan(reading.part, columns)
-
-
-def _scan(part: TablePart | DeltaPart, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    match part:
-        case TablePart():
-            return scan_part(part, columns=columns, predicate=None, with_address=False)
-        case DeltaPart():
-            return scan_delta(part, columns=columns)
+    pin = reading.pin
+    with nullcontext() if pin is None else read_claim(pin, otherwise="compare again"):
+        match reading.part:
+            case TablePart() as part:
+                yield from scan_part(part, columns=columns, predicate=None, with_address=False)
+            case DeltaPart() as part:
+                yield from scan_delta(part, columns=columns)
 
 
 def _sample(task: tuple[int, Reading]) -> Iterator[pa.RecordBatch]:
