@@ -22,7 +22,7 @@ from omnigraph.cluster.catalog import publish_blob
 from omnigraph.cluster.commands import Session, plan_changes
 from omnigraph.cluster.config import encode_profile
 from omnigraph.cluster.context import Absent, Cluster, ClusterContext, Live
-from omnigraph.cluster.desired import Desired, Resource
+from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.plan import (
     Change,
     Disposition,
@@ -213,10 +213,8 @@ def apply(folder: Path, context: ClusterContext, *, actor: str | None) -> ApplyR
     """Apply the desired configuration of a folder to its cluster, as far as possible now."""
     session = Session(folder, context, Findings())
     outcome = _Outcome((), is_converged=False, is_written=False)
-    with session.findings.stopping():
-        cluster, desired = session.open_desired()
-        with session.holding("apply", is_locked=desired.config.is_locked, actor=actor):
-            outcome = _apply(cluster, desired, actor, session.findings)
+    with session.findings.stopping(), session.holding("apply", actor=actor) as (cluster, desired):
+        outcome = _apply(cluster, desired, actor, session.findings)
     facts = session.facts()
     return ApplyReport(
         heading=session.heading(),
@@ -303,19 +301,16 @@ def _delete_graphs(plan: Plan, moves: GraphChanges) -> None:
 
 def _demote(changes: Iterable[Change], moves: GraphChanges) -> tuple[Change, ...]:
     """The changes, blocked where a graph that they depend on was not changed as needed."""
-    stuck = (_demote_stuck(each, moves) for each in changes)
-    return block_dependents(stuck, moves.desired, moves.ledger)
-
-
-def _demote_stuck(change: Change, moves: GraphChanges) -> Change:
-    """A change, blocked if its graph is stuck, for the graph's reason or as a dependent."""
-    reason = moves.reason_by_stuck.get(change.graph_id or "")
-    if reason is None or change.disposition is Disposition.BLOCKED:
-        return change
-    is_own = kind_of(change.resource) in (Kind.GRAPH, Kind.SCHEMA)
-    return with_disposition(
-        change, Disposition.BLOCKED, reason if is_own else "dependency_not_applied"
-    )
+    demoted: list[Change] = []
+    for each in changes:
+        reason = moves.reason_by_stuck.get(each.graph_id or "")
+        if reason is None or each.disposition is Disposition.BLOCKED:
+            demoted.append(each)
+            continue
+        if kind_of(each.resource) not in (Kind.GRAPH, Kind.SCHEMA):
+            reason = "dependency_not_applied"
+        demoted.append(with_disposition(each, Disposition.BLOCKED, reason))
+    return block_dependents(demoted, moves.desired, moves.ledger)
 
 
 def _publish(
@@ -351,15 +346,22 @@ def _write_down(
         if resource is None:
             ledger = ledger.without(change.resource)
         else:
-            ledger = ledger.having(change.resource, _applied(resource), APPLIED)
+            profile = resource.embedding_profile
+            applied = AppliedResource(
+                digest=resource.digest,
+                applies_to=resource.applies_to,
+                embedding_provider=resource.embedding_provider,
+                embedding_profile=None if profile is None else encode_profile(profile),
+            )
+            ledger = ledger.having(change.resource, applied, APPLIED)
     blocked = {each.resource: each for each in changes if _is_left(each)}
     for id in desired.config.graphs:
         address = graph_address(id)
-        applied = ledger.resources.get(address)
-        if applied is not None:
+        graph = ledger.resources.get(address)
+        if graph is not None:
             provider = desired.resources[address].embedding_provider
             if address in blocked:
-                provider = applied.embedding_provider
+                provider = graph.embedding_provider
             ledger = ledger.with_graph_digest(id, provider=provider)
     return _with_statuses(ledger, desired, blocked, pending)
 
@@ -385,16 +387,6 @@ def _with_statuses(
         elif known is not None:
             statuses[address] = known
     return replace(ledger, statuses=statuses)
-
-
-def _applied(resource: Resource) -> AppliedResource:
-    profile = resource.embedding_profile
-    return AppliedResource(
-        digest=resource.digest,
-        applies_to=resource.applies_to,
-        embedding_provider=resource.embedding_provider,
-        embedding_profile=None if profile is None else encode_profile(profile),
-    )
 
 
 def _is_left(change: Change) -> bool:

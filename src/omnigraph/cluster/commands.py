@@ -82,19 +82,15 @@ class Session:
         """Open the cluster of the folder, reading no file but the configuration."""
         return self._open(read_config(self.folder, self.findings))
 
-    def open_desired(self) -> tuple[Cluster, Desired]:
-        """Open the cluster of the folder, and read and check its desired configuration."""
-        self.desired = read_desired(self.folder, self.findings)
-        return self._open(self.desired.config), self.desired
-
     @contextmanager
-    def holding(self, operation: str, *, is_locked: bool, actor: str | None) -> Iterator[None]:
-        """A block during which the command holds the lock of the cluster."""
-        assert self.cluster is not None, "a cluster is opened before it is held"
-        lock = self.cluster.make_lock(operation, actor=actor) if is_locked else None
-        with hold_lock(lock, self.cluster.objects, self.findings):
+    def holding(self, operation: str, *, actor: str | None) -> Iterator[tuple[Cluster, Desired]]:
+        """Open the cluster of the folder with its desired configuration, and hold its lock."""
+        self.desired = read_desired(self.folder, self.findings)
+        cluster = self._open(self.desired.config)
+        lock = cluster.make_lock(operation, actor=actor) if self.desired.config.is_locked else None
+        with hold_lock(lock, cluster.objects, self.findings):
             self.acquired = lock
-            yield
+            yield cluster, self.desired
 
     def heading(self) -> Heading:
         """The beginning of the report; must be called last, after all findings."""
@@ -187,20 +183,18 @@ def plan(folder: Path, context: ClusterContext) -> PlanReport:
     """Report what an apply would do; a cluster without a state counts as empty."""
     session = Session(folder, context, Findings())
     made: Plan | None = None
-    with session.findings.stopping():
-        cluster, desired = session.open_desired()
-        with session.holding("plan", is_locked=desired.config.is_locked, actor=None):
-            stored = find_ledger(cluster.objects)
-            if stored is None:
-                session.findings.warn(
-                    "state_missing",
-                    STATE_PATH,
-                    "the cluster has no state yet; `omnigraph cluster import` creates it, which an "
-                    "apply needs",
-                )
-            ledger = EMPTY if stored is None else stored.ledger
-            pending = warn_pending(cluster, session.findings)
-            made = plan_changes(cluster, desired, ledger, pending, session.findings)
+    with session.findings.stopping(), session.holding("plan", actor=None) as (cluster, desired):
+        stored = find_ledger(cluster.objects)
+        if stored is None:
+            session.findings.warn(
+                "state_missing",
+                STATE_PATH,
+                "the cluster has no state yet; `omnigraph cluster import` creates it, which an "
+                "apply needs",
+            )
+        ledger = EMPTY if stored is None else stored.ledger
+        pending = warn_pending(cluster, session.findings)
+        made = plan_changes(cluster, desired, ledger, pending, session.findings)
     facts = session.facts()
     return PlanReport(session.heading(), session.desired, facts, made)
 
@@ -263,8 +257,7 @@ def approve(
                     "configuration; nothing was approved",
                 )
             )
-        cluster, desired = session.open_desired()
-        with session.holding("approve", is_locked=desired.config.is_locked, actor=actor):
+        with session.holding("approve", actor=actor) as (cluster, desired):
             approval = _make(cluster, desired, resource, actor, session.findings)
             write_approval(approval, cluster.objects)
     facts = session.facts()
@@ -349,16 +342,14 @@ def _warn_blobs(cluster: Cluster, digests: dict[str, str], findings: Findings) -
 def refresh(folder: Path, context: ClusterContext, *, actor: str | None) -> StateReport:
     """Inspect every graph and content again, and write the results to the state."""
     session = Session(folder, context, Findings())
-    with session.findings.stopping():
-        cluster, desired = session.open_desired()
-        with session.holding("refresh", is_locked=desired.config.is_locked, actor=actor):
-            stored = get_ledger(cluster.objects)
-            approvals = list_approvals(cluster.objects, session.findings)
-            swept = sweep(cluster, stored.ledger, approvals, session.findings)
-            ledger = _observe_graphs(cluster, desired, swept, session.findings)
-            ledger = _check_blobs(cluster, ledger, session.findings)
-            replace_ledger(ledger, over=stored, objects=cluster.objects)
-            retire(cluster, swept.retired, session.findings)
+    with session.findings.stopping(), session.holding("refresh", actor=actor) as (cluster, desired):
+        stored = get_ledger(cluster.objects)
+        approvals = list_approvals(cluster.objects, session.findings)
+        swept = sweep(cluster, stored.ledger, approvals, session.findings)
+        ledger = _observe_graphs(cluster, desired, swept, session.findings)
+        ledger = _check_blobs(cluster, ledger, session.findings)
+        replace_ledger(ledger, over=stored, objects=cluster.objects)
+        retire(cluster, swept.retired, session.findings)
     facts = session.facts()
     return StateReport(session.heading(), "refresh", facts)
 
@@ -366,17 +357,15 @@ def refresh(folder: Path, context: ClusterContext, *, actor: str | None) -> Stat
 def import_cluster(folder: Path, context: ClusterContext, *, actor: str | None) -> StateReport:
     """Write the first state of a cluster, with the actual state of existing graphs."""
     session = Session(folder, context, Findings())
-    with session.findings.stopping():
-        cluster, desired = session.open_desired()
-        with session.holding("import", is_locked=desired.config.is_locked, actor=actor):
-            if find_ledger(cluster.objects) is not None:
-                raise StoppedError(STATE_EXISTS)
-            swept = sweep(cluster, EMPTY, (), session.findings)
-            ledger = _observe_graphs(cluster, desired, swept, session.findings)
-            # If the state omitted an existing graph, an apply would try to create it again.
-            session.findings.require_no_errors()
-            create_ledger(replace(ledger, revision=1), cluster.objects)
-            retire(cluster, swept.retired, session.findings)
+    with session.findings.stopping(), session.holding("import", actor=actor) as (cluster, desired):
+        if find_ledger(cluster.objects) is not None:
+            raise StoppedError(STATE_EXISTS)
+        swept = sweep(cluster, EMPTY, (), session.findings)
+        ledger = _observe_graphs(cluster, desired, swept, session.findings)
+        # If the state omitted an existing graph, an apply would try to create it again.
+        session.findings.require_no_errors()
+        create_ledger(replace(ledger, revision=1), cluster.objects)
+        retire(cluster, swept.retired, session.findings)
     facts = session.facts()
     return StateReport(session.heading(), "import", facts)
 

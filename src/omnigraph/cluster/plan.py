@@ -118,7 +118,10 @@ def make_plan(
         if change is not None:
             changes.append(_dispose(change, pending, approved, frozenset(deleted)))
     disposed = tuple(
-        _with_migration(each, migrations) for each in block_dependents(changes, desired, ledger)
+        replace(each, migration=migrations.get(name_of(each.resource)))
+        if kind_of(each.resource) is Kind.SCHEMA and each.operation is Operation.UPDATE
+        else each
+        for each in block_dependents(changes, desired, ledger)
     )
     return Plan(
         changes=disposed,
@@ -230,14 +233,6 @@ def _dispose(
     if kind is Kind.SCHEMA and change.operation is Operation.DELETE:
         return with_disposition(change, Disposition.DEFERRED, "apply_unsupported_kind")
     return change
-
-
-def _with_migration(change: Change, migrations: Mapping[str, Migration]) -> Change:
-    is_update = change.operation is Operation.UPDATE
-    migration = migrations.get(name_of(change.resource))
-    if kind_of(change.resource) is not Kind.SCHEMA or not is_update or migration is None:
-        return change
-    return replace(change, migration=migration)
 
 
 def _find_gates(

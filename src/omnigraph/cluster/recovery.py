@@ -227,7 +227,12 @@ def sweep(
     retired: list[Sidecar] = []
     pending: set[str] = set()
     for sidecar in sidecars:
-        action = _look(cluster, sidecar, ledger)
+        with stop_on_storage_error("graph_observation_error", graph_address(sidecar.graph_id)):
+            found: Observation = Absent()
+            is_absent = not cluster.graphs.holds_anything(sidecar.graph_id)
+            if not is_absent and sidecar.kind is not MoveKind.GRAPH_DELETE:
+                found = cluster.graphs.observe(sidecar.graph_id)
+        action = decide(sidecar, found, ledger, is_absent=is_absent)
         ledger, is_recovered = _recover(cluster, sidecar, action, ledger, approvals, findings)
         if is_recovered:
             retired.append(sidecar)
@@ -247,15 +252,6 @@ def retire(cluster: Cluster, sidecars: tuple[Sidecar, ...], findings: Findings) 
             disarm(each, cluster.objects)
         except StoppedError as error:
             findings.add_as_warnings(error.findings)
-
-
-def _look(cluster: Cluster, sidecar: Sidecar, ledger: ClusterState) -> RecoveryAction:
-    with stop_on_storage_error("graph_observation_error", graph_address(sidecar.graph_id)):
-        is_absent = not cluster.graphs.holds_anything(sidecar.graph_id)
-        if is_absent or sidecar.kind is MoveKind.GRAPH_DELETE:
-            return decide(sidecar, Absent(), ledger, is_absent=is_absent)
-        found = cluster.graphs.observe(sidecar.graph_id)
-        return decide(sidecar, found, ledger, is_absent=False)
 
 
 def _recover(
