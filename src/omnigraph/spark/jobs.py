@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark import SparkContext, SparkStageInfo, inheritable_thread_target
@@ -110,22 +110,6 @@ def _end(running: Future[T], job: _Job) -> None:
             time.sleep(SPARK_POLL_INTERVAL_S / 4)
 
 
-class _Job(Protocol):
-    """The jobs of one action, as far as they can be observed and stopped."""
-
-    def run(self, action: Callable[[], T], stage: str, /) -> T:
-        """Run the action in this thread, marking its jobs so that they can be identified."""
-
-    def count(self) -> TaskCount:
-        """The tasks that the action has started so far."""
-
-    def cancel(self) -> None:
-        """Stop the jobs that the action is running now."""
-
-    def is_over(self) -> bool:
-        """Whether no task is running any more, as far as can be determined."""
-
-
 class _ClassicJob:
     """Jobs of a session in this process, identified by a job group.
 
@@ -138,7 +122,8 @@ class _ClassicJob:
         self._stages_by_job: dict[int, tuple[int, ...]] = {}
         self._ended: dict[int, SparkStageInfo] = {}
 
-    def run(self, action: Callable[[], T], stage: str, /) -> T:
+    def run(self, action: Callable[[], T], stage: str) -> T:
+        """Run the action in this thread, marking its jobs so that they can be identified."""
         self._context.setJobGroup(self._group, stage)
         return action()
 
@@ -186,7 +171,7 @@ class _ConnectJob:
         self._thread = 0
         self._count_by_operation: dict[str | None, TaskCount] = {}
 
-    def run(self, action: Callable[[], T], stage: str, /) -> T:  # noqa: ARG002  # a tag has no text
+    def run(self, action: Callable[[], T], stage: str) -> T:  # noqa: ARG002  # a tag has no text
         self._thread = threading.get_ident()
         self._spark.addTag(self._tag)
         self._spark.registerProgressHandler(self._on_progress)  # type: ignore[arg-type]  # any callable
@@ -224,6 +209,9 @@ class _ConnectJob:
                 done=sum(stage.num_completed_tasks for stage in known),
                 planned=sum(stage.num_tasks for stage in known),
             )
+
+
+_Job: TypeAlias = _ClassicJob | _ConnectJob
 
 
 def _job(spark: SparkSession) -> _Job:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from omnigraph.engine.commit.integrity.edges import ends_of
 from omnigraph.engine.commit.integrity.violations import normal_floats
@@ -151,7 +152,8 @@ def check_keys(spark: SparkSession, job: JobRows, *, cores: int) -> KeyCheckResu
     There is one task per core, because a task combines its claims of the same key into one.
     """
     plan = _ClaimsPlan(job, cores)
-    emitted = map_tasks(spark, partial(_emit, plan.spaces), tuple(plan.sources()), _CLAIMS_DDL)
+    emit, sources = partial(_emit, plan.spaces), tuple(plan.sources())
+    emitted = map_tasks(spark, emit, sources, from_arrow_schema(_CLAIMS))
     # One row per space and key.
     claims = emitted.groupBy("space", "key").agg(
         *(f.sum(role.value).alias(role.value) for role in Role),
@@ -166,20 +168,16 @@ def check_keys(spark: SparkSession, job: JobRows, *, cores: int) -> KeyCheckResu
 
 
 _CLAIMS = pa.schema(
-    [
-        pa.field("space", pa.int32()),
-        pa.field("key", pa.string()),
-        pa.field("put", pa.int64()),
-        pa.field("held", pa.int64()),
-        pa.field("referenced", pa.int64()),
-        pa.field("low", pa.string()),
-        pa.field("high", pa.string()),
-        pa.field("address", pa.int64()),
-    ]
-)
-_CLAIMS_DDL = (
-    "space int, key string, put long, held long, referenced long, "
-    "low string, high string, address long"
+    {
+        "space": pa.int32(),
+        "key": pa.string(),
+        "put": pa.int64(),
+        "held": pa.int64(),
+        "referenced": pa.int64(),
+        "low": pa.string(),
+        "high": pa.string(),
+        "address": pa.int64(),
+    }
 )
 
 
