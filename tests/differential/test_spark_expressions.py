@@ -23,8 +23,8 @@ from omnigraph.engine.read.ordering import order_keys, without_signed_zeros
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.values import column_of
 from omnigraph.model.types import DATETIME, STRING
-from omnigraph.spark.query.aggregate import AggregateColumn, Argument, aggregate
-from omnigraph.spark.query.expressions import Expressions, group_column, sort_column
+from omnigraph.spark.query.aggregate import AggregateColumn, aggregate
+from omnigraph.spark.query.expressions import Expressions, Typed, group_column, sort_column
 from omnigraph.spark.query.relation import id_column, property_column
 from omnigraph.spark.types import spark_type, to_spark
 from tests.support.generated_conditions import NOW
@@ -197,9 +197,9 @@ def _value(cells: Cells, name: str) -> Column:
     return EXPRESSIONS.value(cells.operand(name))
 
 
-def _argument(wanted: Aggregate) -> Argument:
+def _argument(wanted: Aggregate) -> Typed:
     assert isinstance(wanted.argument, PropertyValue)
-    return Argument(EXPRESSIONS.value(wanted.argument), wanted.argument.type)
+    return Typed(EXPRESSIONS.value(wanted.argument), wanted.argument.type)
 
 
 def _aggregates(cells: Cells, arguments: list[str]) -> dict[str, Aggregate]:

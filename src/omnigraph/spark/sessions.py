@@ -39,11 +39,7 @@ from omnigraph.model.limits import (
 )
 from omnigraph.spark.errors import explain, spark_errors
 
-_LOG_LEVEL = "spark.log.level"
-_LOCAL_ADDRESS = "SPARK_LOCAL_IP"
 _PYTHON_VARIABLE = "PYSPARK_PYTHON"
-_ANY_PYTHON = "python3"
-_UNCAUGHT = 'Exception in thread "main" '
 
 # Error text of the start script or of Java, and the advice for each.
 _ADVICE = (
@@ -92,7 +88,7 @@ def _start_session(requested: Mapping[str, str], *, python: str) -> SparkSession
     """
     with SparkContext._lock:  # noqa: SLF001  # two threads must not start two processes
         context = SparkContext._active_spark_context or _start_context(requested, python)  # noqa: SLF001
-    if str(context.master).startswith("local") and context.pythonExec == _ANY_PYTHON:
+    if str(context.master).startswith("local") and context.pythonExec == "python3":
         context.pythonExec = python
     return SparkSession.builder.getOrCreate()
 
@@ -101,7 +97,7 @@ def _start_context(requested: Mapping[str, str], python: str) -> SparkContext:
     gateway = SparkContext._gateway  # noqa: SLF001  # the process outlives its sessions
     if gateway is None:
         settings = _resolve_settings(requested, {})
-        gateway = _launch(settings, python=python, is_quiet=_LOG_LEVEL not in requested)
+        gateway = _launch(settings, python=python, is_quiet="spark.log.level" not in requested)
     conf = SparkConf(_jvm=gateway.jvm)
     for name, value in _resolve_settings(requested, dict(conf.getAll())).items():
         conf.set(name, value)
@@ -134,7 +130,7 @@ def _environment(python: str) -> Iterator[None]:
     be resolved, and the Python in which Spark searches for data sources. Variables that are already
     set are not changed.
     """
-    wanted = {_LOCAL_ADDRESS: "127.0.0.1", _PYTHON_VARIABLE: python}
+    wanted = {"SPARK_LOCAL_IP": "127.0.0.1", _PYTHON_VARIABLE: python}
     missing = {name: value for name, value in wanted.items() if not os.environ.get(name)}
     os.environ.update(missing)
     try:
@@ -150,12 +146,10 @@ def _start_error(log: IO[bytes]) -> str:
     for words, advice in _ADVICE:
         if words in text:
             return advice
-    _, _, thrown = text.rpartition(_UNCAUGHT)
+    _, _, thrown = text.rpartition('Exception in thread "main" ')
     return f"its Java process ended: {explain(thrown)}"
 
 
-_CONNECT = "pyspark.sql.connect.session"
-_LOCAL = "local[*]"
 _MASTER, _REMOTE = "spark.master", "spark.remote"
 _PYTHON = "spark.pyspark.python"
 
@@ -259,7 +253,7 @@ def require_workers(spark: SparkSession) -> None:
 def is_connect(spark: object) -> bool:
     """Whether a session talks to a Spark Connect server."""
     # The module takes a second to import, and a Connect session exists only if it was imported.
-    module = sys.modules.get(_CONNECT)
+    module = sys.modules.get("pyspark.sql.connect.session")
     return module is not None and isinstance(spark, module.SparkSession)
 
 
@@ -334,7 +328,7 @@ def _find_missing(python: str) -> list[str]:
 def _resolve_settings(requested: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """All settings of a new session; `given` are the settings of its Java process."""
     wanted = {
-        _MASTER: _LOCAL,
+        _MASTER: "local[*]",
         "spark.app.name": "omnigraph",
         # Recording where in Python each expression was written is not worth its cost.
         "spark.python.sql.dataFrameDebugging.enabled": "false",

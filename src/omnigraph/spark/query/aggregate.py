@@ -20,8 +20,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
 from omnigraph.compiler.ir import Aggregate, AggregateFunction, EntityId, PropertyValue
-from omnigraph.model.types import FLOATS, PropertyType, Scalar
-from omnigraph.spark.query.expressions import group_column
+from omnigraph.model.types import PropertyType, Scalar
+from omnigraph.spark.query.expressions import Typed, group_column
 
 Words = npt.NDArray[np.int64]
 
@@ -196,20 +196,15 @@ _SUMS = frozenset({AggregateFunction.SUM, AggregateFunction.AVG})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Argument:
-    """The values of an aggregate and their type; ids are texts."""
-
-    column: Column
-    type: PropertyType
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class AggregateColumn:
-    """An aggregate and the name of its column; without an argument it counts rows."""
+    """An aggregate and the name of its column; without an argument it counts rows.
+
+    The argument of ids has the type of texts.
+    """
 
     name: str
     aggregate: Aggregate
-    argument: Argument | None
+    argument: Typed | None
 
 
 def aggregate(
@@ -261,11 +256,11 @@ class _Value:
 
     name: str
     aggregate: Aggregate
-    argument: Argument | None
+    argument: Typed | None
 
     @property
     def is_float_sum(self) -> bool:
-        is_float = self.argument is not None and self.argument.type.element in FLOATS
+        is_float = self.argument is not None and self.argument.is_float
         return is_float and self.aggregate.function in _SUMS
 
     def named(self, prefix: str) -> str:
@@ -328,14 +323,14 @@ class _Fold:
         shown = f.coalesce(f.col(name), f.lit(0).cast("bigint"))
         return _Steps({name: first}, {name: f.sum(name)}, shown)
 
-    def _count_distinct(self, value: _Value, argument: Argument) -> _Steps:
+    def _count_distinct(self, value: _Value, argument: Typed) -> _Steps:
         name, once = value.named("distinct"), value.named("once")
         if self.is_twice:
             return _Steps({}, {name: f.count(once)}, f.col(name))
         normal = group_column(f.col(value.name), argument.type)
         return _Steps({name: f.count_distinct(normal)}, {}, f.col(name))
 
-    def _sum_wholes(self, value: _Value, argument: Argument) -> _Steps:
+    def _sum_wholes(self, value: _Value, argument: Typed) -> _Steps:
         name, type = value.named("sum"), argument.type
         sums = sum_wholes(f.col(value.name), type, weight=self._weight, name=name)
         again = {each: f.sum(each) for each in sums}
@@ -348,7 +343,7 @@ class _Fold:
         quotient = f.when(count.result > 0, divide(pieces, count.result))
         return _Steps({**sums, **count.first}, {**again, **count.again}, quotient)
 
-    def _sum_floats(self, value: _Value, argument: Argument) -> _Steps:
+    def _sum_floats(self, value: _Value, argument: Typed) -> _Steps:
         name, type = value.named("sum"), argument.type
         sums = sum_wholes(f.col(value.named("units")), type, weight=self._weight, name=name)
         exponent = f.col(value.named("exponent"))

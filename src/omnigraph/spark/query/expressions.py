@@ -290,9 +290,10 @@ class Expressions:
 
     def value(self, operand: Operand) -> Column:
         """The value of an operand, for each row."""
-        return self._typed(operand).column
+        return self.typed(operand).column
 
-    def _typed(self, operand: Operand) -> Typed:
+    def typed(self, operand: Operand) -> Typed:
+        """The value of an operand, for each row, with its type; ids are texts."""
         match operand:
             case PropertyValue(type=type):
                 return Typed(f.col(_name_of(operand)), type)
@@ -305,7 +306,7 @@ class Expressions:
     def _on_columns(self, condition: Comparison | NullTest) -> Column:
         columns = row_operands(condition)
         if isinstance(condition, Comparison) and len(columns) == 2:
-            left, right = (self._typed(each) for each in columns)
+            left, right = (self.typed(each) for each in columns)
             return compare(left, condition.comparator, right)
         bound = bind(condition, kind=TypeKind.NODE, inputs=self.inputs)
         return _bound(bound, _name_of(columns[0])) if columns else f.lit(bound == ALWAYS)

@@ -39,9 +39,8 @@ from omnigraph.engine.read.output import Window as ResultWindow
 from omnigraph.engine.read.plan import counts_rows, ranked_variable
 from omnigraph.engine.read.ranking import fuse_places, fusion_constant
 from omnigraph.model.limits import SPARK_FUSED_MAX
-from omnigraph.model.types import STRING
 from omnigraph.spark.jobs import run_job_quietly
-from omnigraph.spark.query.aggregate import AggregateColumn, Argument, aggregate
+from omnigraph.spark.query.aggregate import AggregateColumn, aggregate
 from omnigraph.spark.query.entities import Entities
 from omnigraph.spark.query.expressions import group_column, sort_column
 from omnigraph.spark.query.relation import WEIGHT, Relation, id_column
@@ -346,7 +345,13 @@ class Output:
         for number, column in enumerate(self.ir.columns):
             name, expression = column_name(number), column.expression
             if isinstance(expression, Aggregate):
-                columns.append(AggregateColumn(name, expression, self._argument(expression)))
+                argument = expression.argument
+                typed = (
+                    None
+                    if argument is None or counts_rows(expression)
+                    else self.entities.expressions.typed(argument)
+                )
+                columns.append(AggregateColumn(name, expression, typed))
             else:
                 keys.append((name, group_column(self._value(column), column.type)))
         weight = WEIGHT if part.is_weighted else None
@@ -386,13 +391,6 @@ class Output:
         return _cut(frame.orderBy(*keys), self.window)
 
     # Values
-
-    def _argument(self, expression: Aggregate) -> Argument | None:
-        argument = expression.argument
-        if argument is None or counts_rows(expression):
-            return None
-        type = argument.type if isinstance(argument, PropertyValue) else STRING
-        return Argument(self.entities.expressions.value(argument), type)
 
     def _value(self, column: Returned) -> Column:
         match column.expression:
