@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.source_tree import ROOT
 
-TELLING = frozenset({"error", "warn", "error_finding", "telling", "_stopped"})
+TELLING = frozenset({"error", "warn", "error_finding", "stopped"})
 CODE = re.compile(r"`([a-z]+(?:_[a-z]+)+)`")
 
 # Put together of a word and what is wrong with a content.

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.cluster.resources import Findings, StoppedError, error_finding, stop_on_storage_error
+from omnigraph.cluster.resources import (
+    Findings,
+    stop_on_storage_error,
+    stopped,
+)
 from omnigraph.cluster.state import (
     ReadErrors,
     RecordFormat,
@@ -88,13 +92,11 @@ def require_valid_approval(approval: Approval, objects: ObjectStore) -> None:
     except (ShapeError, VersionError):
         is_unchanged = False
     if not is_unchanged:
-        raise StoppedError(
-            error_finding(
-                "apply_approval_invariant_violation",
-                approval.path,
-                f"the approval to {approval.operation} {approval.resource} has changed since "
-                "the changes were planned; it was not used; plan again",
-            )
+        raise stopped(
+            "apply_approval_invariant_violation",
+            approval.path,
+            f"the approval to {approval.operation} {approval.resource} has changed since "
+            "the changes were planned; it was not used; plan again",
         )
 
 

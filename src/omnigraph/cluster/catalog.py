@@ -17,11 +17,11 @@ from omnigraph.cluster.resources import (
     Kind,
     StoppedError,
     digest_bytes,
-    error_finding,
     graph_address,
     kind_of,
     name_of,
     stop_on_storage_error,
+    stopped,
 )
 from omnigraph.cluster.state import find_ledger
 from omnigraph.model.errors import GraphError
@@ -129,14 +129,12 @@ def get_graph_uri(cluster: Cluster, id: str | None) -> str:
             if known
             else f"no graph is applied in cluster {cluster.root.uri}"
         )
-        raise StoppedError(error_finding("graph_not_applied", cluster.root.uri, said))
+        raise stopped("graph_not_applied", cluster.root.uri, said)
     if id not in known:
-        raise StoppedError(
-            error_finding(
-                "graph_not_applied",
-                graph_address(id),
-                f"graph '{id}' is not applied in cluster {cluster.root.uri}; applied: {listed}",
-            )
+        raise stopped(
+            "graph_not_applied",
+            graph_address(id),
+            f"graph '{id}' is not applied in cluster {cluster.root.uri}; applied: {listed}",
         )
     return cluster.graphs.uri_of(id)
 

@@ -41,10 +41,10 @@ from omnigraph.cluster.reports import (
 from omnigraph.cluster.resources import (
     Findings,
     StoppedError,
-    error_finding,
     graph_address,
     schema_address,
     stop_on_storage_error,
+    stopped,
 )
 from omnigraph.cluster.state import (
     APPLIED,
@@ -249,13 +249,11 @@ def approve(
     approval: Approval | None = None
     with session.findings.stopping():
         if actor is None:
-            raise StoppedError(
-                error_finding(
-                    "actor_required",
-                    resource,
-                    "an approval needs an actor: --as <actor>, or `operator.actor` in the "
-                    "configuration; nothing was approved",
-                )
+            raise stopped(
+                "actor_required",
+                resource,
+                "an approval needs an actor: --as <actor>, or `operator.actor` in the "
+                "configuration; nothing was approved",
             )
         with session.holding("approve", actor=actor) as (cluster, desired):
             approval = _make(cluster, desired, resource, actor, session.findings)
@@ -274,12 +272,10 @@ def _make(
     plan = plan_changes(cluster, desired, ledger, pending, findings)
     if resource not in {each.resource for each in plan.gates}:
         waiting = ", ".join(each.resource for each in plan.gates) or "nothing"
-        raise StoppedError(
-            error_finding(
-                "approval_not_required",
-                resource,
-                f"it has no deletion to approve; pending deletions: {waiting}",
-            )
+        raise stopped(
+            "approval_not_required",
+            resource,
+            f"it has no deletion to approve; pending deletions: {waiting}",
         )
     return Approval(
         id=cluster.context.runtime.new_id(),

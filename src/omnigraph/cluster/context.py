@@ -17,7 +17,7 @@ from typing import TypeAlias
 from omnigraph.cluster.config import CONFIG_FILE, ClusterConfig
 from omnigraph.cluster.desired import read_config
 from omnigraph.cluster.lock import Lock
-from omnigraph.cluster.resources import Findings, StoppedError, digest_bytes, error_finding
+from omnigraph.cluster.resources import Findings, StoppedError, digest_bytes, stopped
 from omnigraph.cluster.state import STATE_PATH
 from omnigraph.compiler.compile import compile_schema
 from omnigraph.compiler.schema.canonical import hash_schema
@@ -225,7 +225,7 @@ def open_root(uri: str, context: ClusterContext, *, code: str) -> Cluster:
         root = parse_location(uri, storage_options=context.storage_options)
         objects = context.open_objects(root)
     except GraphError as error:
-        raise StoppedError(error_finding(code, "storage", str(error))) from error
+        raise stopped(code, "storage", str(error)) from error
     graphs = ClusterGraphs(root, objects, context.durability, context.open_stores)
     return Cluster(root, objects, graphs, context)
 

@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from omnigraph.cluster.resources import Findings, StoppedError, error_finding, stop_on_storage_error
+from omnigraph.cluster.resources import (
+    Findings,
+    StoppedError,
+    error_finding,
+    stop_on_storage_error,
+    stopped,
+)
 from omnigraph.cluster.state import ReadErrors, RecordFormat, StoredFields, find_decoded
 from omnigraph.model.errors import GraphError
 
@@ -101,7 +107,7 @@ def take_lock(lock: Lock, objects: ObjectStore) -> None:
                 f"the cluster is locked by {held.describe()}; nothing was changed; wait for it, "
                 f"or, if it is no longer running, run `omnigraph cluster force-unlock {held.id}`"
             )
-        raise _stopped("state_lock_held", message)
+        raise stopped("state_lock_held", LOCK_PATH, message)
 
 
 def find_lock(objects: ObjectStore) -> Lock | None:
@@ -117,10 +123,11 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
     """
     found, token = _find(objects)
     if found is None:
-        raise _stopped("state_lock_missing", "the cluster is not locked")
+        raise stopped("state_lock_missing", LOCK_PATH, "the cluster is not locked")
     if found.id != id:
-        raise _stopped(
+        raise stopped(
             "state_lock_id_mismatch",
+            LOCK_PATH,
             f"the lock is {found.id}, held by {found.describe()}; it was not removed; to "
             f"remove it, run `omnigraph cluster force-unlock {found.id}`",
         )
@@ -129,8 +136,9 @@ def break_lock(id: str, own: Lock, objects: ObjectStore) -> Lock:
     held = own if is_ours else find_lock(objects)
     # A request whose response was lost is sent again, and finds what it has written.
     if held is None or held.id != own.id:
-        raise _stopped(
+        raise stopped(
             "state_lock_id_mismatch",
+            LOCK_PATH,
             f"the lock {id} was released in the meantime; the current lock was not removed",
         )
     with stop_on_storage_error("state_lock_error", LOCK_PATH):
@@ -158,7 +166,3 @@ def _release(lock: Lock, objects: ObjectStore, findings: Findings) -> None:
             f"the lock could not be removed: {error}; when no command is running, run "
             f"`omnigraph cluster force-unlock {lock.id}`",
         )
-
-
-def _stopped(code: str, message: str) -> StoppedError:
-    return StoppedError(error_finding(code, LOCK_PATH, message))

@@ -201,10 +201,15 @@ def error_finding(code: str, path: str, message: str) -> Finding:
     return Finding(code, Severity.ERROR, path, message)
 
 
+def stopped(code: str, path: str, message: str) -> StoppedError:
+    """The error of a command that cannot continue, with one finding."""
+    return StoppedError(error_finding(code, path, message))
+
+
 @contextmanager
 def stop_on_storage_error(code: str, path: str) -> Iterator[None]:
     """A block in which a storage error raises `StoppedError` with the given code."""
     try:
         yield
     except GraphError as error:
-        raise StoppedError(error_finding(code, path, str(error))) from error
+        raise stopped(code, path, str(error)) from error

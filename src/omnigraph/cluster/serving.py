@@ -27,6 +27,7 @@ from omnigraph.cluster.resources import (
     kind_of,
     name_of,
     schema_address,
+    stopped,
 )
 from omnigraph.cluster.state import STATE_PATH, ClusterState, Status, StoredState, find_ledger
 
@@ -77,13 +78,11 @@ def read_serving_snapshot(cluster: Cluster) -> ServingSnapshot:
     """
     stored = find_ledger(cluster.objects)
     if stored is None:
-        raise StoppedError(
-            error_finding(
-                "cluster_state_missing",
-                STATE_PATH,
-                f"there is no applied cluster at {cluster.root.uri}; run `omnigraph cluster "
-                "import` and `omnigraph cluster apply`",
-            )
+        raise stopped(
+            "cluster_state_missing",
+            STATE_PATH,
+            f"there is no applied cluster at {cluster.root.uri}; run `omnigraph cluster "
+            "import` and `omnigraph cluster apply`",
         )
     findings = Findings()
     sidecars, faults = list_sidecars(cluster.objects)

@@ -29,6 +29,7 @@ from omnigraph.cluster.resources import (
     name_of,
     schema_address,
     stop_on_storage_error,
+    stopped,
 )
 
 if TYPE_CHECKING:
@@ -159,9 +160,9 @@ def find_decoded(
     try:
         return decode(stored.content), stored
     except VersionError as error:
-        raise StoppedError(error_finding(codes.unknown_version, path, str(error))) from error
+        raise stopped(codes.unknown_version, path, str(error)) from error
     except ShapeError as error:
-        raise StoppedError(error_finding(codes.invalid, path, str(error))) from error
+        raise stopped(codes.invalid, path, str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,13 +385,11 @@ def get_ledger(objects: ObjectStore) -> StoredState:
     """The state; raises `StoppedError` if there is none."""
     found = find_ledger(objects)
     if found is None:
-        raise StoppedError(
-            error_finding(
-                "state_missing",
-                STATE_PATH,
-                "the cluster has no state yet; nothing was changed; start with "
-                "`omnigraph cluster import`",
-            )
+        raise stopped(
+            "state_missing",
+            STATE_PATH,
+            "the cluster has no state yet; nothing was changed; start with "
+            "`omnigraph cluster import`",
         )
     return found
 
