@@ -32,15 +32,7 @@ from omnigraph.cluster.plan import (
     block_dependents,
     with_disposition,
 )
-from omnigraph.cluster.recovery import (
-    MoveKind,
-    Sidecar,
-    arm,
-    bury,
-    retire,
-    sweep,
-    with_live,
-)
+from omnigraph.cluster.recovery import MoveKind, Sidecar, arm, bury, retire, sweep, with_live
 from omnigraph.cluster.reports import ApplyReport
 from omnigraph.cluster.resources import (
     Findings,

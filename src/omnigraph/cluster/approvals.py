@@ -10,18 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from omnigraph.cluster.resources import (
-    Findings,
-    stop_on_storage_error,
-    stopped,
-)
-from omnigraph.cluster.state import (
-    ReadErrors,
-    RecordFormat,
-    ShapeError,
-    StoredFields,
-    VersionError,
-)
+from omnigraph.cluster.resources import Findings, stop_on_storage_error, stopped
+from omnigraph.cluster.state import ReadErrors, RecordFormat, ShapeError, StoredFields, VersionError
 
 if TYPE_CHECKING:
     # The import brings in Lance, which a command that only checks a folder does not need.

@@ -47,12 +47,7 @@ from omnigraph.engine.state.manifest import (
     type_name_of,
 )
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.errors import (
-    GraphError,
-    IntegrityError,
-    KeyConflictError,
-    SchemaChangedError,
-)
+from omnigraph.model.errors import GraphError, IntegrityError, KeyConflictError, SchemaChangedError
 from omnigraph.model.limits import CLAIMED_ROWS_MAX
 from omnigraph.model.names import BranchName, parse_branch_name
 from omnigraph.spark.connector.options import WriteOptions, refuse_option
@@ -68,12 +63,7 @@ from omnigraph.spark.load.staging import (
     group_addresses,
     stage_batches,
 )
-from omnigraph.storage.ports import (
-    FragmentDeletions,
-    NewFile,
-    TableBranchFolder,
-    TableRef,
-)
+from omnigraph.storage.ports import FragmentDeletions, NewFile, TableBranchFolder, TableRef
 from omnigraph.storage.row_files import table_schema
 from omnigraph.storage.tables import scan_file, scan_part
 

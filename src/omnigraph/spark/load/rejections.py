@@ -16,13 +16,7 @@ from itertools import islice
 import orjson
 from pyspark.sql import SparkSession
 
-from omnigraph.engine.input.batches import (
-    NOTHING_YET,
-    Counted,
-    ReadContext,
-    RowBatch,
-    RowCounter,
-)
+from omnigraph.engine.input.batches import NOTHING_YET, Counted, ReadContext, RowBatch, RowCounter
 from omnigraph.engine.input.sources import read_split
 from omnigraph.engine.input.splits import Split
 from omnigraph.engine.state.manifest import table_key_of

@@ -56,13 +56,7 @@ from omnigraph.model.source import Source
 from omnigraph.spark.errors import carried_errors
 from omnigraph.storage.external_files import ExternalBlobs, ExternalFiles
 from omnigraph.storage.ports import FragmentDeletions, NewFile, TableBranchFolder, TablePart
-from omnigraph.storage.tables import (
-    scan_file,
-    scan_part,
-    take_rows,
-    write_deletions,
-    write_files,
-)
+from omnigraph.storage.tables import scan_file, scan_part, take_rows, write_deletions, write_files
 
 Declared = NodeType | EdgeType
 

@@ -28,12 +28,7 @@ from omnigraph.model.limits import (
     UNSAMPLED_ROWS_MAX,
 )
 from omnigraph.model.types import Scalar
-from omnigraph.spark.connector.reader import (
-    PinnedVersion,
-    decode_rows,
-    encode_rows,
-    read_claim,
-)
+from omnigraph.spark.connector.reader import PinnedVersion, decode_rows, encode_rows, read_claim
 from omnigraph.spark.errors import carried_errors
 from omnigraph.spark.jobs import map_tasks
 from omnigraph.storage.ports import DeltaPart, TablePart, TableReader

@@ -16,12 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    BooleanType,
-    DoubleType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BooleanType, DoubleType, StructField, StructType
 
 from omnigraph.engine.context import GraphContext
 from omnigraph.engine.read.search.text_index import (
