@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -73,15 +73,28 @@ def require_parseable(source: Source) -> None:
     _require_shape(source)
 
 
-def decode_string(token: str, *, start: int, diagnostics: Diagnostics) -> str:
+def decode_literal(token: Token, diagnostics: Diagnostics) -> LiteralValue:
+    """The value of a literal."""
+    match token.type:
+        case "STRING":
+            return decode_string(token, diagnostics)
+        case "TRUE" | "FALSE":
+            return token.type == "TRUE"
+        case "NULL":
+            return None
+        case _:
+            return decode_number(token, diagnostics)
+
+
+def decode_string(token: Token, diagnostics: Diagnostics) -> str:
     """The value of a string literal, with quotes and escapes resolved."""
-    body = token[1:-1]
+    body, start = token.text[1:-1], token.start + 1
     if "\\" not in body:
         return body
 
     def unescape(escape: re.Match[str]) -> str:
         if escape[1] not in _ESCAPED:
-            place = Span(start + 1 + escape.start(), start + 1 + escape.end())
+            place = Span(start + escape.start(), start + escape.end())
             advice = r"the escapes are \" \\ \n \r \t; write \\ for a backslash"
             diagnostics.error("P5", f"unsupported escape sequence {escape[0]}", place, advice)
         return _ESCAPED.get(escape[1], "")
@@ -89,16 +102,15 @@ def decode_string(token: str, *, start: int, diagnostics: Diagnostics) -> str:
     return _ESCAPE.sub(unescape, body)
 
 
-def decode_number(token: str, *, start: int, diagnostics: Diagnostics) -> int | float:
+def decode_number(token: Token, diagnostics: Diagnostics) -> int | float:
     """The value of a number literal; one that does not fit 64 bits is reported."""
-    is_float = not token.lstrip("-").isdigit()
-    if not is_float and fits_integer(token):
-        return int(token)
-    if is_float and math.isfinite(number := float(token)):
+    is_float = not token.text.lstrip("-").isdigit()
+    if not is_float and fits_integer(token.text):
+        return int(token.text)
+    if is_float and math.isfinite(number := float(token.text)):
         return number
     what = "float" if is_float else "integer"
-    span = Span(start, start + len(token))
-    diagnostics.error("P6", f"invalid {what}: the number does not fit 64 bits", span)
+    diagnostics.error("P6", f"invalid {what}: the number does not fit 64 bits", span_of(token))
     return 0
 
 
@@ -119,29 +131,24 @@ def syntax_error(
 def _require_shape(source: Source) -> None:
     depth = 0
     for part in _SHAPE.finditer(source.text):
+        span = Span(*part.span())
         match part.lastgroup:
             case "opening":
                 depth += 1
                 if depth > NESTING_MAX:
                     message = f"brackets are nested more than {NESTING_MAX} deep"
-                    raise syntax_error(source, "P4", message, Span(*part.span()), None)
+                    raise syntax_error(source, "P4", message, span, None)
             case "closing":
                 depth -= 1
             case "long_name":
                 message = f"a name has at most {NAME_CHARACTERS_MAX} characters"
-                raise syntax_error(
-                    source, "P4", message, Span(*part.span()), "choose a shorter one"
-                )
+                raise syntax_error(source, "P4", message, span, "choose a shorter one")
             case "open_string":
                 advice = 'it starts here; end it with "'
-                raise syntax_error(
-                    source, "P2", "the string does not end", Span(*part.span()), advice
-                )
+                raise syntax_error(source, "P2", "the string does not end", span, advice)
             case "open_comment":
                 advice = "it starts here; end it with */"
-                raise syntax_error(
-                    source, "P2", "the comment does not end", Span(*part.span()), advice
-                )
+                raise syntax_error(source, "P2", "the comment does not end", span, advice)
             case _:
                 pass  # the content of a complete string or comment is not counted
 
@@ -173,6 +180,25 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A bare word: a property, a type, an annotation, an alias or a function."""
+
+    text: str
+    span: Span
+
+
+LiteralValue = None | bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A string, number, boolean or, in queries, null."""
+
+    value: LiteralValue
+    span: Span
 
 
 class UnexpectedTokenError(Exception):
@@ -409,15 +435,6 @@ _ADVICE_BY_TEXT = {
 }
 
 
-def parse(language: Language, source: Source, builder: object) -> object:
-    """Parse a text with a builder; raises `CompileError` if the text violates the grammar."""
-    require_parseable(source)
-    try:
-        return parser_of(language).run(source.text, builder)
-    except UnexpectedTokenError as error:
-        raise _explain(error.found, set(error.accepts), source) from error
-
-
 ForeignSyntax = Sequence[tuple[str, str]]
 """Patterns of syntax from other languages, each with advice.
 
@@ -425,14 +442,15 @@ In a pattern ¦ marks the position of the error; case and blanks are ignored.
 """
 
 
-def suggest_for_foreign_syntax(error: CompileError, habits: ForeignSyntax) -> CompileError:
-    """The same error, with better advice where syntax of another language is recognised."""
-    text = error.source.text
-    faults = [
-        replace(each, suggestion=_recognize(each, text, habits) or each.suggestion)
-        for each in error.diagnostics
-    ]
-    return CompileError(diagnostics=faults, source=error.source)
+def parse(
+    language: Language, source: Source, builder: object, foreign_syntax: ForeignSyntax
+) -> object:
+    """Parse a text with a builder; raises `CompileError` if the text violates the grammar."""
+    require_parseable(source)
+    try:
+        return parser_of(language).run(source.text, builder)
+    except UnexpectedTokenError as error:
+        raise _explain(error.found, set(error.accepts), source, foreign_syntax) from error
 
 
 def span_of(token: Token) -> Span:
@@ -440,14 +458,24 @@ def span_of(token: Token) -> Span:
     return Span(token.start, token.end)
 
 
-def _explain(token: Token, accepts: set[str], source: Source) -> CompileError:
+def name_of(token: Token) -> Name:
+    """The word that a token consists of."""
+    return Name(token.text, span_of(token))
+
+
+def _explain(
+    token: Token, accepts: set[str], source: Source, foreign_syntax: ForeignSyntax
+) -> CompileError:
     if token.type == END:
         end = len(source.text.rstrip())
         span, found = Span(max(0, end - 1), end), _AT_END
     else:
-        span, found = span_of(token), f"`{_shorten(token.text)}`"
+        line = token.text.split("\n", 1)[0]
+        span, found = span_of(token), f"`{line}`" if len(line) <= 40 else f"`{line[:40]}…`"
     message = f"expected {_list(accepts)}, found {found}"
-    return syntax_error(source, "P1", message, span, _advise(accepts, span, source.text))
+    advice = _recognize(token, source.text, foreign_syntax)
+    advice = advice or _advise(accepts, span, source.text)
+    return syntax_error(source, "P1", message, span, advice)
 
 
 def _list(terminals: set[str]) -> str:
@@ -495,22 +523,12 @@ def _words(terminals: set[str]) -> set[str]:
     return words | ({"asc", "desc"} if "DIRECTION" in terminals else set())
 
 
-def _recognize(fault: Diagnostic, text: str, habits: ForeignSyntax) -> str | None:
-    if fault.code != "P1" or fault.span is None:
-        return None
-    place = fault.span.start
-    if fault.message.endswith(_AT_END):
-        if text.count("{") > text.count("}"):
-            return "a } is missing"
-        place = len(text)
-    start = max(0, place - _BEFORE_MAX)
+def _recognize(token: Token, text: str, foreign_syntax: ForeignSyntax) -> str | None:
+    if token.type == END and text.count("{") > text.count("}"):
+        return "a } is missing"
+    start, place = max(0, token.start - _BEFORE_MAX), token.start
     around = f"{'…' if start else ''}{text[start:place]}¦{text[place : place + _AFTER_MAX]}"
-    for pattern, advice in habits:
+    for pattern, advice in foreign_syntax:
         if re.search(pattern, around, re.VERBOSE | re.IGNORECASE):
             return advice
     return None
-
-
-def _shorten(text: str) -> str:
-    first_line = text.split("\n", 1)[0]
-    return first_line if len(first_line) <= 40 else f"{first_line[:40]}…"

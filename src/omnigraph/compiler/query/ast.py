@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
+from omnigraph.compiler.parser import Literal, Name
 from omnigraph.model.source import Span
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A bare word: a property, an edge, a type, an alias or a function."""
-
-    text: str
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +23,6 @@ class PropertyAccess:
 
     variable: Variable
     property: Name
-    span: Span
-
-
-LiteralValue = None | bool | int | float | str
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A string, number, boolean or null."""
-
-    value: LiteralValue
     span: Span
 
 
@@ -67,13 +48,6 @@ class Call:
 Expression = Name | Variable | PropertyAccess | Literal | ListLiteral | Call
 
 
-class BooleanOperator(StrEnum):
-    """The operators that join conditions."""
-
-    AND = "and"
-    OR = "or"
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """`left operator right`; in a mutation the left side is the name of a property."""
@@ -97,18 +71,18 @@ class NullTest:
 
 @dataclass(frozen=True, slots=True)
 class BooleanCondition:
-    """Conditions joined by `and` or by `or`."""
+    """Conditions joined by `or`, a disjunction, or by `and`."""
 
-    operator: BooleanOperator
     conditions: tuple[Condition, ...]
+    is_disjunction: bool
 
 
 Condition = Comparison | NullTest | BooleanCondition | Call
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyMatch:
-    """`property: value` between the braces of a binding."""
+class Assignment:
+    """`property: value`, a condition in a binding and a new value in a mutation."""
 
     property: Name
     value: Expression
@@ -120,7 +94,7 @@ class Binding:
 
     variable: Variable
     type: Name
-    matches: tuple[PropertyMatch, ...]
+    matches: tuple[Assignment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +119,15 @@ class Traversal:
 
 
 @dataclass(frozen=True, slots=True)
-class Negation:
-    """`not { … }`."""
+class Block:
+    """`not { … }` or `optional { … }`."""
 
     clauses: tuple[Clause, ...]
+    is_optional: bool
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Optional:
-    """`optional { … }`."""
-
-    clauses: tuple[Clause, ...]
-    span: Span
-
-
-Clause = Binding | Traversal | Negation | Optional | Condition
+Clause = Binding | Traversal | Block | Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +156,6 @@ class Read:
     orderings: tuple[Ordering, ...]
     limit: Literal | Variable | None
     offset: Literal | Variable | None
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """`property: value` in a mutation."""
-
-    property: Name
-    value: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +222,11 @@ class QuerySyntax:
     body: Read | Mutation
 
 
-@dataclass(frozen=True, slots=True)
-class QueryFile:
-    """A whole text, with its queries in source order."""
-
-    queries: tuple[QuerySyntax, ...]
-
-
 def variables_in(clauses: Iterable[Clause]) -> Iterator[str]:
     """The variables that clauses mention, including those of inner blocks, with repetitions."""
     for clause in clauses:
         match clause:
-            case Negation(clauses=inner) | Optional(clauses=inner):
+            case Block(clauses=inner):
                 yield from variables_in(inner)
             case _:
                 yield from direct_variables(clause)
@@ -287,7 +239,7 @@ def direct_variables(clause: Clause) -> Iterator[str]:
             yield variable.name
         case Traversal(source=source, edge_binding=edge, target=target):
             yield from (v.name for v in (source, edge, target) if v is not None)
-        case Negation() | Optional():
+        case Block():
             return
         case BooleanCondition(conditions=conditions):
             for condition in conditions:
@@ -299,15 +251,6 @@ def direct_variables(clause: Clause) -> Iterator[str]:
             yield from _expression_variables(operand)
         case Call():
             yield from _expression_variables(clause)
-
-
-def binding_variables(clause: Clause) -> Iterator[str]:
-    """The variables that a clause itself binds if they are not bound before it."""
-    match clause:
-        case Binding() | Traversal():
-            yield from direct_variables(clause)
-        case Negation() | Optional() | Comparison() | NullTest() | BooleanCondition() | Call():
-            return
 
 
 def _expression_variables(expression: Expression) -> Iterator[str]:

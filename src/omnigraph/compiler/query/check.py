@@ -24,11 +24,11 @@ from omnigraph.compiler.ir import (
     ReadIR,
     Update,
 )
+from omnigraph.compiler.parser import Name
 from omnigraph.compiler.query import ast
 from omnigraph.compiler.query.ast import (
     Expression,
     Mutation,
-    Name,
     ParameterSyntax,
     QuerySyntax,
     Read,

@@ -20,20 +20,17 @@ from omnigraph.compiler.ir import (
     Given,
     PropertyValue,
 )
+from omnigraph.compiler.parser import Name
 from omnigraph.compiler.query.ast import (
+    Assignment,
     Binding,
+    Block,
     Clause,
     Hops,
-    Name,
-    Negation,
-    Optional,
-    PropertyMatch,
     Traversal,
     Variable,
-    binding_variables,
     direct_variables,
 )
-from omnigraph.compiler.query.ast import Condition as ConditionSyntax
 from omnigraph.compiler.query.conditions import PATTERN_SIDES, check_condition
 from omnigraph.compiler.query.expressions import (
     Scope,
@@ -83,31 +80,27 @@ class ResolvedFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedNegation:
-    """A block that must not match; `outer` are the variables that it shares with its context."""
+class ResolvedBlock:
+    """A block that may match, if it is optional, or must not match.
+
+    `outer` are the variables that it shares with its context.
+    """
 
     outer: tuple[str, ...]
     clauses: tuple[ResolvedClause, ...]
+    is_optional: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedOptional:
-    """A block that may match."""
-
-    outer: tuple[str, ...]
-    clauses: tuple[ResolvedClause, ...]
-
-
-ResolvedClause = (
-    ResolvedBinding | ResolvedTraversal | ResolvedFilter | ResolvedNegation | ResolvedOptional
-)
+ResolvedClause = ResolvedBinding | ResolvedTraversal | ResolvedFilter | ResolvedBlock
 
 
 def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClause, ...]:
     """Resolve the clauses of one block, and add their variables to the scope."""
     for clause in clauses:
-        scope.announced.update(dict.fromkeys(binding_variables(clause)))
-        scope.referenced.update(dict.fromkeys(direct_variables(clause)))
+        mentioned = dict.fromkeys(direct_variables(clause))
+        scope.referenced.update(mentioned)
+        if isinstance(clause, Binding | Traversal):
+            scope.announced.update(mentioned)
     resolved = (_check_clause(clause, scope) for clause in clauses)
     return tuple(clause for clause in resolved if clause is not None)
 
@@ -118,24 +111,16 @@ def _check_clause(clause: Clause, scope: Scope) -> ResolvedClause | None:
             return _check_binding(clause, scope)
         case Traversal():
             return _check_traversal(clause, scope)
-        case Negation() | Optional():
+        case Block():
             return _check_block(clause, scope)
         case _:
-            return _check_filter(clause, scope)
+            condition = check_condition(clause, scope, PATTERN_SIDES)
+            references = frozenset(direct_variables(clause)) & scope.variables.keys()
+            return None if condition is None else ResolvedFilter(condition, references)
 
 
-def _check_filter(written: ConditionSyntax, scope: Scope) -> ResolvedFilter | None:
-    condition = check_condition(written, scope, PATTERN_SIDES)
-    if condition is None:
-        return None
-    references = frozenset(direct_variables(written)) & scope.variables.keys()
-    return ResolvedFilter(condition, references)
-
-
-def _check_block(
-    block: Negation | Optional, scope: Scope
-) -> ResolvedNegation | ResolvedOptional | None:
-    word = "not" if isinstance(block, Negation) else "optional"
+def _check_block(block: Block, scope: Scope) -> ResolvedBlock | None:
+    word = "optional" if block.is_optional else "not"
     direct = {name for clause in block.clauses for name in direct_variables(clause)}
     if not any(scope.is_bound(name) for name in direct):
         problem = f"the {word} block mentions no variable that is bound before it"
@@ -144,7 +129,7 @@ def _check_block(
         if later:
             advice = f"move it behind the clause that binds `${later[0]}`"
         scope.diagnostics.error("T9", problem, block.span, advice)
-        if isinstance(block, Optional):
+        if block.is_optional:
             scope.broken |= direct
         return None
     inner = scope.enter()
@@ -155,13 +140,13 @@ def _check_block(
     clauses = check_clauses(block.clauses, inner)
     scope.referenced |= inner.referenced
     outer = tuple(name for name in inner.referenced if name in scope.variables)
-    if isinstance(block, Negation):
+    if block.is_optional:
+        for name, bound in inner.variables.maps[0].items():
+            scope.bind_optional(name, bound.type)
+        scope.hide(inner.hidden)
+    else:
         scope.hide(dict.fromkeys(inner.referenced, block.span))
-        return ResolvedNegation(outer, clauses)
-    for name, bound in inner.variables.maps[0].items():
-        scope.bind_optional(name, bound.type)
-    scope.hide(inner.hidden)
-    return ResolvedOptional(outer, clauses)
+    return ResolvedBlock(outer, clauses, block.is_optional)
 
 
 # Bindings
@@ -228,7 +213,7 @@ def _is_required(variable: Variable, scope: Scope) -> bool:
 
 
 def _check_match(
-    match: PropertyMatch, variable: Variable, node: NodeType, scope: Scope
+    match: Assignment, variable: Variable, node: NodeType, scope: Scope
 ) -> Comparison | None:
     """Check `name: value`: equality, or membership if the property is a list."""
     name = match.property

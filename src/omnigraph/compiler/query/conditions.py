@@ -30,13 +30,12 @@ from omnigraph.compiler.ir import (
     TextFunction,
     TextMatch,
 )
+from omnigraph.compiler.parser import Literal
 from omnigraph.compiler.query import ast
 from omnigraph.compiler.query.ast import (
     BooleanCondition,
-    BooleanOperator,
     Call,
     Expression,
-    Literal,
     PropertyAccess,
     Variable,
 )
@@ -268,12 +267,12 @@ PATTERN_SIDES = Sides(resolve_operand, resolve_operand)
 def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> Condition | None:
     """The typed condition, or `None` after reporting why it is invalid."""
     match written:
-        case BooleanCondition(operator=operator, conditions=conditions):
+        case BooleanCondition(conditions=conditions, is_disjunction=is_disjunction):
             checked = [check_condition(each, scope, sides) for each in conditions]
             found = tuple(each for each in checked if each is not None)
             if len(found) < len(checked):
                 return None
-            return AllOf(found) if operator is BooleanOperator.AND else AnyOf(found)
+            return AnyOf(found) if is_disjunction else AllOf(found)
         case ast.NullTest(operand=operand, is_negated=is_negated):
             tested = _check_null_operand(operand, scope, sides)
             return None if tested is None else NullTest(tested, is_negated)

@@ -26,13 +26,11 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     Value,
 )
+from omnigraph.compiler.parser import Literal, LiteralValue, Name
 from omnigraph.compiler.query.ast import (
     Call,
     Expression,
     ListLiteral,
-    Literal,
-    LiteralValue,
-    Name,
     PropertyAccess,
     Variable,
 )

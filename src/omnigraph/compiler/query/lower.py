@@ -27,10 +27,9 @@ from omnigraph.compiler.ir import (
 from omnigraph.compiler.query.ast import Binding, Clause, Traversal, Variable, variables_in
 from omnigraph.compiler.query.clauses import (
     ResolvedBinding,
+    ResolvedBlock,
     ResolvedClause,
     ResolvedFilter,
-    ResolvedNegation,
-    ResolvedOptional,
     ResolvedTraversal,
 )
 from omnigraph.compiler.query.expressions import Scope
@@ -83,18 +82,15 @@ def _bound_variables(clauses: Sequence[Clause]) -> Iterator[Variable]:
                 pass
 
 
-def lower_clauses(clauses: Sequence[ResolvedClause]) -> tuple[Operator, ...]:
-    """The pipeline of a whole pattern."""
-    return _lower_block(clauses, ChainMap())
-
-
 _Bound: TypeAlias = "ChainMap[str, None]"
 """The bound variables, innermost block first; copying them would be too slow."""
 
 
-def _lower_block(clauses: Sequence[ResolvedClause], outer: _Bound) -> tuple[Operator, ...]:
-    """The pipeline of a block whose outer variables are already bound."""
-    lowering = _Lowering(clauses, outer)
+def lower_clauses(
+    clauses: Sequence[ResolvedClause], outer: _Bound | None = None
+) -> tuple[Operator, ...]:
+    """The pipeline of a pattern, or of a block in it whose outer variables are already bound."""
+    lowering = _Lowering(clauses, ChainMap() if outer is None else outer)
     lowering.scan_roots()
     lowering.expand_all()
     lowering.filter_rows()
@@ -136,9 +132,7 @@ class _Lowering:
             if start == ANONYMOUS and walk.target != ANONYMOUS:
                 start, type_name = walk.target, walk.target_type
             part = parts.get(start, start)
-            if start == ANONYMOUS:
-                continue
-            if part not in rooted and start not in self._bound:
+            if start != ANONYMOUS and part not in rooted and start not in self._bound:
                 rooted.add(part)
                 self._scan(start, type_name)
 
@@ -148,9 +142,14 @@ class _Lowering:
         Traversals are added in repeated sweeps in written order. The two heaps hold those that are
         ready in this sweep and in the next, so that a sweep never visits one that is not ready.
         """
-        waiting = _Waiting(self._traversals)
-        this_sweep = [n for n, walk in enumerate(self._traversals) if self._has_bound_end(walk)]
+        numbers_by_end: dict[str, list[int]] = {}
+        this_sweep: list[int] = []
         next_sweep: list[int] = []
+        for number, walk in enumerate(self._traversals):
+            for end in {walk.source, walk.target} - {ANONYMOUS}:
+                numbers_by_end.setdefault(end, []).append(number)
+            if walk.source in self._bound or walk.target in self._bound:
+                this_sweep.append(number)
         done: set[int] = set()
         while this_sweep or next_sweep:
             if not this_sweep:
@@ -159,7 +158,7 @@ class _Lowering:
             if number in done:
                 continue
             done.add(number)
-            for ready in waiting.take(self._expand(self._traversals[number])):
+            for ready in numbers_by_end.pop(self._expand(self._traversals[number]), ()):
                 heappush(this_sweep if ready > number else next_sweep, ready)
         for number, walk in enumerate(self._traversals):
             if number not in done:
@@ -173,36 +172,31 @@ class _Lowering:
         for name, conditions in self._conditions.items():
             if name in self._outer:
                 self.operators.extend(Filter(condition) for condition in conditions)
-        optional = [c for c in self._clauses if isinstance(c, ResolvedOptional)]
-        early, late = self._split_by_readiness()
+        optional: list[ResolvedBlock] = []
+        early: list[ResolvedFilter | ResolvedBlock] = []
+        late: list[ResolvedFilter | ResolvedBlock] = []
+        for clause in self._clauses:
+            match clause:
+                case ResolvedBlock(is_optional=True):
+                    optional.append(clause)
+                case ResolvedFilter(references=needed) | ResolvedBlock(outer=needed):
+                    is_ready = all(name in self._bound for name in needed)
+                    (early if is_ready else late).append(clause)
+                case ResolvedBinding() | ResolvedTraversal():
+                    pass
         self._emit(early)
         for block in optional:
-            inner = _lower_block(block.clauses, self._bound)
+            inner = lower_clauses(block.clauses, self._bound)
             self.operators.append(OptionalJoin(block.outer, inner))
             self._bind(_introduced(inner))
         self._emit(late)
 
-    def _split_by_readiness(
-        self,
-    ) -> tuple[list[ResolvedFilter | ResolvedNegation], list[ResolvedFilter | ResolvedNegation]]:
-        early: list[ResolvedFilter | ResolvedNegation] = []
-        late: list[ResolvedFilter | ResolvedNegation] = []
-        for clause in self._clauses:
-            match clause:
-                case ResolvedFilter(references=references):
-                    (early if self._are_bound(references) else late).append(clause)
-                case ResolvedNegation(outer=outer):
-                    (early if self._are_bound(outer) else late).append(clause)
-                case ResolvedBinding() | ResolvedTraversal() | ResolvedOptional():
-                    pass
-        return early, late
-
-    def _emit(self, clauses: Sequence[ResolvedFilter | ResolvedNegation]) -> None:
+    def _emit(self, clauses: Sequence[ResolvedFilter | ResolvedBlock]) -> None:
         self.operators.extend(Filter(c.condition) for c in clauses if isinstance(c, ResolvedFilter))
         self.operators.extend(
-            AntiJoin(c.outer, _lower_block(c.clauses, self._bound))
+            AntiJoin(c.outer, lower_clauses(c.clauses, self._bound))
             for c in clauses
-            if isinstance(c, ResolvedNegation)
+            if isinstance(c, ResolvedBlock)
         )
 
     def _scan(self, variable: str, type_name: str) -> None:
@@ -211,12 +205,6 @@ class _Lowering:
 
     def _bind(self, names: Iterable[str]) -> None:
         self._bound.update(dict.fromkeys(names))
-
-    def _are_bound(self, names: Iterable[str]) -> bool:
-        return all(name in self._bound for name in names)
-
-    def _has_bound_end(self, walk: ResolvedTraversal) -> bool:
-        return walk.source in self._bound or walk.target in self._bound
 
     def _expand(self, walk: ResolvedTraversal) -> str:
         """Add the expansion for a traversal, and return the variable that it binds."""
@@ -263,20 +251,6 @@ class _Lowering:
             name = f"{stem}'" if count == 1 else f"{stem}'{count}"
             if name not in self._bound:
                 return name
-
-
-class _Waiting:
-    """The traversals by their endpoints, to find those that a newly bound variable makes ready."""
-
-    def __init__(self, traversals: Sequence[ResolvedTraversal]) -> None:
-        self._numbers_by_end: dict[str, list[int]] = {}
-        for number, walk in enumerate(traversals):
-            for end in {walk.source, walk.target} - {ANONYMOUS}:
-                self._numbers_by_end.setdefault(end, []).append(number)
-
-    def take(self, end: str) -> list[int]:
-        """The traversals at an endpoint; empty on the second call."""
-        return self._numbers_by_end.pop(end, [])
 
 
 def _introduced(operators: Sequence[Operator]) -> set[str]:

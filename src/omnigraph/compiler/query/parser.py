@@ -11,18 +11,21 @@ import re
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.parser import (
     Language,
+    Literal,
+    Name,
     Token,
+    decode_literal,
     decode_number,
     decode_string,
+    name_of,
     parse,
     span_of,
-    suggest_for_foreign_syntax,
 )
 from omnigraph.compiler.query.ast import (
     Assignment,
     Binding,
+    Block,
     BooleanCondition,
-    BooleanOperator,
     Call,
     Clause,
     Comparison,
@@ -32,19 +35,13 @@ from omnigraph.compiler.query.ast import (
     Hops,
     Insert,
     ListLiteral,
-    Literal,
     Mutation,
-    Name,
-    Negation,
     NullTest,
-    Optional,
     Ordering,
     ParameterSyntax,
     Projection,
     PropertyAccess,
-    PropertyMatch,
     QueryAnnotation,
-    QueryFile,
     QuerySyntax,
     Read,
     Statement,
@@ -52,7 +49,6 @@ from omnigraph.compiler.query.ast import (
     Update,
     Variable,
 )
-from omnigraph.model.errors import CompileError
 from omnigraph.model.names import IDENTIFIER
 from omnigraph.model.source import Source, Span
 
@@ -215,13 +211,10 @@ _Written = Token | ListLiteral | Call
 def parse_queries(source: Source) -> tuple[QuerySyntax, ...]:
     """Parse the queries of a text, in source order."""
     diagnostics = Diagnostics(source)
-    try:
-        parsed = parse(Language.QUERY, source, _Builder(diagnostics))
-    except CompileError as error:
-        raise suggest_for_foreign_syntax(error, FOREIGN_SYNTAX) from error
+    queries = parse(Language.QUERY, source, _Builder(diagnostics), FOREIGN_SYNTAX)
     diagnostics.require_clean()
-    assert isinstance(parsed, QueryFile)
-    return parsed.queries
+    assert isinstance(queries, tuple)
+    return queries
 
 
 class _Builder:
@@ -230,8 +223,8 @@ class _Builder:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
 
-    def query(self, *definitions: QuerySyntax) -> QueryFile:
-        return QueryFile(definitions)
+    def query(self, *definitions: QuerySyntax) -> tuple[QuerySyntax, ...]:
+        return definitions
 
     def definition(
         self,
@@ -242,14 +235,14 @@ class _Builder:
         *annotations, body = rest
         assert isinstance(body, Read | Mutation)
         return QuerySyntax(
-            _name(name),
+            name_of(name),
             parameters or (),
             tuple(each for each in annotations if isinstance(each, QueryAnnotation)),
             body,
         )
 
     def annotation(self, name: Token, value: Token) -> QueryAnnotation:
-        return QueryAnnotation(_name(name), self._string(value))
+        return QueryAnnotation(name_of(name), decode_string(value, self._diagnostics))
 
     def parameters(self, *parameters: ParameterSyntax) -> tuple[ParameterSyntax, ...]:
         return parameters
@@ -260,10 +253,10 @@ class _Builder:
         return ParameterSyntax(_variable(variable), *type, nullable is not None)
 
     def list_type(self, element: Token) -> tuple[Name, int | None, bool]:
-        return _name(element), None, True
+        return name_of(element), None, True
 
     def scalar_type(self, name: Token, dimension: Token | None) -> tuple[Name, int | None, bool]:
-        return _name(name), None if dimension is None else self._integer(dimension), False
+        return name_of(name), None if dimension is None else self._integer(dimension), False
 
     # Reads
 
@@ -285,7 +278,7 @@ class _Builder:
         offset: Literal | Variable,
         limit: Literal | Variable,
     ) -> Read:
-        return Read(clauses, *returns, orderings or (), limit, offset)
+        return self.read(clauses, returns, orderings, limit, offset)
 
     def match(self, *clauses: Clause) -> tuple[Clause, ...]:
         return clauses
@@ -296,32 +289,30 @@ class _Builder:
         return distinct is not None, projections
 
     def projection(self, expression: _Written, alias: Token | None) -> Projection:
-        return Projection(self._expression(expression), _name(alias) if alias else None)
+        return Projection(self._expression(expression), name_of(alias) if alias else None)
 
     def order(self, *orderings: Ordering) -> tuple[Ordering, ...]:
         return orderings
 
     def ordering(self, expression: _Written, direction: Token | None) -> Ordering:
-        return Ordering(self._expression(expression), _name(direction) if direction else None)
+        return Ordering(self._expression(expression), name_of(direction) if direction else None)
 
     def limit(self, count: Token) -> Literal | Variable:
-        return self._count(count)
+        if count.type == "VARIABLE":
+            return _variable(count)
+        return Literal(self._integer(count), span_of(count))
 
-    def offset(self, count: Token) -> Literal | Variable:
-        return self._count(count)
+    offset = limit
 
-    def negation(self, word: Token, *clauses: Clause) -> Negation:
-        return Negation(clauses, span_of(word))
+    def negation(self, word: Token, *clauses: Clause) -> Block:
+        return Block(clauses, is_optional=False, span=span_of(word))
 
-    def optional(self, word: Token, *clauses: Clause) -> Optional:
-        return Optional(clauses, span_of(word))
+    def optional(self, word: Token, *clauses: Clause) -> Block:
+        return Block(clauses, is_optional=True, span=span_of(word))
 
-    def binding(self, variable: Token, type: Token, *matches: PropertyMatch | None) -> Binding:
+    def binding(self, variable: Token, type: Token, *matches: Assignment | None) -> Binding:
         given = tuple(each for each in matches if each is not None)
-        return Binding(_variable(variable), _name(type), given)
-
-    def property_match(self, name: Token, value: _Written) -> PropertyMatch:
-        return PropertyMatch(_name(name), self._expression(value))
+        return Binding(_variable(variable), name_of(type), given)
 
     def traversal(
         self,
@@ -335,7 +326,7 @@ class _Builder:
         return Traversal(
             _variable(source),
             edge_binding,
-            _last_word(edge) if is_undirected else _name(edge),
+            _last_word(edge) if is_undirected else name_of(edge),
             is_undirected,
             hops,
             _variable(target),
@@ -345,18 +336,18 @@ class _Builder:
         return _variable(variable)
 
     def hops(self, minimum: Token, maximum: Token | None) -> Hops:
-        span = Span(span_of(minimum).start - 1, span_of(maximum or minimum).end + 1)
+        span = Span(minimum.start - 1, (maximum or minimum).end + 1)
         most = None if maximum is None else self._integer(maximum)
         return Hops(self._integer(minimum), most, span)
 
     def disjunction(self, *conditions: Condition) -> BooleanCondition:
-        return BooleanCondition(BooleanOperator.OR, conditions)
+        return BooleanCondition(conditions, is_disjunction=True)
 
     def conjunction(self, *conditions: Condition) -> BooleanCondition:
-        return BooleanCondition(BooleanOperator.AND, conditions)
+        return BooleanCondition(conditions, is_disjunction=False)
 
     def comparison(self, left: _Written, operator: Token, right: _Written) -> Comparison:
-        return Comparison(self._expression(left), _name(operator), self._expression(right))
+        return Comparison(self._expression(left), name_of(operator), self._expression(right))
 
     def null_test(
         self, operand: _Written, _is: Token, negated: Token | None, _null: Token
@@ -366,24 +357,23 @@ class _Builder:
     def call(self, function: Token, distinct: Token | None, *rest: _Written | None) -> Call:
         *arguments, closing = (each for each in rest if each is not None)
         assert isinstance(closing, Token)
-        stars = [isinstance(each, Token) and each.type == "STAR" for each in arguments]
         values = tuple(
             self._expression(each)
-            for each, is_star in zip(arguments, stars, strict=True)
-            if not is_star
+            for each in arguments
+            if not (isinstance(each, Token) and each.type == "STAR")
         )
-        span = Span(span_of(function).start, span_of(closing).end)
-        if sum(stars) > 1:
-            self._diagnostics.error(
-                "P7", "only one `*` is allowed; it counts all rows", span, "write `count(*)`"
-            )
-        return Call(_name(function), values, any(stars), distinct is not None, span)
+        star_count = len(arguments) - len(values)
+        span = Span(function.start, closing.end)
+        if star_count > 1:
+            problem = "only one `*` is allowed; it counts all rows"
+            self._diagnostics.error("P7", problem, span, "write `count(*)`")
+        return Call(name_of(function), values, star_count > 0, distinct is not None, span)
 
     def list(self, opening: Token, *rest: _Written | None) -> ListLiteral:
         *elements, closing = (each for each in rest if each is not None)
         assert isinstance(closing, Token)
         given = tuple(self._expression(each) for each in elements)
-        return ListLiteral(given, Span(span_of(opening).start, span_of(closing).end))
+        return ListLiteral(given, Span(opening.start, closing.end))
 
     # Mutations
 
@@ -391,20 +381,21 @@ class _Builder:
         return Mutation(statements)
 
     def insert(self, type: Token, *assignments: Assignment) -> Insert:
-        return Insert(_name(type), assignments)
+        return Insert(name_of(type), assignments)
 
     def update(self, type: Token, *rest: Assignment | Condition) -> Update:
         *assignments, condition = rest
         assert not isinstance(condition, Assignment)
         given = tuple(each for each in assignments if isinstance(each, Assignment))
-        return Update(_name(type), given, condition)
+        return Update(name_of(type), given, condition)
 
     def delete(self, type: Token, condition: Condition) -> Delete:
-        return Delete(_name(type), condition)
+        return Delete(name_of(type), condition)
 
     def assignment(self, name: Token, value: _Written) -> Assignment:
-        return Assignment(_name(name), self._expression(value))
+        return Assignment(name_of(name), self._expression(value))
 
+    property_match = assignment
     where_any = disjunction
     where_all = conjunction
     where_comparison = comparison
@@ -420,34 +411,13 @@ class _Builder:
                 return _variable(written)
             case "PROPERTY":
                 return _property(written)
-            case "STRING":
-                return Literal(self._string(written), span_of(written))
-            case "INT" | "FLOAT":
-                return Literal(self._number(written), span_of(written))
-            case "TRUE" | "FALSE":
-                return Literal(written.type == "TRUE", span_of(written))
-            case "NULL":
-                return Literal(None, span_of(written))
+            case "STRING" | "INT" | "FLOAT" | "TRUE" | "FALSE" | "NULL":
+                return Literal(decode_literal(written, self._diagnostics), span_of(written))
             case _:
-                return _name(written)
-
-    def _count(self, token: Token) -> Literal | Variable:
-        if token.type == "VARIABLE":
-            return _variable(token)
-        return Literal(self._integer(token), span_of(token))
-
-    def _string(self, token: Token) -> str:
-        return decode_string(token.text, start=token.start, diagnostics=self._diagnostics)
-
-    def _number(self, token: Token) -> int | float:
-        return decode_number(token.text, start=token.start, diagnostics=self._diagnostics)
+                return name_of(written)
 
     def _integer(self, token: Token) -> int:
-        return int(self._number(token))
-
-
-def _name(token: Token) -> Name:
-    return Name(token.text, span_of(token))
+        return int(decode_number(token, self._diagnostics))
 
 
 def _variable(token: Token) -> Variable:
@@ -455,11 +425,10 @@ def _variable(token: Token) -> Variable:
 
 
 def _property(token: Token) -> PropertyAccess:
-    span = span_of(token)
     variable = IDENTIFIER.match(token.text, 1)
     assert variable is not None
-    first = Variable(variable[0], Span(span.start, span.start + variable.end()))
-    return PropertyAccess(first, _last_word(token), span)
+    first = Variable(variable[0], Span(token.start, token.start + variable.end()))
+    return PropertyAccess(first, _last_word(token), span_of(token))
 
 
 def _last_word(token: Token) -> Name:

@@ -27,11 +27,10 @@ from omnigraph.compiler.ir import (
     Rrf,
     SortKey,
 )
+from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.query.ast import (
     Call,
     Expression,
-    Literal,
-    Name,
     Ordering,
     Projection,
     PropertyAccess,

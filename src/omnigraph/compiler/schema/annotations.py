@@ -8,13 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.schema.parser import (
-    AnnotationSyntax,
-    KeywordArgument,
-    LiteralArgument,
-    RangeArgument,
-    Word,
-)
+from omnigraph.compiler.parser import Literal, Name
+from omnigraph.compiler.schema.parser import AnnotationSyntax, KeywordArgument, RangeArgument
 from omnigraph.model.catalog import Annotation, TypeKind
 from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType
@@ -74,7 +69,7 @@ def annotation_key(annotation: Annotation) -> tuple[str, bool, str, tuple[tuple[
 
 
 def check_type_annotations(
-    written: Sequence[AnnotationSyntax], *, owner: Word, kind: TypeKind, diagnostics: Diagnostics
+    written: Sequence[AnnotationSyntax], *, owner: Name, kind: TypeKind, diagnostics: Diagnostics
 ) -> list[CheckedAnnotation]:
     """Check the annotations in the declaration line of a type."""
     allowed: list[AnnotationSyntax] = []
@@ -98,7 +93,7 @@ def check_type_annotations(
 def check_property_annotations(
     written: Sequence[AnnotationSyntax],
     *,
-    owner: Word,
+    owner: Name,
     kind: TypeKind,
     type: PropertyType,
     diagnostics: Diagnostics,
@@ -149,7 +144,7 @@ def _refuse_cardinality(annotation: AnnotationSyntax, diagnostics: Diagnostics) 
 
 
 def _check_values(
-    written: Sequence[AnnotationSyntax], owner: Word, diagnostics: Diagnostics
+    written: Sequence[AnnotationSyntax], owner: Name, diagnostics: Diagnostics
 ) -> list[CheckedAnnotation]:
     seen: set[str] = set()
     checked: list[CheckedAnnotation] = []
@@ -167,7 +162,7 @@ def _check_values(
 
 def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annotation | None:
     word = each.name.text
-    values = [a for a in each.arguments if isinstance(a, Word | LiteralArgument)]
+    values = [a for a in each.arguments if isinstance(a, Name | Literal)]
     keywords = [a for a in each.arguments if isinstance(a, KeywordArgument)]
     names = [keyword.name.text for keyword in keywords]
     value = _text_of(values[0]) if values else None
@@ -187,9 +182,9 @@ def _check_arguments(each: AnnotationSyntax, diagnostics: Diagnostics) -> Annota
     return Annotation(word, value, arguments)
 
 
-def _text_of(argument: Word | LiteralArgument) -> str:
+def _text_of(argument: Name | Literal) -> str:
     """An argument as the text that is stored in the metadata."""
-    if isinstance(argument, Word):
+    if isinstance(argument, Name):
         return argument.text
     if isinstance(argument.value, bool):
         return str(argument.value).lower()

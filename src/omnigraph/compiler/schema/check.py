@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from omnigraph.compiler.diagnostics import Diagnostics, advise_name
+from omnigraph.compiler.parser import Name
 from omnigraph.compiler.schema.annotations import (
     PROPERTY_CONSTRAINT_WORDS,
     CheckedAnnotation,
@@ -32,7 +33,6 @@ from omnigraph.compiler.schema.parser import (
     RangeArgument,
     ScalarTypeSyntax,
     SchemaSyntax,
-    Word,
 )
 from omnigraph.model.catalog import (
     ANY_CARDINALITY,
@@ -89,7 +89,7 @@ _TYPE_BY_FOREIGN_NAME = {
 def check_type(declared: PropertySyntax, diagnostics: Diagnostics) -> PropertyType | None:
     """The type of a declared property, or `None` after reporting why it is invalid."""
     match declared.type:
-        case ScalarTypeSyntax(name=Word(text="Vector") as name, dimension=dimension):
+        case ScalarTypeSyntax(name=Name(text="Vector") as name, dimension=dimension):
             if not is_dimension(dimension, name.span, diagnostics):
                 return None
             assert dimension is not None
@@ -113,7 +113,7 @@ def check_type(declared: PropertySyntax, diagnostics: Diagnostics) -> PropertyTy
             return _check_enum(values, declared, diagnostics)
 
 
-def find_scalar(name: Word, diagnostics: Diagnostics) -> Scalar | None:
+def find_scalar(name: Name, diagnostics: Diagnostics) -> Scalar | None:
     """The scalar type with a name; an unknown name is reported."""
     if (scalar := SCALAR_BY_NAME.get(name.text)) is not None:
         return scalar
@@ -144,7 +144,7 @@ def is_dimension(dimension: int | None, span: Span, diagnostics: Diagnostics) ->
 
 
 def _check_enum(
-    values: tuple[Word, ...], declared: PropertySyntax, diagnostics: Diagnostics
+    values: tuple[Name, ...], declared: PropertySyntax, diagnostics: Diagnostics
 ) -> PropertyType | None:
     texts: set[str] = set()
     for value in values:
@@ -173,7 +173,7 @@ class CheckedProperty:
 
 
 def check_members(
-    members: Sequence[Member], *, owner: Word, kind: TypeKind, diagnostics: Diagnostics
+    members: Sequence[Member], *, owner: Name, kind: TypeKind, diagnostics: Diagnostics
 ) -> Members:
     """Check the properties and constraints that a type declares or inherits."""
     declared: set[str] = set()
@@ -229,7 +229,7 @@ def _check_leading_annotation(
 
 
 def _is_name_free(
-    name: Word, kind: TypeKind, owner: Word, declared: set[str], diagnostics: Diagnostics
+    name: Name, kind: TypeKind, owner: Name, declared: set[str], diagnostics: Diagnostics
 ) -> bool:
     reserved = RESERVED_EDGE_PROPERTIES if kind is TypeKind.EDGE else RESERVED_PROPERTIES
     if name.text in reserved:
@@ -256,9 +256,9 @@ def _refuse_interface_constraints(
         diagnostics.error("S5", problem, each.span, advice)
 
 
-def _sugar(checked: Iterable[CheckedProperty]) -> list[tuple[str, Word]]:
+def _sugar(checked: Iterable[CheckedProperty]) -> list[tuple[str, Name]]:
     return [
-        (each.annotation.name, Word(prop.property.name, each.span))
+        (each.annotation.name, Name(prop.property.name, each.span))
         for prop in checked
         for each in prop.annotations
         if each.annotation.name in PROPERTY_CONSTRAINT_WORDS
@@ -309,7 +309,7 @@ def resolve_inheritance(
     """The properties that a node type inherits from its interfaces."""
     own = {m.name.text: m for m in node.members if isinstance(m, PropertySyntax)}
     taken: dict[str, PropertySyntax] = {}
-    first_by_name: dict[str, Word] = {}
+    first_by_name: dict[str, Name] = {}
     for word in node.implements:
         first_by_name.setdefault(word.text, word)
     for word in first_by_name.values():
@@ -329,7 +329,7 @@ def resolve_inheritance(
 
 def _report_unknown(
     node: NodeSyntax,
-    word: Word,
+    word: Name,
     interfaces: Collection[str],
     nodes: Collection[str],
     diagnostics: Diagnostics,
@@ -343,7 +343,7 @@ def _report_unknown(
 
 
 def _require_same_type(
-    own: PropertySyntax, offered: PropertySyntax, interface: Word, diagnostics: Diagnostics
+    own: PropertySyntax, offered: PropertySyntax, interface: Name, diagnostics: Diagnostics
 ) -> None:
     mine, theirs = check_type(own, diagnostics), check_type(offered, diagnostics)
     if mine is not None and theirs is not None and mine != theirs:
@@ -379,7 +379,7 @@ def property_id(kind: TypeKind, type_name: str, name: str) -> int:
 
 
 def report_collisions(
-    declared: Iterable[tuple[Word, Interface | NodeType | EdgeType]], diagnostics: Diagnostics
+    declared: Iterable[tuple[Name, Interface | NodeType | EdgeType]], diagnostics: Diagnostics
 ) -> None:
     """Report types of one schema, and properties of one type, whose ids collide."""
     name_by_identity: dict[int, str] = {}
@@ -552,7 +552,7 @@ def _check_edge(edge: EdgeSyntax, declared: _Declarations, diagnostics: Diagnost
 
 
 def _report_unknown_end(
-    problem: str, end: Word, declared: _Declarations, diagnostics: Diagnostics
+    problem: str, end: Name, declared: _Declarations, diagnostics: Diagnostics
 ) -> None:
     if end.text in declared.interfaces:
         advice = f"`{end.text}` is an interface; an edge connects two node types"

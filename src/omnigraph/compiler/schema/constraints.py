@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from omnigraph.compiler.diagnostics import Diagnostics
+from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.schema.annotations import CONSTRAINT_ADVICE
-from omnigraph.compiler.schema.parser import AnnotationSyntax, LiteralArgument, RangeArgument, Word
+from omnigraph.compiler.schema.parser import AnnotationSyntax, RangeArgument
 from omnigraph.model.catalog import Check, Constraint, Index, Key, Property, Range, TypeKind, Unique
 from omnigraph.model.limits import PATTERN_CHARACTERS_MAX, PATTERN_REPETITION_MAX
 from omnigraph.model.source import Span
@@ -135,7 +136,7 @@ class ConstraintScope:
     declared: frozenset[str]
     diagnostics: Diagnostics
 
-    def find_type(self, column: Word) -> PropertyType | None:
+    def find_type(self, column: Name) -> PropertyType | None:
         """The type of a column that a constraint names; an unknown column is reported."""
         if (found := self.properties.get(column.text)) is not None:
             return found.type
@@ -145,7 +146,7 @@ class ConstraintScope:
             self._report_unknown(column)
         return None
 
-    def _report_unknown(self, column: Word) -> None:
+    def _report_unknown(self, column: Name) -> None:
         problem = f"the constraint references unknown property `{column.text}` of {self.type_name}"
         if self.kind is not TypeKind.EDGE:
             self.diagnostics.unknown("S9", problem, column.span, column.text, self.properties)
@@ -157,7 +158,7 @@ class ConstraintScope:
 
 
 def check_constraints(
-    sugar: Iterable[tuple[str, Word]],
+    sugar: Iterable[tuple[str, Name]],
     body: Sequence[AnnotationSyntax],
     *,
     scope: ConstraintScope,
@@ -204,9 +205,9 @@ def _check_body_constraint(each: AnnotationSyntax, scope: ConstraintScope) -> Co
         return _check_range(each, scope)
     if word == "check":
         return _check_pattern(each, scope)
-    columns: list[Word] = []
+    columns: list[Name] = []
     for argument in each.arguments:
-        if not isinstance(argument, Word):
+        if not isinstance(argument, Name):
             problem = "expected property name in constraint"
             scope.diagnostics.error("S11", problem, argument.span, f"write `@{word}(property)`")
             return None
@@ -215,7 +216,7 @@ def _check_body_constraint(each: AnnotationSyntax, scope: ConstraintScope) -> Co
 
 
 def _check_columns(
-    word: str, columns: Sequence[Word], scope: ConstraintScope
+    word: str, columns: Sequence[Name], scope: ConstraintScope
 ) -> Key | Unique | Index | None:
     names: set[str] = set()
     for column in columns:
@@ -233,7 +234,7 @@ def _check_columns(
     return Unique(canonical) if word == "unique" else Index(canonical)
 
 
-def _is_column_fit(word: str, column: Word, scope: ConstraintScope) -> bool:
+def _is_column_fit(word: str, column: Name, scope: ConstraintScope) -> bool:
     type = scope.find_type(column)
     if type is None:
         return False
@@ -252,16 +253,16 @@ def _is_column_fit(word: str, column: Word, scope: ConstraintScope) -> bool:
 def _check_range(each: AnnotationSyntax, scope: ConstraintScope) -> Range | None:
     diagnostics, advice = scope.diagnostics, CONSTRAINT_ADVICE["range"]
     match each.arguments:
-        case (Word() as column, RangeArgument() as bounds):
+        case (Name() as column, RangeArgument() as bounds):
             return _check_bounds(column, bounds, scope)
-        case (Word(), LiteralArgument() | Word() as other, *_):
+        case (Name(), Literal() | Name() as other, *_):
             diagnostics.error("S11", "expected range bounds", other.span, advice)
         case _:
             diagnostics.error("S11", "@range takes a property and bounds", each.span, advice)
     return None
 
 
-def _check_bounds(column: Word, bounds: RangeArgument, scope: ConstraintScope) -> Range | None:
+def _check_bounds(column: Name, bounds: RangeArgument, scope: ConstraintScope) -> Range | None:
     type = scope.find_type(column)
     if type is None:
         return None
@@ -280,7 +281,7 @@ def _check_bounds(column: Word, bounds: RangeArgument, scope: ConstraintScope) -
 def _check_pattern(each: AnnotationSyntax, scope: ConstraintScope) -> Check | None:
     diagnostics = scope.diagnostics
     match each.arguments:
-        case (Word() as column, LiteralArgument(value=str() as pattern) as literal):
+        case (Name() as column, Literal(value=str() as pattern) as literal):
             type = scope.find_type(column)
             if type is None:
                 return None

@@ -10,32 +10,17 @@ from dataclasses import dataclass
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.parser import (
     Language,
+    Literal,
+    Name,
     Token,
+    decode_literal,
     decode_number,
-    decode_string,
     fits_integer,
+    name_of,
     parse,
     span_of,
-    suggest_for_foreign_syntax,
 )
-from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Source, Span
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A name or type name with its source position."""
-
-    text: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class LiteralArgument:
-    """A string, number or boolean as an argument of an annotation."""
-
-    value: str | int | float | bool
-    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +36,19 @@ class RangeArgument:
 class KeywordArgument:
     """`name=value`."""
 
-    name: Word
-    value: LiteralArgument
+    name: Name
+    value: Literal
     span: Span
 
 
-Argument = Word | LiteralArgument | RangeArgument | KeywordArgument
+Argument = Name | Literal | RangeArgument | KeywordArgument
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotationSyntax:
     """`@name` with its arguments; constraints are written the same way."""
 
-    name: Word
+    name: Name
     arguments: tuple[Argument, ...]
     span: Span
 
@@ -72,7 +57,7 @@ class AnnotationSyntax:
 class ScalarTypeSyntax:
     """A type name, with a number for vectors."""
 
-    name: Word
+    name: Name
     dimension: int | None
 
 
@@ -80,14 +65,14 @@ class ScalarTypeSyntax:
 class ListTypeSyntax:
     """`[Type]`."""
 
-    element: Word
+    element: Name
 
 
 @dataclass(frozen=True, slots=True)
 class EnumTypeSyntax:
     """`enum(a, b)`."""
 
-    values: tuple[Word, ...]
+    values: tuple[Name, ...]
 
 
 TypeSyntax = ScalarTypeSyntax | ListTypeSyntax | EnumTypeSyntax
@@ -97,7 +82,7 @@ TypeSyntax = ScalarTypeSyntax | ListTypeSyntax | EnumTypeSyntax
 class PropertySyntax:
     """`name: Type? @annotation`."""
 
-    name: Word
+    name: Name
     type: TypeSyntax
     is_nullable: bool
     annotations: tuple[AnnotationSyntax, ...]
@@ -110,7 +95,7 @@ Member = PropertySyntax | AnnotationSyntax
 class InterfaceSyntax:
     """`interface Name { … }`."""
 
-    name: Word
+    name: Name
     members: tuple[PropertySyntax, ...]
 
 
@@ -118,9 +103,9 @@ class InterfaceSyntax:
 class NodeSyntax:
     """`node Name @annotation implements A, B { … }`."""
 
-    name: Word
+    name: Name
     headings: tuple[AnnotationSyntax, ...]
-    implements: tuple[Word, ...]
+    implements: tuple[Name, ...]
     members: tuple[Member, ...]
 
 
@@ -128,9 +113,9 @@ class NodeSyntax:
 class EdgeSyntax:
     """`edge Name: From -> To @card(…) { … }`."""
 
-    name: Word
-    source: Word
-    target: Word
+    name: Name
+    source: Name
+    target: Name
     headings: tuple[AnnotationSyntax, ...]
     members: tuple[Member, ...]
 
@@ -190,10 +175,7 @@ FOREIGN_SYNTAX = (
 def parse_schema(source: Source) -> SchemaSyntax:
     """Parse a schema text into its syntax tree."""
     diagnostics = Diagnostics(source)
-    try:
-        schema = parse(Language.SCHEMA, source, _Builder(diagnostics))
-    except CompileError as error:
-        raise suggest_for_foreign_syntax(error, FOREIGN_SYNTAX) from error
+    schema = parse(Language.SCHEMA, source, _Builder(diagnostics), FOREIGN_SYNTAX)
     diagnostics.require_clean()
     assert isinstance(schema, SchemaSyntax)
     return schema
@@ -213,19 +195,19 @@ class _Builder:
         )
 
     def interface(self, name: Token, *members: PropertySyntax) -> InterfaceSyntax:
-        return InterfaceSyntax(_word(name), members)
+        return InterfaceSyntax(name_of(name), members)
 
     def node(
         self,
         name: Token,
         headings: tuple[AnnotationSyntax, ...],
-        implements: tuple[Word, ...] | None,
+        implements: tuple[Name, ...] | None,
         members: tuple[Member, ...],
     ) -> NodeSyntax:
-        return NodeSyntax(_word(name), headings, implements or (), members)
+        return NodeSyntax(name_of(name), headings, implements or (), members)
 
-    def implements(self, *names: Token) -> tuple[Word, ...]:
-        return tuple(map(_word, names))
+    def implements(self, *names: Token) -> tuple[Name, ...]:
+        return tuple(map(name_of, names))
 
     def edge(
         self,
@@ -235,7 +217,7 @@ class _Builder:
         headings: tuple[AnnotationSyntax, ...],
         members: tuple[Member, ...] | None,
     ) -> EdgeSyntax:
-        return EdgeSyntax(_word(name), _word(source), _word(target), headings, members or ())
+        return EdgeSyntax(name_of(name), name_of(source), name_of(target), headings, members or ())
 
     def headings(self, *headings: AnnotationSyntax) -> tuple[AnnotationSyntax, ...]:
         return headings
@@ -250,33 +232,32 @@ class _Builder:
         nullable: Token | None,
         *annotations: AnnotationSyntax,
     ) -> PropertySyntax:
-        return PropertySyntax(_word(name), declared, nullable is not None, annotations)
+        return PropertySyntax(name_of(name), declared, nullable is not None, annotations)
 
     def list_type(self, element: Token) -> ListTypeSyntax:
-        return ListTypeSyntax(_word(element))
+        return ListTypeSyntax(name_of(element))
 
     def enum_type(self, *values: Token) -> EnumTypeSyntax:
-        return EnumTypeSyntax(tuple(map(_word, values)))
+        return EnumTypeSyntax(tuple(map(name_of, values)))
 
     def scalar_type(self, name: Token, dimension: Token | None) -> ScalarTypeSyntax:
-        return ScalarTypeSyntax(
-            _word(name), None if dimension is None else int(self._number(dimension))
-        )
+        given = None if dimension is None else int(decode_number(dimension, self._diagnostics))
+        return ScalarTypeSyntax(name_of(name), given)
 
     def annotation(self, name: Token, *rest: Token | Argument | None) -> AnnotationSyntax:
-        word = _word(name)
         *arguments, closing = [each for each in rest if each is not None] or [name]
-        span = Span(word.span.start - 1, _end_of(closing))
-        return AnnotationSyntax(word, tuple(map(self._argument, arguments)), span)
+        assert isinstance(closing, Token)
+        span = Span(name.start - 1, closing.end)
+        return AnnotationSyntax(name_of(name), tuple(map(self._argument, arguments)), span)
 
     heading = annotation
 
     def keyword(self, name: Token, value: Token) -> KeywordArgument:
-        word, literal = _word(name), self._literal(value)
-        return KeywordArgument(word, literal, Span(word.span.start, literal.span.end))
+        span = Span(name.start, value.end)
+        return KeywordArgument(name_of(name), self._literal(value), span)
 
     def range(self, low: Token, high: Token | None) -> RangeArgument:
-        span = Span(span_of(low).start, span_of(high or low).end)
+        span = Span(low.start, (high or low).end)
         return RangeArgument(self._bound(low), None if high is None else self._bound(high), span)
 
     def open_range(self, high: Token) -> RangeArgument:
@@ -285,31 +266,14 @@ class _Builder:
     def _argument(self, argument: Token | Argument) -> Argument:
         if not isinstance(argument, Token):
             return argument
-        return _word(argument) if argument.type == "NAME" else self._literal(argument)
+        return name_of(argument) if argument.type == "NAME" else self._literal(argument)
 
-    def _literal(self, token: Token) -> LiteralArgument:
-        span = span_of(token)
-        if token.type == "STRING":
-            text = decode_string(token.text, start=token.start, diagnostics=self._diagnostics)
-            return LiteralArgument(text, span)
-        if token.type in {"TRUE", "FALSE"}:
-            return LiteralArgument(token.type == "TRUE", span)
-        return LiteralArgument(self._number(token), span)
+    def _literal(self, token: Token) -> Literal:
+        return Literal(decode_literal(token, self._diagnostics), span_of(token))
 
     def _bound(self, token: Token) -> int | float:
         # Bounds are compared as floats, so an integer that does not fit 64 bits is still valid.
         is_wide = token.type == "INT" and not fits_integer(token.text)
         if is_wide and math.isfinite(bound := float(token.text)):
             return bound
-        return self._number(token)
-
-    def _number(self, token: Token) -> int | float:
-        return decode_number(token.text, start=token.start, diagnostics=self._diagnostics)
-
-
-def _end_of(part: Token | Argument) -> int:
-    return span_of(part).end if isinstance(part, Token) else part.span.end
-
-
-def _word(token: Token) -> Word:
-    return Word(token.text, span_of(token))
+        return decode_number(token, self._diagnostics)

@@ -22,10 +22,9 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.compiler.query.clauses import (
     ResolvedBinding,
+    ResolvedBlock,
     ResolvedClause,
     ResolvedFilter,
-    ResolvedNegation,
-    ResolvedOptional,
     ResolvedTraversal,
 )
 from omnigraph.compiler.query.lower import lower_clauses
@@ -221,7 +220,7 @@ def test_hops_and_edge_variables_are_kept() -> None:
 
 
 def test_filters_come_behind_every_expansion_and_negations_behind_filters() -> None:
-    negation = ResolvedNegation(("a",), (walk("a", ANONYMOUS),))
+    negation = negate(("a",), (walk("a", ANONYMOUS),))
     pattern = (bind("a"), negation, keep("a"), walk("a", "b", edge="w"), keep("w"))
 
     assert lowered(*pattern) == (
@@ -232,7 +231,7 @@ def test_filters_come_behind_every_expansion_and_negations_behind_filters() -> N
 def test_a_negation_starts_from_the_variables_around_it() -> None:
     inner = (walk("a", "x"), walk("x", "y"), keep("y"))
 
-    assert lowered(bind("a"), ResolvedNegation(("a",), inner)) == (
+    assert lowered(bind("a"), negate(("a",), inner)) == (
         "scan(a), anti(a: expand(a>x out), expand(x>y out), filter)"
     )
 
@@ -240,7 +239,7 @@ def test_a_negation_starts_from_the_variables_around_it() -> None:
 def test_a_binding_inside_a_negation_is_scanned_and_compared() -> None:
     inner = (walk("a", "x"), bind("x", is_null("x")))
 
-    assert lowered(bind("a"), ResolvedNegation(("a",), inner)) == (
+    assert lowered(bind("a"), negate(("a",), inner)) == (
         "scan(a), anti(a: scan(x where 1), expand(a>x' out), filter)"
     )
 
@@ -248,7 +247,7 @@ def test_a_binding_inside_a_negation_is_scanned_and_compared() -> None:
 def test_binding_an_outer_variable_inside_a_negation_is_a_condition_on_it() -> None:
     condition = is_null("a")
 
-    pipeline = lower_clauses((bind("a"), ResolvedNegation(("a",), (bind("a", condition),))))
+    pipeline = lower_clauses((bind("a"), negate(("a",), (bind("a", condition),))))
 
     assert pipeline == (NodeScan("a", "Pilot", ()), AntiJoin(("a",), (Filter(condition),)))
 
@@ -256,13 +255,13 @@ def test_binding_an_outer_variable_inside_a_negation_is_a_condition_on_it() -> N
 def test_a_part_of_a_negation_that_no_outer_variable_reaches_is_scanned() -> None:
     inner = (keep("a"), walk("x", "y"))
 
-    assert lowered(bind("a"), ResolvedNegation(("a",), inner)) == (
+    assert lowered(bind("a"), negate(("a",), inner)) == (
         "scan(a), anti(a: scan(x), expand(x>y out), filter)"
     )
 
 
 def test_both_outer_ends_inside_a_negation_close_a_cycle() -> None:
-    negation = ResolvedNegation(("a", "b"), (walk("a", "b"),))
+    negation = negate(("a", "b"), (walk("a", "b"),))
 
     assert lowered(bind("a"), bind("b"), negation) == (
         "scan(a), scan(b), anti(a b: expand(a>b' out), filter)"
@@ -270,7 +269,7 @@ def test_both_outer_ends_inside_a_negation_close_a_cycle() -> None:
 
 
 def test_two_negations_may_use_one_name_for_different_things() -> None:
-    first, second = (ResolvedNegation(("a",), (walk("a", "x"),)) for _ in range(2))
+    first, second = (negate(("a",), (walk("a", "x"),)) for _ in range(2))
 
     assert lowered(bind("a"), first, second) == (
         "scan(a), anti(a: expand(a>x out)), anti(a: expand(a>x out))"
@@ -278,8 +277,8 @@ def test_two_negations_may_use_one_name_for_different_things() -> None:
 
 
 def test_an_optional_block_comes_last_with_what_looks_at_its_variables() -> None:
-    optional = ResolvedOptional(("a",), (walk("a", "x", edge="w"),))
-    late_negation = ResolvedNegation(("x",), (keep("x"),))
+    optional = offer(("a",), (walk("a", "x", edge="w"),))
+    late_negation = negate(("x",), (keep("x"),))
     pattern = (bind("a"), optional, keep("x"), keep("w"), late_negation, keep("a"))
 
     assert lowered(*pattern) == (
@@ -288,14 +287,14 @@ def test_an_optional_block_comes_last_with_what_looks_at_its_variables() -> None
 
 
 def test_conditions_inside_an_optional_block_stay_inside() -> None:
-    optional = ResolvedOptional(("a",), (walk("a", "x"), keep("x")))
+    optional = offer(("a",), (walk("a", "x"), keep("x")))
 
     assert lowered(bind("a"), optional) == "scan(a), optional(a: expand(a>x out), filter)"
 
 
 def test_an_optional_block_may_build_on_another() -> None:
-    first = ResolvedOptional(("a",), (walk("a", "x"),))
-    second = ResolvedOptional(("x",), (walk("y", "x"),))
+    first = offer(("a",), (walk("a", "x"),))
+    second = offer(("x",), (walk("y", "x"),))
 
     assert lowered(bind("a"), first, second, keep("y")) == (
         "scan(a), optional(a: expand(a>x out)), optional(x: expand(x>y in)), filter"
@@ -303,8 +302,8 @@ def test_an_optional_block_may_build_on_another() -> None:
 
 
 def test_a_nested_optional_block_hands_its_variables_outward() -> None:
-    nested = ResolvedOptional(("x",), (walk("x", "y"),))
-    optional = ResolvedOptional(("a",), (walk("a", "x"), nested))
+    nested = offer(("x",), (walk("x", "y"),))
+    optional = offer(("a",), (walk("a", "x"), nested))
 
     assert lowered(bind("a"), optional, keep("y")) == (
         "scan(a), optional(a: expand(a>x out), optional(x: expand(x>y out))), filter"
@@ -312,7 +311,7 @@ def test_a_nested_optional_block_hands_its_variables_outward() -> None:
 
 
 def test_temporary_variables_of_optional_blocks_stay_apart() -> None:
-    first, second = (ResolvedOptional(("a", "b"), (walk("a", "b"),)) for _ in range(2))
+    first, second = (offer(("a", "b"), (walk("a", "b"),)) for _ in range(2))
 
     assert lower_clauses((bind("a"), bind("b"), first, second))[2:] == (
         OptionalJoin(("a", "b"), (to_temporary("b'"), Filter(SameEntity("b'", "b")))),
@@ -328,6 +327,14 @@ def walk(
     source: str, target: str, *, direction: Direction = Direction.OUT, edge: str | None = None
 ) -> ResolvedTraversal:
     return ResolvedTraversal(source, "Pilot", target, "Pilot", "Mentors", direction, 1, 1, edge)
+
+
+def negate(outer: tuple[str, ...], clauses: tuple[ResolvedClause, ...]) -> ResolvedBlock:
+    return ResolvedBlock(outer, clauses, is_optional=False)
+
+
+def offer(outer: tuple[str, ...], clauses: tuple[ResolvedClause, ...]) -> ResolvedBlock:
+    return ResolvedBlock(outer, clauses, is_optional=True)
 
 
 def keep(variable: str) -> ResolvedFilter:
