@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from omnigraph.compiler import ir
 from omnigraph.compiler.diagnostics import Diagnostics
@@ -57,24 +58,17 @@ from omnigraph.model.types import SCALAR_BY_NAME, STRING, PropertyType, Vector, 
 ENDPOINTS = ("from", "to")
 
 
-def check_mutation(mutation: Mutation, scope: Scope) -> tuple[MutationOperation, ...]:
-    """The operations of a mutation, in order."""
-    checked = (_check_statement(each, scope) for each in mutation.statements)
-    return tuple(operation for operation in checked if operation is not None)
-
-
-def require_one_kind(mutation: Mutation, scope: Scope) -> None:
-    """Report a mutation that combines deletes with inserts or updates.
-
-    It would be ambiguous which rows its deletes see.
-    """
+def _check_mutation(mutation: Mutation, scope: Scope) -> tuple[MutationOperation, ...]:
+    checked = [_check_statement(each, scope) for each in mutation.statements]
     deletes = [each for each in mutation.statements if isinstance(each, ast.Delete)]
     if deletes and len(deletes) < len(mutation.statements):
+        # It would be ambiguous which rows the deletes see.
         problem = (
             "the query mixes inserts/updates and deletes; split into separate mutations, "
             "or run them on a branch and merge it"
         )
         scope.diagnostics.error("D2", problem, deletes[0].type.span)
+    return tuple(operation for operation in checked if operation is not None)
 
 
 def _check_statement(statement: Statement, scope: Scope) -> MutationOperation | None:
@@ -92,7 +86,11 @@ def _check_statement(statement: Statement, scope: Scope) -> MutationOperation | 
                 advice = "delete the edge and insert it again"
                 scope.diagnostics.error("T16", problem, statement.type.span, advice)
                 return None
-            _refuse_key_changes(assignments, target, scope)
+            for name in (each.property for each in assignments):
+                if name.text in target.key:
+                    problem = f"cannot update @key property `{name.text}` of {target.name}"
+                    advice = "insert a node with the new key and delete the old one"
+                    scope.diagnostics.error("T39", problem, name.span, advice)
             checked = _check_assignments(assignments, target, scope)
             condition = _check_where(written, target, scope)
             return None if condition is None else Update(target.name, checked, condition)
@@ -135,7 +133,7 @@ def _check_assignments(
             scope.diagnostics.error("T13", problem, name.span, "keep one")
             continue
         seen.add(name.text)
-        value = resolve_constant(each.value, scope, code="T14")
+        value = _read_value(each.value, scope)
         if value is not None and _may_assign(value, type, name, target, each.value.span, scope):
             checked.append(Assignment(name.text, value))
     return tuple(checked)
@@ -209,17 +207,7 @@ def _require_complete(statement: ast.Insert, target: NodeType | EdgeType, scope:
         scope.diagnostics.error("T12", problem, statement.type.span, advice)
 
 
-def _refuse_key_changes(
-    assignments: Sequence[ast.Assignment], target: NodeType, scope: Scope
-) -> None:
-    for each in assignments:
-        if each.property.text in target.key:
-            problem = f"cannot update @key property `{each.property.text}` of {target.name}"
-            advice = "insert a node with the new key and delete the old one"
-            scope.diagnostics.error("T39", problem, each.property.span, advice)
-
-
-# Conditions
+_read_value = partial(resolve_constant, code="T14")
 
 
 def _check_where(
@@ -237,10 +225,7 @@ def _check_where(
         known = target.properties.get(left.text)
         return ir.PropertyValue("", left.text if known is None else known.name, type)
 
-    def read_value(right: Expression, scope: Scope) -> Given | None:
-        return resolve_constant(right, scope, code="T14")
-
-    return check_condition(written, scope, Sides(read_property, read_value))
+    return check_condition(written, scope, Sides(read_property, _read_value))
 
 
 _ANNOTATIONS = ("description", "instruction")
@@ -272,8 +257,7 @@ def check_query(query: QuerySyntax, catalog: Catalog, diagnostics: Diagnostics) 
     if isinstance(query.body, Read):
         lowered = _check_read(query.name.text, parameters, query.body, scope)
     else:
-        lowered = MutationIR(query.name.text, parameters, check_mutation(query.body, scope))
-        require_one_kind(query.body, scope)
+        lowered = MutationIR(query.name.text, parameters, _check_mutation(query.body, scope))
     return CompiledQuery(
         query.name.text,
         lowered,

@@ -101,22 +101,21 @@ def check_clauses(clauses: Sequence[Clause], scope: Scope) -> tuple[ResolvedClau
         scope.referenced.update(mentioned)
         if isinstance(clause, Binding | Traversal):
             scope.announced.update(mentioned)
-    resolved = (_check_clause(clause, scope) for clause in clauses)
+    resolved: list[ResolvedClause | None] = []
+    for clause in clauses:
+        match clause:
+            case Binding():
+                resolved.append(_check_binding(clause, scope))
+            case Traversal():
+                resolved.append(_check_traversal(clause, scope))
+            case Block():
+                resolved.append(_check_block(clause, scope))
+            case _:
+                condition = check_condition(clause, scope, PATTERN_SIDES)
+                references = frozenset(direct_variables(clause)) & scope.variables.keys()
+                if condition is not None:
+                    resolved.append(ResolvedFilter(condition, references))
     return tuple(clause for clause in resolved if clause is not None)
-
-
-def _check_clause(clause: Clause, scope: Scope) -> ResolvedClause | None:
-    match clause:
-        case Binding():
-            return _check_binding(clause, scope)
-        case Traversal():
-            return _check_traversal(clause, scope)
-        case Block():
-            return _check_block(clause, scope)
-        case _:
-            condition = check_condition(clause, scope, PATTERN_SIDES)
-            references = frozenset(direct_variables(clause)) & scope.variables.keys()
-            return None if condition is None else ResolvedFilter(condition, references)
 
 
 def _check_block(block: Block, scope: Scope) -> ResolvedBlock | None:
@@ -142,7 +141,7 @@ def _check_block(block: Block, scope: Scope) -> ResolvedBlock | None:
     outer = tuple(name for name in inner.referenced if name in scope.variables)
     if block.is_optional:
         for name, bound in inner.variables.maps[0].items():
-            scope.bind_optional(name, bound.type)
+            scope.bind(name, bound.type, is_optional=True)
         scope.hide(inner.hidden)
     else:
         scope.hide(dict.fromkeys(inner.referenced, block.span))
@@ -158,7 +157,7 @@ def _check_binding(binding: Binding, scope: Scope) -> ResolvedBinding | None:
         scope.break_off(binding.variable)
         return None
     if binding.variable.name not in scope.variables:
-        scope.bind(binding.variable, node)
+        scope.bind(binding.variable.name, node)
     checked = [_check_match(each, binding.variable, node, scope) for each in binding.matches]
     conditions = tuple(condition for condition in checked if condition is not None)
     return ResolvedBinding(binding.variable.name, node.name, conditions)
@@ -215,7 +214,6 @@ def _is_required(variable: Variable, scope: Scope) -> bool:
 def _check_match(
     match: Assignment, variable: Variable, node: NodeType, scope: Scope
 ) -> Comparison | None:
-    """Check `name: value`: equality, or membership if the property is a list."""
     name = match.property
     prop = node.properties.get(name.text)
     if prop is None:
@@ -356,13 +354,13 @@ def _infer_direction(walk: Traversal, edge: EdgeType, scope: Scope) -> Direction
         (walk.source, edge.source, edge.target),
         (walk.target, edge.target, edge.source),
     ):
-        node = scope.find_node(variable)
-        if node is not None:
-            if node.name == forward:
+        bound = scope.variables.get(variable.name)
+        if bound is not None and isinstance(bound.type, NodeType):
+            if bound.type.name == forward:
                 return Direction.OUT
-            if node.name == backward:
+            if bound.type.name == backward:
                 return Direction.IN
-            _report_wrong_end(variable, node, edge, scope)
+            _report_wrong_end(variable, bound.type, edge, scope)
             return None
     return Direction.OUT
 
@@ -382,7 +380,7 @@ def _bind_end(variable: Variable, type_name: str, edge: EdgeType, scope: Scope) 
         return True
     bound = scope.variables.get(variable.name)
     if bound is None:
-        scope.bind(variable, scope.catalog.nodes[type_name])
+        scope.bind(variable.name, scope.catalog.nodes[type_name])
         return True
     if isinstance(bound.type, EdgeType):
         problem = f"`${variable.name}` is bound to an edge and cannot be an end of one"
@@ -395,7 +393,6 @@ def _bind_end(variable: Variable, type_name: str, edge: EdgeType, scope: Scope) 
 
 
 def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
-    """Bind the edge variable of a traversal, if it has one."""
     variable = walk.edge_binding
     if variable is None:
         return True
@@ -404,7 +401,7 @@ def _bind_edge(walk: Traversal, edge: EdgeType, scope: Scope) -> bool:
         scope.diagnostics.error("T23", problem, variable.span)
         return False
     if variable.name != ANONYMOUS:
-        scope.bind(variable, edge)
+        scope.bind(variable.name, edge)
     if walk.hops is not None and (walk.hops.minimum, walk.hops.maximum) != (1, 1):
         problem = "an edge variable is bound to one edge, so the traversal must have one hop"
         advice = "remove the bounds, or the edge variable"

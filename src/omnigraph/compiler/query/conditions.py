@@ -20,7 +20,6 @@ from omnigraph.compiler.ir import (
     EntityId,
     Given,
     Nearest,
-    Now,
     NullTest,
     Operand,
     ParameterValue,
@@ -50,7 +49,6 @@ from omnigraph.compiler.query.expressions import (
     type_of,
 )
 from omnigraph.model.catalog import EdgeType
-from omnigraph.model.source import Span
 from omnigraph.model.types import I64, NUMBERS, STRING, PropertyType, Vector, are_comparable
 
 TEXT_FUNCTIONS = frozenset(str(function) for function in TextFunction)
@@ -75,7 +73,7 @@ def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> TextMatch
     arity_max = 3 if function is TextFunction.FUZZY else 2
     if not _has_arity(call, 2, arity_max, scope):
         return None
-    field, query = _check_text(call, scope, code)
+    searched = _check_text(call, scope, code)
     edits: Given | None = None
     if len(call.arguments) == 3:
         edits = _check_integer(call.arguments[2], scope, code, minimum=0)
@@ -83,9 +81,7 @@ def check_text_match(call: Call, scope: Scope, *, is_negated: bool) -> TextMatch
             return None
     elif function is TextFunction.FUZZY:
         edits = Constant(FUZZY_EDITS_DEFAULT, I64)
-    if field is None or query is None:
-        return None
-    return TextMatch(function, field, query, edits, is_negated)
+    return None if searched is None else TextMatch(function, *searched, edits, is_negated)
 
 
 def check_ranking(call: Call, scope: Scope) -> Ranking | None:
@@ -144,8 +140,8 @@ def _is_vector_query(query: Given, vector: Vector) -> bool:
 def _check_bm25(call: Call, scope: Scope) -> Bm25 | None:
     if not _has_arity(call, 2, 2, scope):
         return None
-    field, query = _check_text(call, scope, "T20")
-    return None if field is None or query is None else Bm25(field, query)
+    searched = _check_text(call, scope, "T20")
+    return None if searched is None else Bm25(*searched)
 
 
 def _check_rrf(call: Call, scope: Scope) -> Rrf | None:
@@ -202,52 +198,41 @@ def _check_field(written: Expression, scope: Scope, code: str) -> PropertyValue 
     return resolve_property(written, scope)
 
 
-def _check_text(call: Call, scope: Scope, code: str) -> tuple[PropertyValue | None, Given | None]:
+def _check_text(call: Call, scope: Scope, code: str) -> tuple[PropertyValue, Given] | None:
     """The searched property and the text to search for."""
-    field = _check_text_field(call.arguments[0], scope, code)
+    written_field, written_query = call.arguments[:2]
+    field = _check_field(written_field, scope, code)
     # Swapped arguments are one error and not two.
     if field is None:
-        return None, None
-    return field, _check_text_query(call.arguments[1], scope, code)
-
-
-def _check_text_field(written: Expression, scope: Scope, code: str) -> PropertyValue | None:
-    field = _check_field(written, scope, code)
-    if field is not None and not field.type.is_string:
-        problem = f"a String is searched; `${field.variable}.{field.property}` is {field.type}"
-        scope.diagnostics.error(code, problem, written.span)
         return None
-    return field
-
-
-def _check_text_query(written: Expression, scope: Scope, code: str) -> Given | None:
-    query = resolve_constant(written, scope, code=code)
-    if query is None or _is_typed(query, lambda type: type.is_string):
-        return query
-    problem = f"the text to search for must be a String, not {describe_operand(query)}"
-    scope.diagnostics.error(code, problem, written.span, advise_declaration(query, STRING))
-    return None
+    if not field.type.is_string:
+        problem = f"a String is searched; `${field.variable}.{field.property}` is {field.type}"
+        scope.diagnostics.error(code, problem, written_field.span)
+        return None
+    query = resolve_constant(written_query, scope, code=code)
+    if query is None:
+        return None
+    type = type_of(query)
+    if type is None or not type.is_string:
+        problem = f"the text to search for must be a String, not {describe_operand(query)}"
+        advice = advise_declaration(query, STRING)
+        scope.diagnostics.error(code, problem, written_query.span, advice)
+        return None
+    return field, query
 
 
 def _check_integer(written: Expression, scope: Scope, code: str, *, minimum: int) -> Given | None:
     count = resolve_constant(written, scope, code=code)
     if count is None:
         return None
-    if not _is_typed(count, lambda type: type.is_integer):
+    type = type_of(count)
+    if type is None or not type.is_integer:
         scope.diagnostics.error(code, "a whole number is needed here", written.span)
         return None
     if isinstance(count, Constant) and isinstance(count.value, int) and count.value < minimum:
         scope.diagnostics.error(code, f"the number must be at least {minimum}", written.span)
         return None
     return count
-
-
-def _is_typed(given: Given, fits: Callable[[PropertyType], bool]) -> bool:
-    match given:
-        case ParameterValue(type=type) | Constant(type=PropertyType() as type):
-            return fits(type)
-        case Constant() | Now():
-            return False
 
 
 Resolve = Callable[[Expression, Scope], Operand | None]
@@ -274,7 +259,13 @@ def check_condition(written: ast.Condition, scope: Scope, sides: Sides) -> Condi
                 return None
             return AnyOf(found) if is_disjunction else AllOf(found)
         case ast.NullTest(operand=operand, is_negated=is_negated):
-            tested = _check_null_operand(operand, scope, sides)
+            tested = sides.left(operand, scope)
+            type = None if tested is None else type_of(tested)
+            if tested is not None and type is not None and type.is_blob:
+                named = describe_operand(tested)
+                problem = f"{named} is a Blob, which cannot be used in a condition"
+                scope.diagnostics.error("T7", problem, operand.span)
+                return None
             return None if tested is None else NullTest(tested, is_negated)
         case Call():
             return _check_call(written, scope)
@@ -296,36 +287,22 @@ def _check_call(call: Call, scope: Scope) -> Condition | None:
     return None
 
 
-def _check_null_operand(written: Expression, scope: Scope, sides: Sides) -> Operand | None:
-    operand = sides.left(written, scope)
-    type = None if operand is None else type_of(operand)
-    if operand is not None and type is not None and type.is_blob:
-        problem = f"{describe_operand(operand)} is a Blob, which cannot be used in a condition"
-        scope.diagnostics.error("T7", problem, written.span)
-        return None
-    return operand
-
-
 def _check_comparison(written: ast.Comparison, scope: Scope, sides: Sides) -> Condition | None:
     if isinstance(written.left, Call) and written.left.function.text in TEXT_FUNCTIONS:
         return _check_text_truth(written.left, written, scope)
     left, right = sides.left(written.left, scope), sides.right(written.right, scope)
     if left is None or right is None:
         return None
-    span = Span(written.left.span.start, written.right.span.end)
     if _is_null(left) or _is_null(right):
         advice = _advise_null_test(written.operator.text)
-        scope.diagnostics.warn("W1", "a comparison with null never matches", span, advice)
-    if isinstance(left, EntityId) or isinstance(right, EntityId):
-        problem, remedy = _explain_mismatch(written.operator.text, left, right)
-        scope.diagnostics.error("T7", problem, span, remedy)
-        return None
-    comparator = _choose_comparator(written.operator.text, left, right)
-    if comparator is None:
-        problem, remedy = _explain_mismatch(written.operator.text, left, right)
-        scope.diagnostics.error("T7", problem, span, remedy)
-        return None
-    return Comparison(left, comparator, right)
+        scope.diagnostics.warn("W1", "a comparison with null never matches", written.span, advice)
+    if not isinstance(left, EntityId) and not isinstance(right, EntityId):
+        comparator = _choose_comparator(written.operator.text, left, right)
+        if comparator is not None:
+            return Comparison(left, comparator, right)
+    problem, remedy = _explain_mismatch(written.operator.text, left, right)
+    scope.diagnostics.error("T7", problem, written.span, remedy)
+    return None
 
 
 def _check_text_truth(call: Call, written: ast.Comparison, scope: Scope) -> TextMatch | None:
@@ -346,32 +323,21 @@ def _choose_comparator(operator: str, left: Operand, right: Operand) -> Comparat
     """The comparator for two operands, or `None` if their types do not allow the comparison."""
     left_type, right_type = type_of(left), type_of(right)
     # An empty list has no element that could have the wrong type.
-    if operator == "in" and _is_empty_list(right):
-        return Comparator.IN if _may_meet(left_type, None) else None
-    if operator == "contains" and _is_empty_list(left):
-        return Comparator.LIST_CONTAINS if _may_meet(right_type, None) else None
+    left_element = None if left_type is None or _is_empty_list(left) else left_type.list_element
+    right_element = None if right_type is None or _is_empty_list(right) else right_type.list_element
+    are_texts = _is_text(left_type) and _is_text(right_type)
     match operator:
-        case "contains":
-            return _choose_contains(left_type, right_type)
-        case "starts_with":
-            fits = _is_text(left_type) and _is_text(right_type)
-            return Comparator.STARTS_WITH if fits else None
         case "in":
-            return Comparator.IN if _may_be_in(left_type, right_type) else None
+            fits = right_type is None or right_type.is_list
+            return Comparator.IN if fits and _may_meet(left_type, right_element) else None
+        case "contains" if left_type is not None and left_type.is_list:
+            return Comparator.LIST_CONTAINS if _may_meet(left_element, right_type) else None
+        case "contains":
+            return Comparator.STRING_CONTAINS if are_texts else None
+        case "starts_with":
+            return Comparator.STARTS_WITH if are_texts else None
         case _:
             return Comparator(operator) if _may_meet(left_type, right_type) else None
-
-
-def _choose_contains(left: PropertyType | None, right: PropertyType | None) -> Comparator | None:
-    if left is not None and left.is_list:
-        return Comparator.LIST_CONTAINS if _may_meet(left.list_element, right) else None
-    return Comparator.STRING_CONTAINS if _is_text(left) and _is_text(right) else None
-
-
-def _may_be_in(element: PropertyType | None, several: PropertyType | None) -> bool:
-    if several is None:
-        return _may_meet(element, None)
-    return several.is_list and _may_meet(element, several.list_element)
 
 
 def _may_meet(one: PropertyType | None, other: PropertyType | None) -> bool:
@@ -418,7 +384,10 @@ def _advise(operator: str, left: Operand, right: Operand) -> str | None:
         case _ if left_type is None or right_type is None:
             return _advise_null_test(operator)
         case _ if left_type.is_list:
-            return _advise_on_list(left)
+            # In the condition of a mutation, properties are named without a variable.
+            if isinstance(left, PropertyValue) and not left.variable:
+                return "a mutation cannot search a list"
+            return "use `contains` to search a list"
         case _ if right_type.is_list:
             return "one of several values is found with `in`"
         case _:
@@ -427,10 +396,3 @@ def _advise(operator: str, left: Operand, right: Operand) -> str | None:
 
 def _advise_null_test(operator: str) -> str:
     return f"write `is{' not' if operator == '!=' else ''} null`"
-
-
-def _advise_on_list(left: Operand) -> str:
-    # In the condition of a mutation, properties are named without a variable.
-    if isinstance(left, PropertyValue) and not left.variable:
-        return "a mutation cannot search a list"
-    return "use `contains` to search a list"

@@ -26,7 +26,7 @@ from omnigraph.compiler.ir import (
     PropertyValue,
     Value,
 )
-from omnigraph.compiler.parser import Literal, LiteralValue, Name
+from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.query.ast import (
     Call,
     Expression,
@@ -45,7 +45,6 @@ from omnigraph.model.types import (
     FLOATS,
     I64,
     INTEGER_RANGE,
-    INTEGERS,
     NUMBERS,
     STRING,
     PropertyType,
@@ -109,16 +108,17 @@ class Scope:
         """Whether an earlier clause binds a variable, or would if it were valid."""
         return name in self.variables or name in self.broken
 
-    def bind(self, variable: Variable, type: NodeType | EdgeType) -> None:
-        """Bind a new variable for later clauses."""
-        self._require_unused(variable.name)
-        self.variables[variable.name] = Bound(type, is_optional=False)
-
-    def bind_optional(self, name: str, type: NodeType | EdgeType) -> None:
-        """Bind a variable that an optional block introduces."""
-        self._require_unused(name)
-        self.variables[name] = Bound(type, is_optional=True)
-        self.optional_here.add(name)
+    def bind(self, name: str, type: NodeType | EdgeType, *, is_optional: bool = False) -> None:
+        """Bind a new variable for later clauses; an optional block introduces an optional one."""
+        # A block sees only variables that are bound before it, and the order of clauses does not
+        # affect results. So a name cannot have one meaning in the block and another after it.
+        if name in self.hidden:
+            problem = f"the not block uses `${name}`, which is bound only behind it"
+            advice = "move the block to the end, or choose another name"
+            self.diagnostics.error("T9", problem, self.hidden[name], advice)
+        self.variables[name] = Bound(type, is_optional)
+        if is_optional:
+            self.optional_here.add(name)
 
     def hide(self, block_by_name: Mapping[str, Span]) -> None:
         """Record the local variables of a `not` block."""
@@ -133,35 +133,20 @@ class Scope:
             name for name in names if name not in self.variables and name not in self.parameters
         )
 
-    def find_node(self, variable: Variable) -> NodeType | None:
-        """The node type that a variable is bound to, or `None`."""
-        bound = self.variables.get(variable.name)
-        return bound.type if bound is not None and isinstance(bound.type, NodeType) else None
-
-    def _require_unused(self, name: str) -> None:
-        # A block sees only variables that are bound before it, and the order of clauses does not
-        # affect results. So a name cannot have one meaning in the block and another after it.
-        if name in self.hidden:
-            problem = f"the not block uses `${name}`, which is bound only behind it"
-            advice = "move the block to the end, or choose another name"
-            self.diagnostics.error("T9", problem, self.hidden[name], advice)
-
     def report_unbound(self, code: str, variable: Variable) -> None:
         """Report a variable that no earlier clause binds."""
-        if variable.name in self.broken:
+        name = variable.name
+        if name in self.broken:
             return
-        problem = f"`${variable.name}` is neither bound by an earlier clause nor a parameter"
-        advice = self._advise_on_unbound(code, variable.name)
-        self.diagnostics.error(code, problem, variable.span, advice)
-
-    def _advise_on_unbound(self, code: str, name: str) -> str | None:
         if name in self.hidden:
-            return "it exists only inside the not block"
-        if name in self.announced:
-            return "move this clause behind the one that binds it"
-        return self.advise_near(
-            name, chain(self.variables, self.parameters), is_value=code == "T31"
-        )
+            advice: str | None = "it exists only inside the not block"
+        elif name in self.announced:
+            advice = "move this clause behind the one that binds it"
+        else:
+            names = chain(self.variables, self.parameters)
+            advice = self.advise_near(name, names, is_value=code == "T31")
+        problem = f"`${name}` is neither bound by an earlier clause nor a parameter"
+        self.diagnostics.error(code, problem, variable.span, advice)
 
     def advise_near(self, name: str, candidates: Iterable[str], *, is_value: bool) -> str | None:
         """Advice: the variable with a similar name, or else, for a value, how to declare it."""
@@ -174,13 +159,15 @@ class Scope:
 
 
 TEMPORAL_FUNCTIONS = frozenset({"date", "datetime"})
+_TYPE_BY_CLASS: dict[type, PropertyType] = {bool: BOOL, int: I64, float: F64, str: STRING}
+"""The types of literals; the type of null is unknown."""
 
 
 def read_literal(written: Expression, diagnostics: Diagnostics) -> Constant | None:
     """The constant that an expression denotes, or `None` if it is not a constant or is invalid."""
     match written:
         case Literal(value=value):
-            return Constant(value, _type_of(value))
+            return Constant(value, _TYPE_BY_CLASS.get(type(value)))
         case ListLiteral():
             return _read_list(written, diagnostics)
         case Call(function=function) if function.text in TEMPORAL_FUNCTIONS:
@@ -224,7 +211,9 @@ def find_mismatch(value: Value, type: PropertyType) -> str | None:
 def _scalar_problem(value: Value, type: PropertyType) -> str | None:
     element = type.element
     if type.enum_values is not None and isinstance(value, str):
-        return _enum_problem(value, type.enum_values)
+        known = type.enum_values
+        problem = f"invalid enum value '{value}' (expected: {', '.join(known)})"
+        return None if value in known else problem
     match element:
         case Scalar.STRING | Scalar.BLOB:
             fits = isinstance(value, str)
@@ -234,29 +223,11 @@ def _scalar_problem(value: Value, type: PropertyType) -> str | None:
             fits = isinstance(value, datetime)
         case Scalar.DATE:
             fits = isinstance(value, date) and not isinstance(value, datetime)
-        case _ if element in INTEGERS:
-            return _integer_problem(value, element)
         case _:
             fits = _is_number(value)
             if fits:
-                return _float_problem(value, element)
+                return _number_problem(value, element)
     return None if fits else f"{describe_value(value)} is not of type {type.describe()}"
-
-
-def _enum_problem(value: str, allowed: tuple[str, ...]) -> str | None:
-    if value in allowed:
-        return None
-    return f"invalid enum value '{value}' (expected: {', '.join(allowed)})"
-
-
-def _integer_problem(value: Value, element: Scalar | Vector) -> str | None:
-    assert isinstance(element, Scalar)
-    if isinstance(value, float):
-        return f"{value} is not of type {element}: the fraction would be lost"
-    if not isinstance(value, int) or isinstance(value, bool):
-        return f"{describe_value(value)} is not of type {element}"
-    low, high = INTEGER_RANGE[element]
-    return None if low <= value <= high else f"{value} exceeds {element} ({low} to {high})"
 
 
 def _vector_problem(value: Value, vector: Vector) -> str | None:
@@ -264,14 +235,19 @@ def _vector_problem(value: Value, vector: Vector) -> str | None:
         return f"{vector} takes a list of {vector.dimension} numbers"
     if len(value) != vector.dimension:
         return f"{vector} expects {vector.dimension} dimensions, the list has {len(value)}"
-    return next((m for each in value if (m := _float_problem(each, Scalar.F32))), None)
+    return next((m for each in value if (m := _number_problem(each, Scalar.F32))), None)
 
 
-def _float_problem(value: Value, element: Scalar | Vector) -> str | None:
+def _number_problem(value: Value, element: Scalar | Vector) -> str | None:
     assert isinstance(value, int | float)
-    if element is Scalar.F32 and not fits_f32(value):
-        return f"{value} is too large for {element}"
-    return None
+    assert isinstance(element, Scalar)
+    if element in FLOATS:
+        fits = element is Scalar.F64 or fits_f32(value)
+        return None if fits else f"{value} is too large for {element}"
+    if isinstance(value, float):
+        return f"{value} is not of type {element}: the fraction would be lost"
+    low, high = INTEGER_RANGE[element]
+    return None if low <= value <= high else f"{value} exceeds {element} ({low} to {high})"
 
 
 def _is_number(value: Value) -> bool:
@@ -332,20 +308,6 @@ def describe_value(value: Value) -> str:
             return str(value)
 
 
-def _type_of(value: LiteralValue) -> PropertyType | None:
-    match value:
-        case None:
-            return None
-        case bool():
-            return BOOL
-        case int():
-            return I64
-        case float():
-            return F64
-        case str():
-            return STRING
-
-
 def _read_list(written: ListLiteral, diagnostics: Diagnostics) -> Constant | None:
     values: list[Value] = []
     types: list[PropertyType] = []
@@ -382,26 +344,20 @@ def _common_element(types: list[PropertyType]) -> Scalar | Vector | None:
 
 def _read_temporal(written: Call, diagnostics: Diagnostics) -> Constant | None:
     word = written.function.text
+    type = DATE if word == "date" else DATETIME
     match written:
         case Call(
             arguments=[Literal(value=str() as text, span=span)], has_star=False, is_distinct=False
         ):
-            return _parse_temporal(word, text, span, diagnostics)
+            try:
+                return Constant(parse_date(text) if type is DATE else parse_datetime(text), type)
+            except ValueError as error:
+                problem = f"invalid {type} literal {describe_value(text)}{explain(error)}"
+                diagnostics.error("T3", problem, span, advise_literal(text, type))
         case _:
-            pass
-    advice = f'write `{word}("2024-06-01")`'
-    diagnostics.error("P7", f"{word}() takes one string", written.span, advice)
+            advice = f'write `{word}("2024-06-01")`'
+            diagnostics.error("P7", f"{word}() takes one string", written.span, advice)
     return None
-
-
-def _parse_temporal(word: str, text: str, span: Span, diagnostics: Diagnostics) -> Constant | None:
-    type = DATE if word == "date" else DATETIME
-    try:
-        return Constant(parse_date(text) if type is DATE else parse_datetime(text), type)
-    except ValueError as error:
-        problem = f"invalid {type} literal {describe_value(text)}{explain(error)}"
-        diagnostics.error("T3", problem, span, advise_literal(text, type))
-        return None
 
 
 FUNCTIONS = (

@@ -6,9 +6,9 @@ query never fails for that reason. Column names of a result are distinct.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 
 from omnigraph.compiler.ir import (
     Aggregate,
@@ -76,17 +76,12 @@ def check_columns(read: Read, scope: Scope) -> tuple[Column, ...] | None:
 def _number_literals(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns with a name for each literal: `literal`, then `literal_2`, and so on."""
     taken = {column.name for column in columns if not _is_unnamed_literal(column)}
-    names = (name for name in _literal_names() if name not in taken)
+    candidates = chain([_LITERAL], (f"{_LITERAL}_{number}" for number in count(2)))
+    names = (name for name in candidates if name not in taken)
     return tuple(
         replace(column, name=next(names)) if _is_unnamed_literal(column) else column
         for column in columns
     )
-
-
-def _literal_names() -> Iterator[str]:
-    yield _LITERAL
-    for number in count(2):
-        yield f"{_LITERAL}_{number}"
 
 
 def _is_unnamed_literal(column: Column) -> bool:
@@ -116,7 +111,7 @@ def _check_projection(projection: Projection, scope: Scope) -> Column | None:
         ranking = check_ranking(written, scope)
         if ranking is None:
             return None
-        column = _unnamed(written.function.text, ranking, F64.as_nullable())
+        column = Column(written.function.text, ranking, F64.as_nullable(), is_aliased=False)
     elif isinstance(written, Call) and written.function.text in TEXT_FUNCTIONS:
         problem = f"{written.function.text}() finds rows and gives no value to return"
         advice = "use it in `match { … }`, or return `bm25(…) as score`"
@@ -127,10 +122,6 @@ def _check_projection(projection: Projection, scope: Scope) -> Column | None:
     if column is None or projection.alias is None:
         return column
     return replace(column, name=projection.alias.text, is_aliased=True)
-
-
-def _unnamed(name: str, expression: Operand | Aggregate | Ranking, type: PropertyType) -> Column:
-    return Column(name, expression, type, is_aliased=False)
 
 
 def _check_value(written: Expression, scope: Scope) -> Column | None:
@@ -146,18 +137,17 @@ def _check_value(written: Expression, scope: Scope) -> Column | None:
         return None
     type = type_of(operand) or STRING.as_nullable()
     if type.is_blob:
-        report_blob(written.span, scope)
+        _report_blob(written.span, scope)
         return None
-    return _unnamed(default_name(operand, written), operand, type)
+    return Column(_default_name(operand, written), operand, type, is_aliased=False)
 
 
-def report_blob(span: Span, scope: Scope) -> None:
-    """Report a blob where a value is required."""
+def _report_blob(span: Span, scope: Scope) -> None:
     problem = "a Blob cannot be read in a query"
     scope.diagnostics.error("T24", problem, span, "read it with the blob API, by the node's id")
 
 
-def default_name(operand: Operand, written: Expression) -> str:
+def _default_name(operand: Operand, written: Expression) -> str:
     """The name of a column without an alias.
 
     A property is named as it is written, because an earlier schema may have another name for it.
@@ -179,7 +169,8 @@ def _check_aggregate(call: Call, scope: Scope) -> Column | None:
     function = AggregateFunction(call.function.text)
     if call.has_star and not call.arguments:
         if function is AggregateFunction.COUNT and not call.is_distinct:
-            return _unnamed("count", Aggregate(function, None, is_distinct=False), _COUNT)
+            row_count = Aggregate(function, None, is_distinct=False)
+            return Column("count", row_count, _COUNT, is_aliased=False)
         problem, advice = "`*` counts rows", "write `count(*)`"
         scope.diagnostics.error("P7", problem, call.span, advice)
         return None
@@ -197,8 +188,8 @@ def _check_aggregate(call: Call, scope: Scope) -> Column | None:
     type = _aggregate_type(function, argument, call, scope)
     if type is None:
         return None
-    name = default_name(argument, call.arguments[0])
-    return _unnamed(name, Aggregate(function, argument, call.is_distinct), type)
+    name = _default_name(argument, call.arguments[0])
+    return Column(name, Aggregate(function, argument, call.is_distinct), type, is_aliased=False)
 
 
 def _resolve_argument(written: Expression, scope: Scope) -> PropertyValue | EntityId | None:
@@ -227,7 +218,7 @@ def _aggregate_type(
     type = type_of(argument)
     assert type is not None
     if type.is_blob:
-        report_blob(call.span, scope)
+        _report_blob(call.span, scope)
         return None
     if function is AggregateFunction.COUNT:
         return _COUNT
@@ -263,7 +254,11 @@ def check_order(
 ) -> tuple[Ranking | None, tuple[SortKey, ...]]:
     """Check the order of a read; returns its ranking or its sort keys."""
     ranking, keys = _OrderCheck(read, columns, scope).check()
-    _require_returnable_scores(read, columns, ranking, scope)
+    for column, projection in zip(columns, read.projections, strict=True):
+        if isinstance(column.expression, Rrf) and column.expression != ranking:
+            problem = "the score of rrf() exists only where the query is ordered by it"
+            advice = f"write `order {{ {column.name} }} limit 10`"
+            scope.diagnostics.error("T35", problem, projection.expression.span, advice)
     return ranking, keys
 
 
@@ -283,7 +278,6 @@ class _OrderCheck:
         self._diagnostics = scope.diagnostics
 
     def check(self) -> tuple[Ranking | None, tuple[SortKey, ...]]:
-        """The ranking, or the sort keys."""
         orderings = self._read.orderings
         if orderings and self._is_ranking(orderings[0].expression):
             return self._check_ranking(orderings[0], orderings[1:]), ()
@@ -336,7 +330,9 @@ class _OrderCheck:
             problem = "rows that are grouped or made distinct can no longer be ranked"
             self._diagnostics.error("T35", problem, written.span)
         self._check_direction(first, ranking)
-        self._check_window(written, ranking)
+        if self._read.limit is None and isinstance(ranking, Nearest | Rrf):
+            word, code = ("nearest", "T17") if isinstance(ranking, Nearest) else ("rrf", "T21")
+            self._diagnostics.error(code, f"{word}() needs a limit", written.span, "add `limit 10`")
         self._check_rest(rest, ranking)
         return ranking
 
@@ -354,33 +350,17 @@ class _OrderCheck:
             problem = "the direction of a ranking is ignored; the best comes first"
             self._diagnostics.warn("W2", problem, direction.span, "remove it")
 
-    def _check_window(self, written: Expression, ranking: Ranking) -> None:
-        if self._read.limit is not None:
-            return
-        if isinstance(ranking, Nearest):
-            problem = "nearest() needs a limit"
-            self._diagnostics.error("T17", problem, written.span, "add `limit 10`")
-        elif isinstance(ranking, Rrf):
-            problem = "rrf() needs a limit"
-            self._diagnostics.error("T21", problem, written.span, "add `limit 10`")
-
     def _check_rest(self, rest: Sequence[Ordering], ranking: Ranking) -> None:
         for each in rest:
-            span = each.expression.span
-            if isinstance(each.expression, Name) and isinstance(ranking, Nearest):
-                self._report_mixed(span)
-            elif self._is_known(each.expression):
+            written = each.expression
+            if isinstance(written, Name) and isinstance(ranking, Nearest):
+                self._report_mixed(written.span)
+                continue
+            # An error is reported although the expression would have no effect.
+            resolve = self._resolve_ranking if self._is_ranking(written) else self._check_key
+            if resolve(written) is not None:
                 problem = "keys after a ranking are ignored; ties are broken by id"
-                self._diagnostics.warn("W2", problem, span, "remove it")
-
-    def _is_known(self, written: Expression) -> bool:
-        """Whether an expression after a ranking could order rows.
-
-        An error is reported although the expression would have no effect.
-        """
-        if self._is_ranking(written):
-            return self._resolve_ranking(written) is not None
-        return self._check_key(written) is not None
+                self._diagnostics.warn("W2", problem, written.span, "remove it")
 
     def _report_mixed(self, span: Span) -> None:
         problem = "nearest() cannot be combined with an ordering by alias"
@@ -424,7 +404,7 @@ class _OrderCheck:
             return None
         if not self._is_condensed:
             return prop
-        found = self._find_column(default_name(prop, written))
+        found = self._find_column(_default_name(prop, written))
         if found is not None:
             return ColumnReference(found[0])
         aliases = [column.name for column in self._columns if column.expression == prop]
@@ -435,7 +415,7 @@ class _OrderCheck:
 
     def _is_orderable(self, type: PropertyType, span: Span) -> bool:
         if type.is_blob:
-            report_blob(span, self._scope)
+            _report_blob(span, self._scope)
         elif not type.is_scalar:
             self._diagnostics.error("T35", f"{type} has no order", span)
         return type.is_scalar
@@ -464,13 +444,3 @@ def check_count(
         case Literal():
             raise AssertionError("the grammar allows whole numbers only")
     return None
-
-
-def _require_returnable_scores(
-    read: Read, columns: Sequence[Column], ranking: Ranking | None, scope: Scope
-) -> None:
-    for column, projection in zip(columns, read.projections, strict=True):
-        if isinstance(column.expression, Rrf) and column.expression != ranking:
-            problem = "the score of rrf() exists only where the query is ordered by it"
-            advice = f"write `order {{ {column.name} }} limit 10`"
-            scope.diagnostics.error("T35", problem, projection.expression.span, advice)
