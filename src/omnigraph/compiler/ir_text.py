@@ -48,13 +48,14 @@ from omnigraph.compiler.ir import (
 )
 from omnigraph.model.types import format_datetime
 
-_STEP = "  "
-
 
 def render_ir(ir: QueryIR) -> str:
     """A query as an indented list of its operations, in order."""
-    lines = _mutation_lines(ir) if isinstance(ir, MutationIR) else _read_lines(ir)
-    return "\n".join(lines)
+    if isinstance(ir, MutationIR):
+        lines = [line for operation in ir.operations for line in _operation_lines(operation)]
+    else:
+        lines = [*_pipeline_lines(ir.pipeline), *render_output(ir)]
+    return "\n".join([render_signature(ir), *_indent(lines)])
 
 
 def render_condition(condition: Condition) -> str:
@@ -139,12 +140,6 @@ def render_walk(expand: Expand) -> str:
     return f"${expand.source} {arrow} ${expand.target}: {expand.target_type}"
 
 
-def _read_lines(ir: ReadIR) -> Iterator[str]:
-    yield render_signature(ir)
-    yield from _indent(_pipeline_lines(ir.pipeline))
-    yield from _indent(render_output(ir))
-
-
 def _pipeline_lines(pipeline: Iterable[Operator]) -> Iterator[str]:
     for operator in pipeline:
         match operator:
@@ -215,12 +210,6 @@ def _in_parentheses(condition: Condition) -> str:
     return f"({text})" if isinstance(condition, AllOf | AnyOf) else text
 
 
-def _mutation_lines(ir: MutationIR) -> Iterator[str]:
-    yield render_signature(ir)
-    for operation in ir.operations:
-        yield from _indent(_operation_lines(operation))
-
-
 def _operation_lines(operation: MutationOperation) -> Iterator[str]:
     match operation:
         case Insert(kind=kind, type_name=type_name, assignments=assignments):
@@ -238,4 +227,4 @@ def _assignment_lines(assignments: Iterable[Assignment]) -> Iterator[str]:
 
 
 def _indent(lines: Iterable[str]) -> Iterator[str]:
-    return (f"{_STEP}{line}" for line in lines)
+    return (f"  {line}" for line in lines)

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from omnigraph.compiler.descriptor import QueryDescriptor, describe_operation, encode_operation
+from omnigraph.compiler.descriptor import describe_operation
 from omnigraph.compiler.diagnostics import Diagnostics
-from omnigraph.compiler.ir import MutationIR, QueryIR, Update
-from omnigraph.compiler.query.ast import Mutation, QuerySyntax
+from omnigraph.compiler.ir import MutationIR, Update
+from omnigraph.compiler.query.ast import Mutation
 from omnigraph.compiler.query.check import CompiledQuery, check_query
 from omnigraph.compiler.query.parser import parse_queries
-from omnigraph.model.catalog import Catalog, NodeType
+from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Diagnostic, Severity, Source, render_diagnostic
-
-_HARDCODED = "mutation declares no params; its values are fixed in the text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class QueryResult:
     is_mutation: bool
     error: str | None
     warnings: tuple[str, ...]
-    operation: QueryDescriptor | None
+    operation: dict[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +84,18 @@ def lint_queries(source: Source, catalog: Catalog) -> LintReport:
         diagnostics = Diagnostics(source)
         compiled = check_query(query, catalog, diagnostics)
         if diagnostics.errors:
-            results.append(_failed(query, diagnostics))
-        else:
-            valid.append(compiled)
-            results.append(_passed(query, compiled, catalog, source))
+            is_mutation = isinstance(query.body, Mutation)
+            problem = "\n".join(render_diagnostic(each, source) for each in diagnostics.errors)
+            results.append(QueryResult(query.name.text, is_mutation, problem, (), None))
+            continue
+        valid.append(compiled)
+        warnings = [_describe_warning(each, source) for each in compiled.warnings]
+        if compiled.is_mutation and not query.parameters:
+            warnings.append("mutation declares no params; its values are fixed in the text")
+        operation = describe_operation(compiled.ir, catalog)
+        results.append(
+            QueryResult(compiled.name, compiled.is_mutation, None, tuple(warnings), operation)
+        )
     return LintReport(tuple(results), tuple(_find_unset(valid, catalog)))
 
 
@@ -115,22 +121,6 @@ def kind_of(result: QueryResult) -> str:
     return "mutation" if result.is_mutation else "read"
 
 
-def _failed(query: QuerySyntax, diagnostics: Diagnostics) -> QueryResult:
-    is_mutation = isinstance(query.body, Mutation)
-    error = "\n".join(render_diagnostic(each, diagnostics.source) for each in diagnostics.errors)
-    return QueryResult(query.name.text, is_mutation, error, (), None)
-
-
-def _passed(
-    query: QuerySyntax, compiled: CompiledQuery, catalog: Catalog, source: Source
-) -> QueryResult:
-    warnings = [_describe_warning(each, source) for each in compiled.warnings]
-    if compiled.is_mutation and not query.parameters:
-        warnings.append(_HARDCODED)
-    operation = describe_operation(compiled.ir, catalog)
-    return QueryResult(compiled.name, compiled.is_mutation, None, tuple(warnings), operation)
-
-
 def _describe_warning(warning: Diagnostic, source: Source) -> str:
     """A warning on one line, because a report lists warnings as texts."""
     assert warning.span is not None
@@ -142,55 +132,43 @@ def _find_unset(queries: Sequence[CompiledQuery], catalog: Catalog) -> Iterable[
     """Nullable properties of updated types that no update sets."""
     updates: dict[str, list[tuple[str, Update]]] = {}
     for query in queries:
-        for update in _updates_of(query.ir):
-            updates.setdefault(update.type_name, []).append((query.name, update))
+        for operation in query.ir.operations if isinstance(query.ir, MutationIR) else ():
+            if isinstance(operation, Update):
+                updates.setdefault(operation.type_name, []).append((query.name, operation))
     for type_name, updating in sorted(updates.items()):
         node = catalog.nodes[type_name]
-        assigned = {each.property for _, update in updating for each in update.assignments}
         names = tuple(sorted({name for name, _ in updating}))
-        for prop in _settable(node):
-            if prop not in assigned:
-                message = f"{type_name}.{prop} exists in schema but no update query sets it"
-                yield Finding(Severity.WARNING, "L201", message, type_name, prop, names)
-
-
-def _updates_of(ir: QueryIR) -> list[Update]:
-    if not isinstance(ir, MutationIR):
-        return []
-    return [operation for operation in ir.operations if isinstance(operation, Update)]
-
-
-def _settable(node: NodeType) -> Iterable[str]:
-    for prop in node.properties.values():
-        if prop.type.is_nullable and prop.name not in node.key and prop.embedding is None:
-            yield prop.name
+        assigned = {each.property for _, update in updating for each in update.assignments}
+        for name, prop in node.properties.items():
+            is_settable = prop.type.is_nullable and prop.embedding is None and name not in node.key
+            if is_settable and name not in assigned:
+                message = f"{type_name}.{name} exists in schema but no update query sets it"
+                yield Finding(Severity.WARNING, "L201", message, type_name, name, names)
 
 
 def _encode_result(result: QueryResult) -> dict[str, object]:
-    encoded: dict[str, object] = {
+    optional = {
+        "warnings": list(result.warnings),
+        "error": result.error,
+        "operation": result.operation,
+    }
+    return {
         "name": result.name,
         "kind": kind_of(result),
         "status": "ok" if result.error is None else "error",
+        **{key: value for key, value in optional.items() if value},
     }
-    if result.warnings:
-        encoded["warnings"] = list(result.warnings)
-    if result.error is not None:
-        encoded["error"] = result.error
-    if result.operation is not None:
-        encoded["operation"] = encode_operation(result.operation)
-    return encoded
 
 
 def _encode_finding(finding: Finding) -> dict[str, object]:
-    encoded: dict[str, object] = {
+    optional = {
+        "type_name": finding.type_name,
+        "property": finding.property,
+        "query_names": list(finding.query_names),
+    }
+    return {
         "severity": str(finding.severity),
         "code": finding.code,
         "message": finding.message,
+        **{key: value for key, value in optional.items() if value},
     }
-    if finding.type_name is not None:
-        encoded["type_name"] = finding.type_name
-    if finding.property is not None:
-        encoded["property"] = finding.property
-    if finding.query_names:
-        encoded["query_names"] = list(finding.query_names)
-    return encoded

@@ -9,7 +9,6 @@ The planner reads no rows: it plans as if every type had some.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.migration_steps import (
@@ -31,10 +30,12 @@ from omnigraph.compiler.migration_steps import (
 from omnigraph.compiler.schema.annotations import PROPERTY_CONSTRAINT_WORDS
 from omnigraph.compiler.schema.constraints import constraint_key
 from omnigraph.model.catalog import (
+    COLUMN_CONSTRAINTS,
     Annotation,
     Catalog,
     Check,
     Constraint,
+    DeclaredType,
     EdgeType,
     Index,
     Interface,
@@ -49,8 +50,6 @@ from omnigraph.model.catalog import (
 from omnigraph.model.errors import CompileError
 from omnigraph.model.source import Diagnostic, Severity, Source
 
-DeclaredType: TypeAlias = Interface | NodeType | EdgeType
-
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
@@ -62,10 +61,6 @@ class Lineage:
     def find_type(self, kind: TypeKind, name: str) -> str | None:
         """The accepted name of a desired type, or None if the type is new."""
         return self.types.get((kind, name))
-
-    def properties_of(self, type: DeclaredType) -> Mapping[str, str]:
-        """Old names by new names, for the properties of a desired type."""
-        return self.properties[type.kind, type.name]
 
 
 def trace_lineage(accepted: Catalog, desired: Catalog, source: Source) -> Lineage:
@@ -246,7 +241,7 @@ class TypeChange:
                 return replace(constraint, property=self._translate(name))
 
     def unsupported(
-        self, reason: str, *, prop: Property | None, code: ChangeCode | None
+        self, reason: str, *, prop: Property | None = None, code: ChangeCode | None = None
     ) -> UnsupportedChange:
         """A change of this type, or of one of its properties, that no migration supports."""
         entity = f"{self.kind}:{self.name}"
@@ -256,34 +251,16 @@ class TypeChange:
         return self.new_name_by_old.get(name, name)
 
 
-def trace_change(old: DeclaredType, new: DeclaredType, lineage: Lineage) -> TypeChange:
-    """The change from an accepted type to the desired type that continues it."""
-    old_name_by_new = lineage.properties_of(new)
-    new_name_by_old = {before: after for after, before in old_name_by_new.items()}
-    return TypeChange(old, new, old_name_by_new, new_name_by_old)
-
-
 def constraints_of(type: DeclaredType) -> tuple[Constraint, ...]:
     """The constraints of a type; those of an interface are the ones that its node types inherit."""
     if not isinstance(type, Interface):
         return type.constraints
     return tuple(
-        make_constraint(annotation.name, prop.name)
+        COLUMN_CONSTRAINTS[annotation.name]((prop.name,))
         for prop in type.properties.values()
         for annotation in prop.annotations
-        if annotation.name in PROPERTY_CONSTRAINT_WORDS
+        if annotation.name in COLUMN_CONSTRAINTS
     )
-
-
-def make_constraint(word: str, column: str) -> Key | Unique | Index:
-    """The constraint that `@key`, `@unique` or `@index` after a property represents."""
-    match word:
-        case "key":
-            return Key((column,))
-        case "unique":
-            return Unique((column,))
-        case _:
-            return Index((column,))
 
 
 def descriptions(annotations: tuple[Annotation, ...]) -> tuple[Annotation, ...]:
@@ -310,15 +287,14 @@ def plan_constraints(change: TypeChange) -> Iterator[Step]:
     after = {constraint_key(each): each for each in constraints_of(change.new)}
     removed = ", ".join(describe_constraint(before[key]) for key in sorted(before.keys() - after))
     if removed:
-        yield change.unsupported(f"removing constraints ({removed})", prop=None, code=None)
+        yield change.unsupported(f"removing constraints ({removed})")
     for key in sorted(after.keys() - before):
         constraint = after[key]
         if isinstance(constraint, Index):
             yield AddConstraint(change.kind, change.name, constraint)
         else:
-            advice = "existing rows were never checked against it"
-            reason = f"adding {describe_constraint(constraint)}; {advice}"
-            yield change.unsupported(reason, prop=None, code=None)
+            problem = "existing rows were never checked against it"
+            yield change.unsupported(f"adding {describe_constraint(constraint)}; {problem}")
 
 
 def _plan_key_order(change: TypeChange) -> Iterator[Step]:
@@ -332,7 +308,7 @@ def _plan_key_order(change: TypeChange) -> Iterator[Step]:
     if parts != sorted(parts) and tuple(sorted(parts)) == change.new.key:
         order = f"({', '.join(parts)}) to ({', '.join(change.new.key)})"
         reason = f"renaming a part of the key reorders it from {order}, which would change ids"
-        yield change.unsupported(reason, prop=None, code=None)
+        yield change.unsupported(reason)
 
 
 def plan_properties(change: TypeChange, mode: DropMode) -> Iterator[Step]:
@@ -364,10 +340,10 @@ def _plan_continued(old: Property, new: Property, change: TypeChange) -> Iterato
         yield _plan_type_change(old, new, change)
     before = tuple(map(change.translate_annotation, old.annotations))
     if changed := list_changed(before, new.annotations):
-        yield change.unsupported(f"changing {changed}", prop=new, code=None)
+        yield change.unsupported(f"changing {changed}", prop=new)
     for word in _moved_words(old, new, change):
         reason = f"moving @{word} between the property and the body of its type"
-        yield change.unsupported(reason, prop=new, code=None)
+        yield change.unsupported(reason, prop=new)
     if (after := descriptions(new.annotations)) != descriptions(old.annotations):
         yield UpdatePropertyMetadata(change.kind, change.name, new.name, after)
 
@@ -388,7 +364,7 @@ def _moved_words(old: Property, new: Property, change: TypeChange) -> Iterator[s
     before = {each.name for each in old.annotations} & PROPERTY_CONSTRAINT_WORDS
     after = {each.name for each in new.annotations} & PROPERTY_CONSTRAINT_WORDS
     for word in sorted(before ^ after):
-        constraint = make_constraint(word, new.name)
+        constraint = COLUMN_CONSTRAINTS[word]((new.name,))
         was_there = constraint in map(change.translate_constraint, constraints_of(change.old))
         if was_there and constraint in constraints_of(change.new):
             yield word
@@ -434,7 +410,9 @@ def _plan_kind(
         if old_name is None:
             yield AddType(new.kind, new.name)
         else:
-            change = trace_change(left.pop(old_name), new, lineage)
+            old_name_by_new = lineage.properties[new.kind, new.name]
+            new_name_by_old = {before: after for after, before in old_name_by_new.items()}
+            change = TypeChange(left.pop(old_name), new, old_name_by_new, new_name_by_old)
             yield from _plan_type(change, lineage, mode)
     for old in left.values():
         if old.kind is TypeKind.INTERFACE:
@@ -449,8 +427,7 @@ def _plan_type(change: TypeChange, lineage: Lineage, mode: DropMode) -> Iterator
     match change.old, change.new:
         case NodeType() as old, NodeType() as new:
             if old.implements != new.implements:
-                reason = "changing which interfaces the type implements"
-                yield change.unsupported(reason, prop=None, code=None)
+                yield change.unsupported("changing which interfaces the type implements")
         case EdgeType() as old, EdgeType() as new:
             yield from _plan_edge(old, new, change, lineage)
         case _:
@@ -466,11 +443,9 @@ def _plan_edge(
     ends = tuple(lineage.find_type(TypeKind.NODE, end) for end in (new.source, new.target))
     if ends != (old.source, old.target):
         before, after = f"{old.source} -> {old.target}", f"{new.source} -> {new.target}"
-        reason = f"changing the ends of the edge from {before} to {after}"
-        yield change.unsupported(reason, prop=None, code=None)
+        yield change.unsupported(f"changing the ends of the edge from {before} to {after}")
     if old.cardinality != new.cardinality:
-        reason = f"changing @card from {old.cardinality} to {new.cardinality}"
-        yield change.unsupported(reason, prop=None, code=None)
+        yield change.unsupported(f"changing @card from {old.cardinality} to {new.cardinality}")
 
 
 def _plan_annotations(change: TypeChange) -> Iterator[Step]:
@@ -478,6 +453,6 @@ def _plan_annotations(change: TypeChange) -> Iterator[Step]:
     if isinstance(old, Interface) or isinstance(new, Interface):
         return
     if changed := list_changed(old.annotations, new.annotations):
-        yield change.unsupported(f"changing {changed}", prop=None, code=None)
+        yield change.unsupported(f"changing {changed}")
     if (after := descriptions(new.annotations)) != descriptions(old.annotations):
         yield UpdateTypeMetadata(change.kind, change.name, after)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 from omnigraph.model.names import fold_edge_name
 from omnigraph.model.types import PropertyType
@@ -40,6 +40,8 @@ class Key:
 
     columns: tuple[str, ...]
 
+    word: ClassVar = "key"
+
 
 @dataclass(frozen=True, slots=True)
 class Unique:
@@ -47,12 +49,16 @@ class Unique:
 
     columns: tuple[str, ...]
 
+    word: ClassVar = "unique"
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
     """Columns with an index, which never changes a result."""
 
     columns: tuple[str, ...]
+
+    word: ClassVar = "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,11 @@ class Check:
 
 
 Constraint = Key | Unique | Index | Range | Check
+
+COLUMN_CONSTRAINTS: dict[str, type[Key | Unique | Index]] = {
+    each.word: each for each in (Key, Unique, Index)
+}
+"""The constraints of columns alone, by their word; they may be written behind a property."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,9 @@ class EdgeType:
     kind: Literal[TypeKind.EDGE] = TypeKind.EDGE
 
 
+DeclaredType = Interface | NodeType | EdgeType
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """A compiled schema: its types by name, and edges also by their folded name."""
@@ -192,12 +206,8 @@ class Catalog:
 def describe_constraint(constraint: Constraint) -> str:
     """A constraint in the syntax of the schema language."""
     match constraint:
-        case Key(columns):
-            return f"@key({', '.join(columns)})"
-        case Unique(columns):
-            return f"@unique({', '.join(columns)})"
-        case Index(columns):
-            return f"@index({', '.join(columns)})"
+        case Key(columns) | Unique(columns) | Index(columns):
+            return f"@{constraint.word}({', '.join(columns)})"
         case Range(name, minimum, maximum):
             return f"@range({name}, {_write_bound(minimum)}..{_write_bound(maximum)})"
         case Check(name, pattern):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.compiler.compile import compile_queries, compile_query, compile_schema
-from omnigraph.compiler.descriptor import describe_operation, encode_operation
+from omnigraph.compiler.descriptor import describe_operation
 from omnigraph.compiler.lint import LintReport, encode_report, lint_queries
 from omnigraph.compiler.query.parser import parse_queries
 from omnigraph.errors import CompileError
@@ -32,9 +32,7 @@ def lint(queries: str, schema: str = CREW) -> LintReport:
 
 def operation_of(query: str) -> dict[str, object]:
     catalog = catalog_of(CREW)
-    return encode_operation(
-        describe_operation(compile_query(Source("q.gq", query), catalog, name=None).ir, catalog)
-    )
+    return describe_operation(compile_query(Source("q.gq", query), catalog, name=None).ir, catalog)
 
 
 def test_a_file_that_does_not_parse_is_one_finding() -> None:

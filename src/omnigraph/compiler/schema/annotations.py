@@ -1,7 +1,7 @@
 """Annotations: the words that are valid in each place, and their values.
 
-Constraints are written like annotations, and `split_constraints` separates them. The columns of
-constraints are checked in `constraints`.
+Constraints are written like annotations, and `is_constraint` tells them apart. Their columns are
+checked in `constraints`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.schema.parser import AnnotationSyntax, KeywordArgument, RangeArgument
-from omnigraph.model.catalog import Annotation, TypeKind
+from omnigraph.model.catalog import COLUMN_CONSTRAINTS, Annotation, TypeKind
 from omnigraph.model.source import Span
 from omnigraph.model.types import PropertyType
 
-CONSTRAINT_WORDS = frozenset({"key", "unique", "index", "range", "check"})
-PROPERTY_CONSTRAINT_WORDS = frozenset({"key", "unique", "index"})
+PROPERTY_CONSTRAINT_WORDS = frozenset(COLUMN_CONSTRAINTS)
+CONSTRAINT_WORDS = PROPERTY_CONSTRAINT_WORDS | {"range", "check"}
 
 _PROPERTY_WORDS = PROPERTY_CONSTRAINT_WORDS | {"embed"}
 _TEXT_WORDS = frozenset({"description", "instruction", "rename_from"})
@@ -41,16 +41,9 @@ class CheckedAnnotation:
     span: Span
 
 
-def split_constraints(
-    written: Iterable[AnnotationSyntax],
-) -> tuple[list[AnnotationSyntax], list[AnnotationSyntax]]:
-    """Separate plain annotations from constraints, which are constraint words with arguments."""
-    plain: list[AnnotationSyntax] = []
-    constraints: list[AnnotationSyntax] = []
-    for each in written:
-        is_constraint = each.name.text in CONSTRAINT_WORDS and each.arguments
-        (constraints if is_constraint else plain).append(each)
-    return plain, constraints
+def is_constraint(written: AnnotationSyntax) -> bool:
+    """Whether an annotation is a constraint: a constraint word with arguments."""
+    return written.name.text in CONSTRAINT_WORDS and bool(written.arguments)
 
 
 def split_rename(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from omnigraph.compiler.schema.annotations import annotation_key
@@ -23,6 +23,7 @@ from omnigraph.model.catalog import (
     Catalog,
     Check,
     Constraint,
+    DeclaredType,
     EdgeType,
     Index,
     Interface,
@@ -152,17 +153,16 @@ def _encode_edge(edge: EdgeType) -> Json:
     }
 
 
-def _encode_properties(owner: Interface | NodeType | EdgeType) -> list[Json]:
-    return [_encode_property(owner, each) for each in owner.properties.values()]
-
-
-def _encode_property(owner: Interface | NodeType | EdgeType, prop: Property) -> Json:
-    return {
-        "name": prop.name,
-        "prop_id": property_id(owner.kind, owner.name, prop.name),
-        "prop_type": encode_type(prop.type),
-        "annotations": encode_annotations(prop.annotations),
-    }
+def _encode_properties(owner: DeclaredType) -> list[Json]:
+    return [
+        {
+            "name": prop.name,
+            "prop_id": property_id(owner.kind, owner.name, prop.name),
+            "prop_type": encode_type(prop.type),
+            "annotations": encode_annotations(prop.annotations),
+        }
+        for prop in owner.properties.values()
+    ]
 
 
 def _encode_annotation(annotation: Annotation) -> Json:
@@ -346,50 +346,39 @@ def _invalid(encoded: Json) -> ValueError:
 
 def format_schema(catalog: Catalog) -> str:
     """Format a catalog as text: a paragraph per declaration, a line per property or constraint."""
-    declarations = [
-        *(
-            _declare(f"interface {each.name}", each.properties.values(), ())
-            for each in catalog.interfaces.values()
-        ),
-        *(
-            _declare(_node_heading(each), each.properties.values(), each.constraints)
-            for each in catalog.nodes.values()
-        ),
-        *(
-            _declare(_edge_heading(each), each.properties.values(), each.constraints)
-            for each in catalog.edges.values()
-        ),
-    ]
-    return "\n".join(declarations)
+    declared = (*catalog.interfaces.values(), *catalog.stored_types())
+    return "\n".join(_format_type(each) for each in declared)
 
 
-def _node_heading(node: NodeType) -> str:
-    annotations = _annotations(node.annotations, node.renamed_from)
-    implements = f" implements {', '.join(node.implements)}" if node.implements else ""
-    return f"node {node.name}{annotations}{implements}"
-
-
-def _edge_heading(edge: EdgeType) -> str:
-    card = "" if edge.cardinality == ANY_CARDINALITY else f" @card({edge.cardinality})"
-    annotations = _annotations(edge.annotations, edge.renamed_from)
-    return f"edge {edge.name}: {edge.source} -> {edge.target}{card}{annotations}"
-
-
-def _declare(
-    heading: str, properties: Iterable[Property], constraints: Iterable[Constraint]
-) -> str:
-    declared = list(properties)
+def _format_type(type: DeclaredType) -> str:
     implied = {
-        f"@{annotation.name}({prop.name})" for prop in declared for annotation in prop.annotations
+        f"@{annotation.name}({prop.name})"
+        for prop in type.properties.values()
+        for annotation in prop.annotations
     }
+    constraints = () if isinstance(type, Interface) else type.constraints
     written = (describe_constraint(each) for each in constraints)
     # Constraints come first, where they cannot be read as the annotation of a property.
     lines = [each for each in written if each not in implied]
     lines += [
         f"{prop.name}: {prop.type}{_annotations(prop.annotations, prop.renamed_from)}"
-        for prop in declared
+        for prop in type.properties.values()
     ]
-    return "\n".join([f"{heading} {{", *(f"  {line}" for line in lines), "}\n"])
+    return "\n".join([f"{_heading(type)} {{", *(f"  {line}" for line in lines), "}\n"])
+
+
+def _heading(type: DeclaredType) -> str:
+    match type:
+        case Interface(name=name):
+            return f"interface {name}"
+        case NodeType(name=name):
+            annotations = _annotations(type.annotations, type.renamed_from)
+            implements = f" implements {', '.join(type.implements)}" if type.implements else ""
+            return f"node {name}{annotations}{implements}"
+        case EdgeType(name=name):
+            card = "" if type.cardinality == ANY_CARDINALITY else f" @card({type.cardinality})"
+            annotations = _annotations(type.annotations, type.renamed_from)
+            return f"edge {name}: {type.source} -> {type.target}{card}{annotations}"
 
 
 def _annotations(annotations: Iterable[Annotation], renamed_from: str | None) -> str:
@@ -398,12 +387,7 @@ def _annotations(annotations: Iterable[Annotation], renamed_from: str | None) ->
 
 
 def _annotation(annotation: Annotation) -> str:
-    arguments = ", ".join(_arguments(annotation))
-    return f"@{annotation.name}({arguments})" if arguments else f"@{annotation.name}"
-
-
-def _arguments(annotation: Annotation) -> Iterator[str]:
+    arguments = [f"{name}={quote_text(value)}" for name, value in annotation.arguments]
     if annotation.value is not None:
-        yield quote_text(annotation.value)
-    for name, value in annotation.arguments:
-        yield f"{name}={quote_text(value)}"
+        arguments.insert(0, quote_text(annotation.value))
+    return f"@{annotation.name}({', '.join(arguments)})" if arguments else f"@{annotation.name}"

@@ -17,7 +17,7 @@ from omnigraph.compiler.schema.annotations import (
     CheckedAnnotation,
     check_property_annotations,
     check_type_annotations,
-    split_constraints,
+    is_constraint,
     split_rename,
 )
 from omnigraph.compiler.schema.constraints import ConstraintScope, check_constraints
@@ -40,6 +40,7 @@ from omnigraph.model.catalog import (
     Cardinality,
     Catalog,
     Constraint,
+    DeclaredType,
     EdgeType,
     Interface,
     NodeType,
@@ -157,14 +158,6 @@ def _check_enum(
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
-    """The checked body of a type."""
-
-    properties: Mapping[str, Property]
-    constraints: tuple[Constraint, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CheckedProperty:
     """A property, and its annotations with their source positions."""
 
@@ -174,16 +167,21 @@ class CheckedProperty:
 
 def check_members(
     members: Sequence[Member], *, owner: Name, kind: TypeKind, diagnostics: Diagnostics
-) -> Members:
+) -> tuple[dict[str, Property], tuple[Constraint, ...]]:
     """Check the properties and constraints that a type declares or inherits."""
     declared: set[str] = set()
     checked: list[CheckedProperty] = []
     body: list[AnnotationSyntax] = []
     for member in members:
-        if isinstance(member, AnnotationSyntax):
-            body += _check_leading_annotation(member, diagnostics)
+        if isinstance(member, AnnotationSyntax) and is_constraint(member):
+            body.append(member)
             continue
-        body += split_constraints(member.annotations)[1]
+        if isinstance(member, AnnotationSyntax):
+            problem = f"@{member.name.text} must come before all properties"
+            advice = "write it behind a property's type, or before the {"
+            diagnostics.error("S5", problem, member.span, advice)
+            continue
+        body += filter(is_constraint, member.annotations)
         is_name_free = _is_name_free(member.name, kind, owner, declared, diagnostics)
         declared.add(member.name.text)
         prop = check_property(member, kind=kind, diagnostics=diagnostics)
@@ -196,8 +194,13 @@ def check_members(
         body = []
     else:
         _check_embeddings(checked, scope)
-    constraints = check_constraints(_sugar(checked), body, scope=scope)
-    return Members(dict(sorted(properties.items())), constraints)
+    sugar = [
+        (each.annotation.name, Name(prop.property.name, each.span))
+        for prop in checked
+        for each in prop.annotations
+        if each.annotation.name in PROPERTY_CONSTRAINT_WORDS
+    ]
+    return dict(sorted(properties.items())), check_constraints(sugar, body, scope=scope)
 
 
 def check_property(
@@ -207,25 +210,13 @@ def check_property(
     type = check_type(member, diagnostics)
     if type is None:
         return None
-    plain, _ = split_constraints(member.annotations)
+    plain = [each for each in member.annotations if not is_constraint(each)]
     checked = check_property_annotations(
         plain, owner=member.name, kind=kind, type=type, diagnostics=diagnostics
     )
     annotations, renamed_from = split_rename(checked)
     prop = Property(member.name.text, type, annotations, renamed_from)
     return CheckedProperty(prop, tuple(checked))
-
-
-def _check_leading_annotation(
-    member: AnnotationSyntax, diagnostics: Diagnostics
-) -> list[AnnotationSyntax]:
-    """Check an annotation before the first property, where only a constraint is valid."""
-    plain, constraints = split_constraints([member])
-    for each in plain:
-        problem = f"@{each.name.text} must come before all properties"
-        advice = "write it behind a property's type, or before the {"
-        diagnostics.error("S5", problem, each.span, advice)
-    return constraints
 
 
 def _is_name_free(
@@ -254,15 +245,6 @@ def _refuse_interface_constraints(
         else:
             advice = "move it to the node types"
         diagnostics.error("S5", problem, each.span, advice)
-
-
-def _sugar(checked: Iterable[CheckedProperty]) -> list[tuple[str, Name]]:
-    return [
-        (each.annotation.name, Name(prop.property.name, each.span))
-        for prop in checked
-        for each in prop.annotations
-        if each.annotation.name in PROPERTY_CONSTRAINT_WORDS
-    ]
 
 
 def _check_embeddings(checked: Iterable[CheckedProperty], scope: ConstraintScope) -> None:
@@ -379,7 +361,7 @@ def property_id(kind: TypeKind, type_name: str, name: str) -> int:
 
 
 def report_collisions(
-    declared: Iterable[tuple[Name, Interface | NodeType | EdgeType]], diagnostics: Diagnostics
+    declared: Iterable[tuple[Name, DeclaredType]], diagnostics: Diagnostics
 ) -> None:
     """Report types of one schema, and properties of one type, whose ids collide."""
     name_by_identity: dict[int, str] = {}
@@ -394,7 +376,7 @@ def report_collisions(
             diagnostics.error("C7", problem, word.span, "rename one of the two properties")
 
 
-def _colliding_properties(type: Interface | NodeType | EdgeType) -> Iterator[tuple[str, str]]:
+def _colliding_properties(type: DeclaredType) -> Iterator[tuple[str, str]]:
     name_by_identity: dict[int, str] = {}
     for name in type.properties:
         taken = name_by_identity.setdefault(property_id(type.kind, type.name, name), name)
@@ -496,10 +478,10 @@ def _require_distinct_folding(edges: Iterable[EdgeSyntax], diagnostics: Diagnost
 
 
 def _check_interface(interface: InterfaceSyntax, diagnostics: Diagnostics) -> Interface:
-    members = check_members(
+    properties, _ = check_members(
         interface.members, owner=interface.name, kind=TypeKind.INTERFACE, diagnostics=diagnostics
     )
-    return Interface(interface.name.text, members.properties)
+    return Interface(interface.name.text, properties)
 
 
 def _check_node(node: NodeSyntax, declared: _Declarations, diagnostics: Diagnostics) -> NodeType:
@@ -509,14 +491,14 @@ def _check_node(node: NodeSyntax, declared: _Declarations, diagnostics: Diagnost
     headings = check_type_annotations(
         node.headings, owner=node.name, kind=TypeKind.NODE, diagnostics=diagnostics
     )
-    members = check_members(
+    properties, constraints = check_members(
         (*node.members, *inherited), owner=node.name, kind=TypeKind.NODE, diagnostics=diagnostics
     )
     annotations, renamed_from = split_rename(headings)
     return NodeType(
         node.name.text,
-        members.properties,
-        members.constraints,
+        properties,
+        constraints,
         annotations,
         tuple(sorted({word.text for word in node.implements})),
         renamed_from,
@@ -535,7 +517,7 @@ def _check_edge(edge: EdgeSyntax, declared: _Declarations, diagnostics: Diagnost
     checked = check_type_annotations(
         headings, owner=edge.name, kind=TypeKind.EDGE, diagnostics=diagnostics
     )
-    members = check_members(
+    properties, constraints = check_members(
         edge.members, owner=edge.name, kind=TypeKind.EDGE, diagnostics=diagnostics
     )
     annotations, renamed_from = split_rename(checked)
@@ -544,8 +526,8 @@ def _check_edge(edge: EdgeSyntax, declared: _Declarations, diagnostics: Diagnost
         edge.source.text,
         edge.target.text,
         cardinality,
-        members.properties,
-        members.constraints,
+        properties,
+        constraints,
         annotations,
         renamed_from,
     )

@@ -13,7 +13,17 @@ from omnigraph.compiler.diagnostics import Diagnostics
 from omnigraph.compiler.parser import Literal, Name
 from omnigraph.compiler.schema.annotations import CONSTRAINT_ADVICE
 from omnigraph.compiler.schema.parser import AnnotationSyntax, RangeArgument
-from omnigraph.model.catalog import Check, Constraint, Index, Key, Property, Range, TypeKind, Unique
+from omnigraph.model.catalog import (
+    COLUMN_CONSTRAINTS,
+    Check,
+    Constraint,
+    Index,
+    Key,
+    Property,
+    Range,
+    TypeKind,
+    Unique,
+)
 from omnigraph.model.limits import PATTERN_CHARACTERS_MAX, PATTERN_REPETITION_MAX
 from omnigraph.model.source import Span
 from omnigraph.model.types import STRING, PropertyType
@@ -182,12 +192,8 @@ def check_constraints(
 def constraint_key(constraint: Constraint) -> str:
     """The text that orders constraints and identifies equal ones."""
     match constraint:
-        case Key(columns):
-            return f"key:{','.join(columns)}"
-        case Unique(columns):
-            return f"unique:{','.join(columns)}"
-        case Index(columns):
-            return f"index:{','.join(columns)}"
+        case Key(columns) | Unique(columns) | Index(columns):
+            return f"{constraint.word}:{','.join(columns)}"
         case Range(name, minimum, maximum):
             return f"range:{name}:{minimum}:{maximum}"
         case Check(name, pattern):
@@ -225,13 +231,8 @@ def _check_columns(
             return None
         names.add(column.text)
     # All columns are checked, so that every invalid one is reported.
-    unfit_count = sum(not _is_column_fit(word, column, scope) for column in columns)
-    if unfit_count:
-        return None
-    canonical = tuple(sorted(names))
-    if word == "key":
-        return Key(canonical)
-    return Unique(canonical) if word == "unique" else Index(canonical)
+    are_fit = [_is_column_fit(word, column, scope) for column in columns]
+    return COLUMN_CONSTRAINTS[word](tuple(sorted(names))) if all(are_fit) else None
 
 
 def _is_column_fit(word: str, column: Name, scope: ConstraintScope) -> bool:
