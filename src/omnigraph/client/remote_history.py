@@ -48,7 +48,7 @@ from omnigraph.http.transport import (
     RetrySafety,
 )
 from omnigraph.model.errors import InvalidValueError
-from omnigraph.model.limits import FEED_COMMITS
+from omnigraph.model.limits import FEED_COMMITS_MAX
 from omnigraph.model.names import (
     MAIN,
     parse_branch_name,
@@ -101,7 +101,7 @@ class RemoteFeed:
         return f"<ChangeFeed of {self._branch} at {self._cursor}>"
 
     def _read_page(self) -> tuple[list[CommitChanges], str]:
-        arguments = {"start": self._cursor, "branch": self._branch, "commits": str(FEED_COMMITS)}
+        arguments = {"start": self._cursor, "branch": self._branch, "commits": str(FEED_COMMITS_MAX)}
         request = self._routes.request(
             "GET",
             ("changes",),

@@ -46,7 +46,7 @@ from omnigraph.model.errors import (
     NotFoundError,
     UnavailableError,
 )
-from omnigraph.model.limits import LOAD_BYTES_MAX, POLL_S, POLL_S_MAX
+from omnigraph.model.limits import LOAD_BODY_BYTES_MAX, POLL_S, POLL_S_MAX
 from omnigraph.model.names import BranchName, PrivateBranchName
 from omnigraph.model.source import Source
 from omnigraph.storage.external_files import NO_EXTERNAL_BLOBS, ExternalFiles
@@ -84,10 +84,10 @@ def _gather(blocks: Iterable[bytes]) -> bytes:
     for block in blocks:
         blocks_read.append(block)
         size += len(block)
-        if size > LOAD_BYTES_MAX:
+        if size > LOAD_BODY_BYTES_MAX:
             raise LimitExceededError(
                 resource="the size of a load on a server, in bytes,",
-                limit=LOAD_BYTES_MAX,
+                limit=LOAD_BODY_BYTES_MAX,
                 found=size,
                 advice="nothing was sent; split the load, or open the graph by its uri",
             )

@@ -28,7 +28,7 @@ from omnigraph.model.errors import EmbeddingError
 from omnigraph.model.limits import (
     EMBED_PIECE_BYTES,
     EMBED_RESPONSE_BYTES_MAX,
-    REASON_CHARACTERS_MAX,
+    FOREIGN_REASON_CHARACTERS_MAX,
 )
 from omnigraph.model.runtime import Clock
 
@@ -147,8 +147,8 @@ class ProviderClient:
         key = self._profile.api_key
         shown = " ".join((text if key is None else text.replace(key, "(the key)")).split())
         shown = "".join(character for character in shown if character.isprintable())
-        if len(shown) > REASON_CHARACTERS_MAX:
-            return f"{shown[:REASON_CHARACTERS_MAX]}…"
+        if len(shown) > FOREIGN_REASON_CHARACTERS_MAX:
+            return f"{shown[:FOREIGN_REASON_CHARACTERS_MAX]}…"
         return shown
 
     def _error(self, problem: str) -> EmbeddingError:

@@ -77,7 +77,7 @@ TAG_NAME_CHARACTERS_MAX = 80
 """Longest tag name: it becomes a file name."""
 
 BRANCH_LISTINGS_MAX = 20
-"""How often branches are listed again because one of them was deleted during the listing."""
+"""How often branches are listed or read again because one was deleted meanwhile."""
 
 PUBLISHER_RETRY_BUDGET = 5
 """How often a publish is retried after another writer of the branch was first."""
@@ -162,9 +162,6 @@ likely wrong than the graph idle, and a wrong clock would make every version app
 CLEANUP_S_MAX = 3600.0
 """How long readers of the versions that a clean-up deletes are rejected if the clean-up dies."""
 
-RETENTION_READS_MAX = 20
-"""How often the branches are read again because one of them was deleted during the read."""
-
 OBJECT_RETRIES_MAX = 5
 """How often a request to S3 is retried: with doubling pauses that takes three seconds."""
 
@@ -176,8 +173,8 @@ MEMORY_DISK_BYTES_MIN = 1024 * 1024 * 1024
 fills."""
 
 FOREIGN_REASON_CHARACTERS_MAX = 300
-"""Most characters of a foreign error that a message shows; the cause of the error holds the full
-text."""
+"""Most characters of the error of a library, of Spark or of a provider that a message repeats:
+about three lines of a terminal; the cause of the error holds the full text."""
 
 COMPILED_QUERIES_MAX = 256
 """Most compiled queries that an open graph caches: agents repeat dozens, not thousands."""
@@ -323,7 +320,7 @@ RESULT_ROWS_SHOWN_MAX = 20
 """Most rows of a result that a notebook shows: about a screenful."""
 
 COMMITS_SHOWN_MAX = 20
-"""Most commits of a branch that a notebook lists: about a screenful, the newest of them."""
+"""Commits of a branch that a notebook lists and the shell draws: a screenful of the newest."""
 
 CHANGES_SHOWN_MAX = 20
 """Most changes of a diff that a notebook shows: about a screenful; a page of the diff has more."""
@@ -411,9 +408,6 @@ SPARK_POLL_INTERVAL_S = 0.25
 
 SPARK_CANCEL_WAIT_S = 30.0
 """How long a cancelled Spark job may take to end: its Python workers are killed within seconds."""
-
-SPARK_REASON_CHARACTERS_MAX = 300
-"""Longest reason of Spark that an error repeats: about three lines of a terminal."""
 
 SPARK_CONNECT_RETRIES_MAX = 4
 """How often a connection to a Spark Connect server is retried before it fails: five seconds in
@@ -567,17 +561,11 @@ WHOLE_BYTES_MAX = 4 * 1024 * 1024
 CLIENT_PIECE_BYTES = 256 * 1024
 """Bytes of a long response that are read at a time."""
 
-LOAD_BYTES_MAX = 32 * 1024 * 1024
-"""Longest body of a load, which servers hold in memory as a whole."""
-
 POLL_S = 0.05
 """First wait between two requests for the progress of a load; it grows up to the next bound."""
 
 POLL_S_MAX = 1.0
 """Longest wait between two such requests: people watch the progress."""
-
-FEED_COMMITS = 100
-"""Commits of a change feed that are requested at a time: as many as servers return."""
 
 
 UNSTREAMED_BYTES_MAX = 4 * 1024 * 1024
@@ -596,7 +584,8 @@ BLOB_PIECE_BYTES = 4 * 1024 * 1024
 """Bytes of a blob that are read and sent at a time."""
 
 FEED_COMMITS_MAX = 100
-"""Commits of a change feed in one response; each is compared with its parent."""
+"""Commits of a change feed in one response, and of one request; each is compared with its
+parent."""
 
 JOBS_RUNNING_MAX = 4
 """Background loads that run at a time: each may take as much memory as its rows."""
@@ -733,15 +722,9 @@ CONFIGURED_MS_MAX = 24 * 60 * 60 * 1_000
 WAIT_S_MAX = 60.0
 """Longest wait between two attempts, even if a provider requests more: a person may be waiting."""
 
-REASON_CHARACTERS_MAX = 300
-"""Longest text of a provider that an error repeats: about three lines of a terminal."""
-
 VECTOR_CACHE_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of query vectors that a graph caches: a thousand of the longest common ones."""
 
-
-SHELL_COMMITS_SHOWN = 20
-"""Default number of commits that the shell draws: about a screenful."""
 
 SHELL_CHANGES_SHOWN_MAX = 100
 """Most changes that the shell shows of a diff: `omnigraph diff` writes all of them."""

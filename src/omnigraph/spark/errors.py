@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from omnigraph.model.errors import GraphError, UnavailableError
-from omnigraph.model.limits import SPARK_REASON_CHARACTERS_MAX
+from omnigraph.model.limits import FOREIGN_REASON_CHARACTERS_MAX
 
 FOREIGN = (PySparkException, Py4JError, ConnectionError)
 """Every exception class that Spark's client raises, including network failures."""
@@ -101,8 +101,8 @@ def explain(text: str) -> str:
     frame = _PYTHON_FRAME if is_python else _JAVA_FRAME
     messages = (_message(line) for line in stack.splitlines() if not frame.match(line))
     reason = next(filter(None, messages), "no reason given")
-    if len(reason) > SPARK_REASON_CHARACTERS_MAX:
-        return f"{reason[:SPARK_REASON_CHARACTERS_MAX]}…"
+    if len(reason) > FOREIGN_REASON_CHARACTERS_MAX:
+        return f"{reason[:FOREIGN_REASON_CHARACTERS_MAX]}…"
     return reason
 
 

@@ -10,7 +10,7 @@ from omnigraph.model.errors import (
     UnavailableError,
     Violation,
 )
-from omnigraph.model.limits import SPARK_REASON_CHARACTERS_MAX
+from omnigraph.model.limits import FOREIGN_REASON_CHARACTERS_MAX
 from omnigraph.spark.errors import carried_errors, explain, spark_errors
 
 OF_A_TASK = """\
@@ -75,7 +75,7 @@ def test_the_reason_is_found_among_the_stack_traces(said: str, reason: str) -> N
 
 
 def test_a_reason_that_goes_on_and_on_is_cut_short() -> None:
-    assert len(explain("word " * 1_000)) == SPARK_REASON_CHARACTERS_MAX + 1
+    assert len(explain("word " * 1_000)) == FOREIGN_REASON_CHARACTERS_MAX + 1
 
 
 def test_what_spark_raises_is_an_error_of_ours() -> None:

@@ -44,7 +44,7 @@ from omnigraph.http.encode import encode_mutation
 from omnigraph.http.responses import Target as Place
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.errors import NotFoundError, plural
-from omnigraph.model.limits import SHELL_CHANGES_SHOWN_MAX, SHELL_COMMITS_SHOWN
+from omnigraph.model.limits import COMMITS_SHOWN_MAX, SHELL_CHANGES_SHOWN_MAX
 from omnigraph.model.names import MAIN, find_near_name
 from omnigraph.model.source import Source
 from omnigraph.model.types import SCALAR_BY_NAME
@@ -246,7 +246,7 @@ def _list_branches(session: Session, argument: str) -> None:
 def _show_log(session: Session, argument: str) -> None:
     if argument and not (argument.isdecimal() and len(argument) <= _DIGITS_MAX):
         raise CommandError("expected a number of commits: \\log 10")
-    limit = max(int(argument), 1) if argument else SHELL_COMMITS_SHOWN
+    limit = max(int(argument), 1) if argument else COMMITS_SHOWN_MAX
     history = read_history(session.graph, branches=(), limit=limit)
     for line in view_history(history, session.terminal):
         print_line(line)

@@ -44,10 +44,10 @@ from omnigraph.model.errors import (
     UnavailableError,
 )
 from omnigraph.model.limits import (
+    BRANCH_LISTINGS_MAX,
     CLEANUP_IDLE_DAYS_MAX,
     LEASE_CLOCK_SKEW_S_MAX,
     READER_GRACE_S,
-    RETENTION_READS_MAX,
 )
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
@@ -119,7 +119,7 @@ def find_required_versions(*, since: datetime, path: WritePath) -> RequiredVersi
 
 def _look(read: Callable[[WritePath], Looked], path: WritePath) -> Looked:
     """Read all branches, and again if one of them is deleted meanwhile."""
-    for _ in range(RETENTION_READS_MAX):
+    for _ in range(BRANCH_LISTINGS_MAX):
         # The manifest is never cleaned up, so a missing version was deleted with its branch.
         with suppress(NotFoundError):
             return read(path)
