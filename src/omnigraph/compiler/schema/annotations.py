@@ -1,6 +1,6 @@
 """Annotations: the words that are valid in each place, and their values.
 
-Constraints are written like annotations, and `is_constraint` tells them apart. Their columns are
+Constraints are written like annotations; `is_constraint` distinguishes them. Their columns are
 checked in `constraints`.
 """
 

@@ -310,6 +310,10 @@ def relocate_version(objects: ObjectStore, version: ForeignVersion, *, root: str
 
 def rewrite_base_paths(content: bytes, replace: Callable[[str], str], *, file: str) -> bytes | None:
     """A version file with replaced base paths; None if a power loss truncated the file."""
+
+    def rewrite_base(base: bytes) -> bytes:
+        return _rewrite_fields(base, _PATH, lambda path: replace(path.decode()).encode())
+
     if len(content) < _FOOTER.size:
         return None
     start, major, minor, magic = _FOOTER.unpack(content[-_FOOTER.size :])
@@ -321,7 +325,7 @@ def rewrite_base_paths(content: bytes, replace: Callable[[str], str], *, file: s
         body = start + _LENGTH.size
         if body + length + _FOOTER.size != len(content):
             raise ValueError("the description does not end at the footer")
-        message = _rewrite_message(content[body : body + length], replace)
+        message = _rewrite_fields(content[body : body + length], _BASE_PATHS, rewrite_base)
     except (ValueError, struct.error, UnicodeDecodeError) as error:
         raise CorruptError(
             subject=f"'{file}'",
@@ -363,21 +367,14 @@ def _unlike(file: str, place: str, reason: str) -> CorruptError:
     )
 
 
-def _rewrite_message(message: bytes, replace: Callable[[str], str]) -> bytes:
+def _rewrite_fields(message: bytes, wanted: int, rewrite: Callable[[bytes], bytes]) -> bytes:
+    """A message in which the value of each field of a number is rewritten."""
     parts: list[bytes] = []
     for number, wire_type, field, value in _fields(message):
-        if number == _BASE_PATHS and wire_type == _BYTES:
-            parts.append(_encode_field(number, _rewrite_base(value, replace)))
-        else:
-            parts.append(field)
-    return b"".join(parts)
-
-
-def _rewrite_base(message: bytes, replace: Callable[[str], str]) -> bytes:
-    parts: list[bytes] = []
-    for number, wire_type, field, value in _fields(message):
-        if number == _PATH and wire_type == _BYTES:
-            parts.append(_encode_field(number, replace(value.decode()).encode()))
+        if number == wanted and wire_type == _BYTES:
+            rewritten = rewrite(value)
+            key = encode_varint(number << 3 | _BYTES)
+            parts.append(key + encode_varint(len(rewritten)) + rewritten)
         else:
             parts.append(field)
     return b"".join(parts)
@@ -388,13 +385,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
     at = 0
     while at < len(message):
         start = at
-        key, at = _read_varint(message, at)
+        key, at = read_varint(message, at)
         number, wire_type = key >> 3, key & 7
         value_at = at
         if wire_type == _VARINT:
-            _, at = _read_varint(message, at)
+            _, at = read_varint(message, at)
         elif wire_type == _BYTES:
-            size, value_at = _read_varint(message, at)
+            size, value_at = read_varint(message, at)
             at = value_at + size
         elif wire_type in _SIZE_BY_WIRE_TYPE:
             at += _SIZE_BY_WIRE_TYPE[wire_type]
@@ -405,7 +402,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
         yield number, wire_type, message[start:at], message[value_at:at]
 
 
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+def read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """The protobuf varint at a position, and the position after it."""
     value = shift = 0
     while at < len(message) and shift < 64:  # the bits of a varint
         value |= (message[at] & 0x7F) << shift
@@ -416,12 +414,10 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number is cut off")
 
 
-def _encode_field(number: int, value: bytes) -> bytes:
-    return _encode_varint(number << 3 | _BYTES) + _encode_varint(len(value)) + value
-
-
-def _encode_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """A number as a protobuf varint; negative numbers are encoded as 64 bits."""
     encoded = bytearray()
+    value %= 2**64
     while value > 0x7F:  # the largest value of one byte
         encoded.append(value & 0x7F | 0x80)
         value >>= 7

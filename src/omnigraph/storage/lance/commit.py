@@ -21,6 +21,7 @@ from lance.optimize import Compaction, CompactionOptions
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.model.limits import FRAGMENT_ROWS_MAX
 from omnigraph.storage.fsync import Durability
+from omnigraph.storage.lance.branches import read_varint
 from omnigraph.storage.lance.errors import FOREIGN, Failure, classify, lance_errors, translate
 from omnigraph.storage.lance.handles import DatasetCache, describe_version, folder_of, version_file
 from omnigraph.storage.lance.scan import to_stored
@@ -242,11 +243,11 @@ def read_operation(record: bytes) -> str | None:
     place = 0
     try:
         while place < len(record):
-            key, place = _read_varint(record, place)
+            key, place = read_varint(record, place)
             if key >> 3 in _NAME_BY_FIELD:
                 return _NAME_BY_FIELD[key >> 3]
             place = _skip(record, place, kind=key & 7)
-    except (IndexError, ValueError):
+    except ValueError:
         # The content is truncated or is not a transaction record.
         return None
     return None
@@ -255,23 +256,13 @@ def read_operation(record: bytes) -> str | None:
 def _skip(record: bytes, place: int, *, kind: int) -> int:
     match kind:
         case 0:
-            return _read_varint(record, place)[1]
+            return read_varint(record, place)[1]
         case 1:
             return place + 8
         case 2:
-            length, place = _read_varint(record, place)
+            length, place = read_varint(record, place)
             return place + length
         case 5:
             return place + 4
         case _:
             raise ValueError(f"there is no part of kind {kind}")
-
-
-def _read_varint(record: bytes, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = record[place]
-        number |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return number, place

@@ -116,7 +116,8 @@ def stage_layout(
 
 def choose_groups(sizes: Sequence[FragmentSize]) -> tuple[Group, ...]:
     """The groups of fragments to join, and single fragments to rewrite."""
-    left = sorted((size for size in sizes if size.is_small or size.is_worn), key=_by_rows)
+    unsettled = (size for size in sizes if size.is_small or size.is_worn)
+    left = sorted(unsettled, key=lambda size: (size.rows, size.id))
     alone = []
     while left and _outweighs(left[-1], left[:-1]):
         # Rewriting it for every few rows would cost more than the smaller number of files saves.
@@ -127,10 +128,6 @@ def choose_groups(sizes: Sequence[FragmentSize]) -> tuple[Group, ...]:
     if left:
         groups.append(tuple(sorted(size.id for size in left)))
     return tuple(sorted(groups))
-
-
-def _by_rows(size: FragmentSize) -> tuple[int, int]:
-    return size.rows, size.id
 
 
 def _outweighs(largest: FragmentSize, others: Sequence[FragmentSize]) -> bool:
@@ -218,8 +215,6 @@ def _stage_compaction(
         LanceOperation.Rewrite(rewritten, []),
         kind=StagedKind.COMPACTION,
         onto=onto,
-        rows_added=0,
-        rows_removed=0,
         files=data_files(new for group in rewritten for new in group.new_fragments),
     )
 

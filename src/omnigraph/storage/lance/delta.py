@@ -12,13 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from lance import LanceDataset, LanceFragment
 
-from omnigraph.model.errors import UnavailableError
 from omnigraph.model.limits import BLOB_BATCH_ROWS_MAX, PROBED_VALUES_MAX
 from omnigraph.storage.lance.errors import lance_errors
 from omnigraph.storage.lance.id_lookup import RowAddressCache
@@ -26,10 +24,12 @@ from omnigraph.storage.lance.scan import (
     among_addresses,
     as_bytes,
     blobs_among,
+    get_fragment,
     identify,
     name_files,
+    open_version,
+    scan,
     scan_addresses,
-    scan_fragments,
     scan_placed,
 )
 from omnigraph.storage.lance.timestamps import read_batches
@@ -53,11 +53,7 @@ _PROBES_PER_ROW = 32
 
 def plan_delta(old: VersionLocation, new: VersionLocation, *, rows_max: int) -> DeltaParts:
     """The rows that only one of two versions has at their address, split into parts."""
-    before, after = _open(old), _open(new)
-    own = {identify(each): each for each in before.get_fragments()}
-    others = {identify(each): each for each in after.get_fragments()}
-    left = {name_files(own[each]): own[each] for each in own.keys() - others.keys()}
-    right = {name_files(others[each]): others[each] for each in others.keys() - own.keys()}
+    left, right = _name_different(_open(old), _open(new))
     shared = sorted(left.keys() & right.keys(), key=lambda each: left[each].fragment_id)
     pairs = [(left[name], right[name]) for name in shared]
     # A version without deletions has deleted nothing from the fragment.
@@ -96,13 +92,12 @@ def scan_delta(part: DeltaPart, *, columns: Sequence[str]) -> Iterator[pa.Record
         other = None if part.deleted_in is None else _open(part.deleted_in)
         known = [name for name in columns if name in table.schema.names]
         for number in part.part.fragments:
-            fragment = _get(table, number)
+            fragment = get_fragment(table, number)
             if other is None:
                 yield from _scan(table, fragment, known, None)
                 continue
-            wanted = np.setdiff1d(
-                _live(table, fragment), _live(other, _get(other, number)), assume_unique=True
-            )
+            retained = _live(other, get_fragment(other, number))
+            wanted = np.setdiff1d(_live(table, fragment), retained, assume_unique=True)
             if len(wanted):
                 yield from _scan(table, fragment, known, wanted)
 
@@ -183,21 +178,8 @@ def _live(table: LanceDataset, fragment: LanceFragment) -> Addresses:
 
 
 def _open(at: VersionLocation) -> LanceDataset:
-    options = at.folder.storage_options
     with lance_errors(table=at.folder.uri, action=f"read '{at.folder.uri}'"):
-        return lance.dataset(
-            at.folder.uri,
-            version=at.version,
-            storage_options=None if options is None else dict(options),
-        )
-
-
-def _get(table: LanceDataset, number: int) -> LanceFragment:
-    fragment = table.get_fragment(number)
-    if fragment is None:
-        reason = f"fragment {number} is not there any more; plan the job again"
-        raise UnavailableError(action=f"read '{table.uri}'", reason=reason)
-    return fragment
+        return open_version(at.folder, at.version)
 
 
 Offsets = npt.NDArray[np.uint64]
@@ -217,40 +199,30 @@ def decode_list(content: bytes) -> Offsets:
 
 def decode_bitmap(content: bytes) -> Offsets:
     """The offsets that a bitmap marks."""
-    return np.concatenate([np.empty(0, np.uint64), *_containers(_DeletionReader(content))])
+    position = 0
 
-
-class _DeletionReader:
-    """A reader of consecutive little-endian integers."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._position = 0
-
-    def take(self, count: int, width: int) -> npt.NDArray[np.uint64]:
-        """The next `count` integers of `width` bytes each."""
-        found = np.frombuffer(self._content, f"<u{width}", count, self._position)
-        self._position += count * width
+    def take_integers(count: int, width: int) -> npt.NDArray[np.uint64]:
+        nonlocal position
+        found = np.frombuffer(content, f"<u{width}", count, position)
+        position += count * width
         return found.astype(np.uint64)
 
-
-def _containers(reader: _DeletionReader) -> Iterator[Offsets]:
-    cookie, count = reader.take(2, 4).tolist()
+    cookie, count = take_integers(2, 4).tolist()
     if cookie != _COOKIE:
         # Lance 14 writes no run containers, so bitmaps with another cookie are not decoded.
         raise ValueError(f"a bitmap of deletions starts with {cookie}")
-    header = reader.take(2 * count, 2).reshape(count, 2)
+    header = take_integers(2 * count, 2).reshape(count, 2)
     # The container offsets; each container directly follows the previous one.
-    reader.take(count, 4)
+    take_integers(count, 4)
+    offsets = [np.empty(0, np.uint64)]
     for key, last in header:
-        yield (key << np.uint64(16)) + _decode_container(reader, int(last) + 1)
-
-
-def _decode_container(reader: _DeletionReader, cardinality: int) -> Offsets:
-    if cardinality <= _ARRAY_MAX:
-        return reader.take(cardinality, 2)
-    bits = np.unpackbits(reader.take(_BITMAP_BYTES, 1).astype(np.uint8), bitorder="little")
-    return np.flatnonzero(bits).astype(np.uint64)
+        if last < _ARRAY_MAX:
+            inside = take_integers(int(last) + 1, 2)
+        else:
+            octets = take_integers(_BITMAP_BYTES, 1).astype(np.uint8)
+            inside = np.flatnonzero(np.unpackbits(octets, bitorder="little")).astype(np.uint64)
+        offsets.append((key << np.uint64(16)) + inside)
+    return np.concatenate(offsets)
 
 
 def find_delta(
@@ -326,9 +298,8 @@ def _decode(file_type: str, content: bytes) -> Offsets | None:
 
 
 def _scan_deletions(table: LanceDataset, fragment: LanceFragment) -> Offsets:
-    live = table.scanner(columns=[], fragments=[fragment], with_row_address=True).to_table()
     is_deleted = np.ones(fragment.physical_rows, bool)
-    is_deleted[live["_rowaddr"].to_numpy() & np.uint64(0xFFFFFFFF)] = False
+    is_deleted[_live(table, fragment) & np.uint64(0xFFFFFFFF)] = False
     return np.flatnonzero(is_deleted).astype(np.uint64)
 
 
@@ -348,7 +319,7 @@ class _Reader:
         parts = []
         if fragments:
             ordered = sorted(fragments, key=lambda each: each.fragment_id)
-            parts.append(scan_fragments(table, ordered, columns=known))
+            parts.append(scan(table, columns=known, predicate=None, fragments=ordered))
         if len(addresses):
             parts.append(self._read_addresses(table, addresses, known))
         if parts:

@@ -32,12 +32,19 @@ from omnigraph.model.limits import (
 )
 from omnigraph.storage.lance.errors import FOREIGN, Failure, classify, lance_errors
 from omnigraph.storage.lance.predicates import render_predicate
-from omnigraph.storage.lance.scan import as_bytes, blobs_among, to_stored, to_stored_schema
+from omnigraph.storage.lance.scan import (
+    as_bytes,
+    blobs_among,
+    get_fragment,
+    open_version,
+    to_stored,
+    to_stored_schema,
+)
 from omnigraph.storage.lance.stage import (
     Addresses,
     data_files,
     deletion_files,
-    fields_of,
+    exchange_rows,
     make_staged,
 )
 from omnigraph.storage.lance.timestamps import read_batches
@@ -80,12 +87,12 @@ def scan_part(
     With `with_address`, the last column is `_rowaddr`.
     """
     with lance_errors(table=part.folder.uri, action=f"read '{part.folder.uri}'"):
-        table = _open(part)
+        table = open_version(part.folder, part.version)
         blobs = blobs_among(columns, table.schema)
         scanner = table.scanner(
             columns=list(columns),
             filter=render_predicate(predicate, table.schema),
-            fragments=[_fragment(table, number) for number in part.fragments],
+            fragments=[get_fragment(table, number) for number in part.fragments],
             batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
             blob_handling="all_binary" if blobs else None,
             with_row_address=with_address,
@@ -132,7 +139,7 @@ def write_deletions(part: TablePart, offsets: Sequence[int]) -> FragmentDeletion
     """Write a deletion file that adds rows of the part's only fragment to those already deleted."""
     (number,) = part.fragments
     with lance_errors(table=part.folder.uri, action=f"write files for '{part.folder.uri}'"):
-        fragment = _fragment(_open(part), number)
+        fragment = get_fragment(open_version(part.folder, part.version), number)
         remaining = None
         if len(offsets) < fragment.metadata.num_rows:
             remaining = fragment.delete_rows(list(offsets))
@@ -192,14 +199,8 @@ def stage_files(
         kind = StagedKind.APPEND
     left = [FragmentMetadata.from_json(each.fragment) for each in deletions if each.fragment]
     if deletions:
-        operation = LanceOperation.Update(
-            removed_fragment_ids=[each.number for each in deletions if each.fragment is None],
-            updated_fragments=left,
-            new_fragments=new,
-            # Every field is listed as rewritten, so that no index claims to cover the new files.
-            fields_for_preserving_frag_bitmap=fields_of(new),
-            update_mode="rewrite_rows",
-        )
+        emptied = [each.number for each in deletions if each.fragment is None]
+        operation = exchange_rows(new, updated=left, emptied=emptied)
         kind = StagedKind.MERGE
     return make_staged(
         operation,
@@ -255,24 +256,11 @@ def _write(folder: TableBranchFolder, rows: pa.Table, *, mode: str) -> list[Frag
     )
 
 
-def _open(part: TablePart) -> LanceDataset:
-    options = _options(part.folder)
-    return lance.dataset(part.folder.uri, version=part.version, storage_options=options)
-
-
 def _open_file(folder: TableBranchFolder, file: NewFile, columns: Sequence[str]) -> LanceFileReader:
     (path,) = file_paths([file])
     return LanceFileReader(
         f"{folder.uri}/{path}", storage_options=_options(folder), columns=list(columns)
     )
-
-
-def _fragment(table: LanceDataset, number: int) -> LanceFragment:
-    fragment = table.get_fragment(number)
-    if fragment is None:
-        reason = f"fragment {number} is not there any more; plan the job again"
-        raise UnavailableError(action=f"read '{table.uri}'", reason=reason)
-    return fragment
 
 
 def _options(folder: TableBranchFolder) -> dict[str, str] | None:

@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-import lance
 import numpy as np
 from lance import Index, LanceDataset, LanceOperation
 from lance.bitmap import Bitmap
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from omnigraph.model.limits import LAYOUT_GROWTH, LAYOUT_ROWS_FREE
 from omnigraph.storage.lance.errors import lance_errors
+from omnigraph.storage.lance.scan import open_version
 from omnigraph.storage.lance.stage import make_staged
 from omnigraph.storage.ports import (
     IndexKind,
@@ -64,11 +64,6 @@ def run_tasks(
     return pool.workers.run(elsewhere, tasks, stage=stage)
 
 
-def share_of(row_count: int, *, pool: WorkerPool | None) -> int:
-    """The number of rows that one task should process: all of them without a worker pool."""
-    return row_count if pool is None else pool.workers.share(row_count)
-
-
 # In the worker processes
 
 
@@ -76,8 +71,7 @@ def _open_and_work(
     folder: TableBranchFolder, version: int, work: Callable[[LanceDataset, T], R], task: T
 ) -> R:
     with lance_errors(table=folder.uri, action=f"write files for '{folder.uri}'"):
-        options = None if folder.storage_options is None else dict(folder.storage_options)
-        return work(lance.dataset(folder.uri, version=version, storage_options=options), task)
+        return work(open_version(folder, version), task)
 
 
 _KIND_BY_LANCE_NAME = {
@@ -197,8 +191,6 @@ def make_index_write(
         LanceOperation.CreateIndex(list(added), [_by_uuid(each) for each in removed]),
         kind=StagedKind.INDEX,
         onto=onto,
-        rows_added=0,
-        rows_removed=0,
         files=(f"_indices/{each.uuid}/{file.path}" for each in added for file in each.files or ()),
     )
 
@@ -277,7 +269,9 @@ def _build(
 
 def _cut(build: _Build, row_counts: Mapping[int, int], pool: WorkerPool | None) -> Iterator[_Piece]:
     """The build split into pieces of adjacent fragments, one per task."""
-    rows_max = share_of(_sum(row_counts, build.fragments), pool=pool)
+    rows_max = _sum(row_counts, build.fragments)
+    if pool is not None:
+        rows_max = pool.workers.share(rows_max)
     groups: list[list[int]] = [[]]
     rows = 0
     for number in build.fragments:

@@ -7,16 +7,18 @@ columns that a read does not select are not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
+import lance
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from lance import LanceDataset, LanceFragment, LanceScanner, blob_field
+from lance import LanceDataset, LanceFragment, blob_field
 
+from omnigraph.model.errors import UnavailableError
 from omnigraph.model.limits import (
     BLOB_BATCH_ROWS_MAX,
     PROBED_VALUES_MAX,
@@ -27,7 +29,7 @@ from omnigraph.model.limits import (
 from omnigraph.storage.external_sort import sort_by_id
 from omnigraph.storage.lance.errors import FOREIGN, is_damage
 from omnigraph.storage.lance.predicates import in_predicate
-from omnigraph.storage.ports import StoredBlob
+from omnigraph.storage.ports import StoredBlob, TableBranchFolder
 
 _OFFSET_BITS = 32
 _BYTES = pa.large_binary()
@@ -115,35 +117,56 @@ def _to_blobs(values: pa.Array) -> pa.Array:
     return pa.ExtensionArray.from_storage(_BLOB, stored)
 
 
-def scan(table: LanceDataset, *, columns: Sequence[str], predicate: str | None) -> pa.Table:
-    """The rows that match a predicate."""
+def scan(
+    table: LanceDataset,
+    *,
+    columns: Sequence[str],
+    predicate: str | None,
+    fragments: list[LanceFragment] | None = None,
+    is_placed: bool = False,
+) -> pa.Table:
+    """The rows that match a predicate, of all fragments or some; if placed, with their addresses.
+
+    The addresses are in the columns `_rowid` and `_rowaddr`.
+    """
     blobs = blobs_among(columns, table.schema)
 
     def read(*, is_indexed: bool) -> pa.Table:
-        return _scanner(
-            table,
-            columns=columns,
-            predicate=predicate,
-            fragments=None,
-            blobs=blobs,
-            is_indexed=is_indexed,
+        return table.scanner(
+            columns=list(columns),
+            filter=predicate,
+            fragments=fragments,
+            batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
+            blob_handling="all_binary" if blobs else None,
+            with_row_id=is_placed,
+            with_row_address=is_placed,
+            scan_in_order=True,
+            use_scalar_index=is_indexed,
         ).to_table()
 
-    found = read(is_indexed=False) if predicate is None else read_indexed(read)
+    try:
+        found = read(is_indexed=predicate is not None)
+    except FOREIGN as error:
+        if predicate is None or not is_damage(error):
+            raise
+        # An index is damaged. If the rows are damaged too, the second read raises as well.
+        found = read(is_indexed=False)
     return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
 
 
-def read_indexed(read: Callable[..., pa.Table]) -> pa.Table:
-    """Read with indexes, or without them if one is damaged.
+def open_version(folder: TableBranchFolder, version: int) -> LanceDataset:
+    """A version of a table branch, opened in a process that has no cache of open tables."""
+    options = None if folder.storage_options is None else dict(folder.storage_options)
+    return lance.dataset(folder.uri, version=version, storage_options=options)
 
-    If the rows are damaged too, the second read raises as well.
-    """
-    try:
-        return read(is_indexed=True)
-    except FOREIGN as error:
-        if not is_damage(error):
-            raise
-    return read(is_indexed=False)
+
+def get_fragment(table: LanceDataset, number: int) -> LanceFragment:
+    """A fragment that a plan names; raises `UnavailableError` if it is no longer there."""
+    fragment = table.get_fragment(number)
+    if fragment is None:
+        reason = f"fragment {number} is not there any more; plan the job again"
+        raise UnavailableError(action=f"read '{table.uri}'", reason=reason)
+    return fragment
 
 
 def stored_bytes(table: LanceDataset, column: str) -> int:
@@ -169,30 +192,7 @@ def scan_new(table: LanceDataset, *, since: LanceDataset, columns: Sequence[str]
     fragments = [each for each in table.get_fragments() if name_files(each) not in known]
     if not fragments:
         return pa.schema([table.schema.field(name) for name in columns]).empty_table()
-    return _scanner(
-        table,
-        columns=columns,
-        predicate=None,
-        fragments=fragments,
-        blobs=frozenset(),
-        is_indexed=False,
-    ).to_table()
-
-
-def scan_fragments(
-    table: LanceDataset, fragments: list[LanceFragment], *, columns: Sequence[str]
-) -> pa.Table:
-    """The rows of some fragments, at least one."""
-    blobs = blobs_among(columns, table.schema)
-    found = _scanner(
-        table,
-        columns=columns,
-        predicate=None,
-        fragments=fragments,
-        blobs=blobs,
-        is_indexed=False,
-    ).to_table()
-    return pa.table(found.columns, schema=as_bytes(found.schema, blobs))
+    return scan(table, columns=columns, predicate=None, fragments=fragments)
 
 
 def scan_addresses(
@@ -231,23 +231,8 @@ def scan_placed(
     fragments: list[LanceFragment] | None,
 ) -> pa.Table:
     """The rows that match a predicate, with `id`, `_rowid` and `_rowaddr`."""
-    blobs = blobs_among(columns, table.schema)
-
-    def read(*, is_indexed: bool) -> pa.Table:
-        return table.scanner(
-            columns=list(dict.fromkeys(["id", *columns])),
-            filter=predicate,
-            fragments=fragments,
-            batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
-            blob_handling="all_binary" if blobs else None,
-            with_row_id=True,
-            with_row_address=True,
-            scan_in_order=True,
-            use_scalar_index=is_indexed,
-        ).to_table()
-
-    found = read_indexed(read)
-    return pa.table(found.columns, schema=as_bytes(found.schema, blobs)) if blobs else found
+    names = list(dict.fromkeys(["id", *columns]))
+    return scan(table, columns=names, predicate=predicate, fragments=fragments, is_placed=True)
 
 
 def scan_ids(
@@ -306,29 +291,6 @@ def name_files(fragment: LanceFragment) -> str:
     return identify(fragment).partition("]")[0]
 
 
-def _scanner(
-    table: LanceDataset,
-    *,
-    columns: Sequence[str],
-    predicate: str | None,
-    fragments: list[LanceFragment] | None,
-    blobs: frozenset[str],
-    is_indexed: bool,
-) -> LanceScanner:
-    return table.scanner(
-        columns=list(columns),
-        filter=predicate,
-        fragments=fragments,
-        batch_size=BLOB_BATCH_ROWS_MAX if blobs else None,
-        blob_handling="all_binary" if blobs else None,
-        scan_in_order=True,
-        use_scalar_index=is_indexed,
-    )
-
-
-_ADDRESS = "_rowaddr"
-
-
 def scan_by_id(table: LanceDataset, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows in id order."""
     blobs = blobs_among(columns, table.schema)
@@ -385,7 +347,7 @@ def _read_blobs(
     schema = as_bytes(stored, blobs)
     for start, end in _share_out(batch, blobs):
         rows = batch.slice(start, end - start)
-        addresses = rows[_ADDRESS].to_pylist()
+        addresses = rows["_rowaddr"].to_pylist()
         filled = [
             _read_column(table, name, addresses) if name in blobs else rows[name]
             for name in columns

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import FRAGMENT_ROWS_MAX, PROBED_VALUES_MAX
+from omnigraph.storage.lance.branches import encode_varint
 from omnigraph.storage.lance.id_lookup import RowAddressCache
 from omnigraph.storage.lance.predicates import in_predicate
 from omnigraph.storage.lance.scan import scan_ids, to_stored, to_stored_schema, to_stored_stream
@@ -46,7 +47,6 @@ def stage_append(
         kind=StagedKind.APPEND,
         onto=onto,
         rows_added=sum(each.physical_rows for each in fragments),
-        rows_removed=0,
         files=data_files(fragments),
     )
     return _with_ids(staged, rows) if isinstance(rows, pa.Table) else staged
@@ -107,14 +107,7 @@ def stage_merge(
         _carry_row_ids(fragments, found["_rowid"])
         addresses = pa.chunked_array([*found["_rowaddr"].chunks, *deleted["_rowaddr"].chunks])
         updated, emptied = _write_deletions(table, addresses.to_numpy())
-        operation = LanceOperation.Update(
-            removed_fragment_ids=emptied,
-            updated_fragments=updated,
-            new_fragments=fragments,
-            # Every field is listed as rewritten, so that no index claims to cover the new files.
-            fields_for_preserving_frag_bitmap=fields_of(fragments),
-            update_mode="rewrite_rows",
-        )
+        operation = exchange_rows(fragments, updated=updated, emptied=emptied)
         files = (*data_files(fragments), *deletion_files(updated))
     staged = make_staged(
         operation,
@@ -141,7 +134,6 @@ def stage_delete(
         LanceOperation.Delete(updated, emptied, shown),
         kind=StagedKind.DELETE,
         onto=onto,
-        rows_added=0,
         rows_removed=len(addresses),
         files=deletion_files(updated),
     )
@@ -161,13 +153,7 @@ def stage_replacement(
     updated, emptied = _write_deletions(table, addresses)
     fragments = _write_rows(table, rows)
     return make_staged(
-        LanceOperation.Update(
-            removed_fragment_ids=emptied,
-            updated_fragments=updated,
-            new_fragments=fragments,
-            fields_for_preserving_frag_bitmap=fields_of(fragments),
-            update_mode="rewrite_rows",
-        ),
+        exchange_rows(fragments, updated=updated, emptied=emptied),
         kind=StagedKind.REPLACEMENT,
         onto=onto,
         rows_added=rows.num_rows,
@@ -181,9 +167,9 @@ def make_staged(
     *,
     kind: StagedKind,
     onto: TableVersion,
-    rows_added: int,
-    rows_removed: int,
-    files: Iterable[str],
+    rows_added: int = 0,
+    rows_removed: int = 0,
+    files: Iterable[str] = (),
 ) -> StagedWrite:
     """A staged write with a new uuid; `files` are paths below the table or its branch."""
     prefix = "" if onto.ref.branch is None else f"tree/{onto.ref.branch}/"
@@ -311,9 +297,19 @@ def _by_fragment(addresses: Addresses) -> Iterator[tuple[int, Addresses]]:
         yield int(part[0] >> np.uint64(32)), part & np.uint64(0xFFFFFFFF)
 
 
-def fields_of(fragments: Iterable[FragmentMetadata]) -> list[int]:
-    """The field ids of new fragments."""
-    return sorted({field for each in fragments for file in each.files for field in file.fields})
+def exchange_rows(
+    new: Sequence[FragmentMetadata], *, updated: Sequence[FragmentMetadata], emptied: Sequence[int]
+) -> LanceOperation.Update:
+    """The operation that adds new fragments, and deletes rows or all rows of others."""
+    fields = {field for each in new for file in each.files for field in file.fields}
+    return LanceOperation.Update(
+        removed_fragment_ids=list(emptied),
+        updated_fragments=list(updated),
+        new_fragments=list(new),
+        # Every field is listed as rewritten, so that no index claims to cover the new files.
+        fields_for_preserving_frag_bitmap=sorted(fields),
+        update_mode="rewrite_rows",
+    )
 
 
 _NO_PARENT = -1
@@ -348,9 +344,7 @@ def stage_columns(
     operation = LanceOperation.Project(
         _rearrange(table, wanted, old_by_new), preserves_nullability=False
     )
-    return make_staged(
-        operation, kind=StagedKind.COLUMNS, onto=onto, rows_added=0, rows_removed=0, files=()
-    )
+    return make_staged(operation, kind=StagedKind.COLUMNS, onto=onto)
 
 
 def stage_conversion(table: LanceDataset, *, onto: TableVersion) -> StagedWrite:
@@ -367,16 +361,10 @@ def stage_conversion(table: LanceDataset, *, onto: TableVersion) -> StagedWrite:
         own = [field.record for field in fields]
         if name in converted:
             # For a list, this is the type of its elements, which is the last field.
-            own[-1] += _TYPE + _encode(len(_TIMESTAMP_RECORD)) + _TIMESTAMP_RECORD
+            own[-1] += _TYPE + encode_varint(len(_TIMESTAMP_RECORD)) + _TIMESTAMP_RECORD
         records += own
-    return make_staged(
-        LanceOperation.Project(remake(metadata, *records), preserves_nullability=False),
-        kind=StagedKind.COLUMNS,
-        onto=onto,
-        rows_added=0,
-        rows_removed=0,
-        files=(),
-    )
+    operation = LanceOperation.Project(remake(metadata, *records), preserves_nullability=False)
+    return make_staged(operation, kind=StagedKind.COLUMNS, onto=onto)
 
 
 def _pair_columns(
@@ -434,25 +422,15 @@ def _number(fields: Iterable[_Field], first: int) -> Iterator[bytes]:
     """The records of a new column, with field ids that start at `first`."""
     for field in fields:
         parent = _NO_PARENT if field.parent == _NO_PARENT else first + field.parent
-        yield field.record + _ID + _encode(first + field.id) + _PARENT + _encode(parent)
+        yield field.record + _ID + encode_varint(first + field.id) + _PARENT + encode_varint(parent)
 
 
 def _rename(fields: Sequence[_Field], name: str) -> Iterator[bytes]:
     """The records of a column under another name."""
     column, *inside = (field.record for field in fields)
     encoded = name.encode()
-    yield column + _NAME + _encode(len(encoded)) + encoded
+    yield column + _NAME + encode_varint(len(encoded)) + encoded
     yield from inside
-
-
-def _encode(number: int) -> bytes:
-    """A number as a protobuf varint; negative numbers are encoded as 64 bits."""
-    rest = number % 2**64
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*encoded, rest])
 
 
 def _take_apart(schema: LanceSchema) -> tuple[Callable[..., LanceSchema], str, list[bytes]]:
