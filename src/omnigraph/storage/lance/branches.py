@@ -235,8 +235,7 @@ _BASE_PATHS = 18
 """The field of a manifest file that holds base paths, and below it the field with the path."""
 _PATH = 4
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_SIZE_BY_WIRE_TYPE = {_FIXED64: 8, _FIXED32: 4}
+_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,22 +383,31 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
     """The fields of a message in order: number, wire type, the whole field, its value."""
     at = 0
     while at < len(message):
-        start = at
-        key, at = read_varint(message, at)
+        key, value_at = read_varint(message, at)
         number, wire_type = key >> 3, key & 7
-        value_at = at
-        if wire_type == _VARINT:
-            _, at = read_varint(message, at)
-        elif wire_type == _BYTES:
-            size, value_at = read_varint(message, at)
-            at = value_at + size
-        elif wire_type in _SIZE_BY_WIRE_TYPE:
-            at += _SIZE_BY_WIRE_TYPE[wire_type]
-        else:
-            raise ValueError(f"field {number} has the unknown wire type {wire_type}")
-        if at > len(message):
+        end = skip_value(message, value_at, key=key)
+        if wire_type == _BYTES:
+            _, value_at = read_varint(message, value_at)
+        if end > len(message):
             raise ValueError(f"field {number} is cut off")
-        yield number, wire_type, message[start:at], message[value_at:at]
+        yield number, wire_type, message[at:end], message[value_at:end]
+        at = end
+
+
+def skip_value(message: bytes, at: int, *, key: int) -> int:
+    """The position after the protobuf value at a position, which follows the key of its field."""
+    match key & 7:
+        case 0:
+            return read_varint(message, at)[1]
+        case 1:
+            return at + 8
+        case 2:
+            length, at = read_varint(message, at)
+            return at + length
+        case 5:
+            return at + 4
+        case wire_type:
+            raise ValueError(f"field {key >> 3} has the unknown wire type {wire_type}")
 
 
 def read_varint(message: bytes, at: int) -> tuple[int, int]:

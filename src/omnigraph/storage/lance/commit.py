@@ -21,7 +21,7 @@ from lance.optimize import Compaction, CompactionOptions
 from omnigraph.model.errors import ExpectedVersionMismatchError, UnexpectedBaseError
 from omnigraph.model.limits import FRAGMENT_ROWS_MAX
 from omnigraph.storage.fsync import Durability
-from omnigraph.storage.lance.branches import read_varint
+from omnigraph.storage.lance.branches import read_varint, skip_value
 from omnigraph.storage.lance.errors import FOREIGN, Failure, classify, lance_errors, translate
 from omnigraph.storage.lance.handles import DatasetCache, describe_version, folder_of, version_file
 from omnigraph.storage.lance.scan import to_stored
@@ -246,23 +246,8 @@ def read_operation(record: bytes) -> str | None:
             key, place = read_varint(record, place)
             if key >> 3 in _NAME_BY_FIELD:
                 return _NAME_BY_FIELD[key >> 3]
-            place = _skip(record, place, kind=key & 7)
+            place = skip_value(record, place, key=key)
     except ValueError:
         # The content is truncated or is not a transaction record.
         return None
     return None
-
-
-def _skip(record: bytes, place: int, *, kind: int) -> int:
-    match kind:
-        case 0:
-            return read_varint(record, place)[1]
-        case 1:
-            return place + 8
-        case 2:
-            length, place = read_varint(record, place)
-            return place + length
-        case 5:
-            return place + 4
-        case _:
-            raise ValueError(f"there is no part of kind {kind}")
