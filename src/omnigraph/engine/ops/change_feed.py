@@ -171,9 +171,11 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableReader) -> _Ba
     last = None
     predicate: Predicate = _COMMITS
     if last_id is not None:
-        last = _find_commit(last_id, state, tables)
-        if last is None:
+        is_last = And((_COMMITS, equals("object_id", last_id)))
+        found = decode_commits(tables.scan(state.at, columns=STATE_COLUMNS, predicate=is_last))
+        if not found:
             raise _rejected(last_id, state)
+        last = found[0]
         # Along first parents, the versions of the manifest only increase.
         newer = compare("table_version", Operator.GT, last.manifest_version)
         predicate = And((_COMMITS, newer))
@@ -188,12 +190,6 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableReader) -> _Ba
         pending.append(commit)
         next_id = commit.parent_id
     return _Backlog(last, tuple(reversed(pending)))
-
-
-def _find_commit(commit_id: str, state: ManifestState, tables: TableReader) -> Commit | None:
-    predicate = And((_COMMITS, equals("object_id", commit_id)))
-    rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
-    return next(iter(decode_commits(rows)), None)
 
 
 def _rejected(name: str, state: ManifestState) -> NotFoundError:

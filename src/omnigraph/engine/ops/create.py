@@ -37,12 +37,7 @@ from omnigraph.engine.state.schema_files import (
     encode_schema_files,
 )
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType
-from omnigraph.model.errors import (
-    AlreadyExistsError,
-    GraphError,
-    UnavailableError,
-    UncertainError,
-)
+from omnigraph.model.errors import AlreadyExistsError, GraphError, UnavailableError, UncertainError
 from omnigraph.model.limits import FOREIGN_NAMES_SHOWN_MAX
 from omnigraph.model.names import MAIN, fnv1a_64
 from omnigraph.model.runtime import Runtime
@@ -89,9 +84,7 @@ def create_graph(
     objects = stores.objects
     files = encode_schema_files(source, catalog)
     listed = objects.list("")
-    if any(name in listed.token_by_name for name in FILES):
-        raise _exists(uri)
-    if has_history(stores):
+    if any(name in listed.token_by_name for name in FILES) or has_history(stores):
         raise _exists(uri)
     if not is_replacing:
         _require_no_foreign_files(listed, uri, objects)
@@ -103,11 +96,9 @@ def create_graph(
             objects.put(name, files[name])
         archive_schema(source, hash_schema(catalog), objects=objects)
         failpoints.maybe_fail(Failpoint.INIT_AFTER_SCHEMA_FILES_WRITTEN)
-        entries = [
-            create_table(each, path=place_of(each), stores=stores) for each in _types_of(catalog)
-        ]
-        genesis = _genesis(hash_schema(catalog), runtime)
-        _create_manifest(entries, genesis, stores)
+        declared = sorted(catalog.stored_types(), key=table_key_of)
+        entries = [create_table(each, path=place_of(each), stores=stores) for each in declared]
+        _create_manifest(entries, hash_schema(catalog), stores, runtime)
         failpoints.maybe_fail(Failpoint.INIT_AFTER_COORDINATOR_INIT)
     except GraphError as error:
         _take_back(stores, uri, after=error)
@@ -122,7 +113,9 @@ def _require_no_foreign_files(listed: Listing, uri: str, objects: ObjectStore) -
     for tree in sorted(listed.prefixes.intersection(_TABLE_TREES)):
         inside = objects.list(tree)
         foreign += [f"{tree}/{name}" for name in inside.token_by_name]
-        foreign += [f"{tree}/{each}/" for each in inside.prefixes if not _is_table_folder(each)]
+        foreign += [
+            f"{tree}/{each}/" for each in inside.prefixes if not _TABLE_FOLDER.fullmatch(each)
+        ]
     if not foreign:
         return
     shown = ", ".join(sorted(foreign)[:FOREIGN_NAMES_SHOWN_MAX])
@@ -134,10 +127,6 @@ def _require_no_foreign_files(listed: Listing, uri: str, objects: ObjectStore) -
         + (f" and {more} more" if more > 0 else "")
         + "); nothing was created; choose a folder that is new or empty",
     )
-
-
-def _is_table_folder(name: str) -> bool:
-    return _TABLE_FOLDER.fullmatch(name) is not None
 
 
 def _take_back(stores: Stores, uri: str, *, after: GraphError) -> None:
@@ -164,9 +153,8 @@ def has_history(stores: Stores) -> bool:
     version = stores.tables.find_head(ref)
     if version is None:
         return False
-    commits = stores.tables.count(
-        TableVersion(ref, version), predicate=equals("object_type", GRAPH_COMMIT)
-    )
+    is_commit = equals("object_type", GRAPH_COMMIT)
+    commits = stores.tables.count(TableVersion(ref, version), predicate=is_commit)
     return commits > 1 or bool(stores.tables.branches(MANIFEST_PATH))
 
 
@@ -175,7 +163,7 @@ def delete_graph(stores: Stores) -> None:
     # The schema files are deleted last, so that until then the location is recognized as a graph.
     for tree in _TABLE_TREES:
         for name in sorted(stores.objects.list(tree).prefixes):
-            if _is_table_folder(name):
+            if _TABLE_FOLDER.fullmatch(name):
                 stores.objects.delete_prefix(f"{tree}/{name}")
     for tree in _TREES:
         stores.objects.delete_prefix(tree)
@@ -197,17 +185,10 @@ def place_of(declared: NodeType | EdgeType) -> str:
     return f"{declared.kind}s/{fnv1a_64(declared.name):016x}"
 
 
-def _create_manifest(entries: list[Entry], genesis: Commit, stores: Stores) -> None:
-    changes: list[Change] = [Register(entry.table_key, entry.path) for entry in entries]
-    changes += [Update(entry, stores.tables.describe(entry.at)) for entry in entries]
-    if stores.tables.find_head(manifest_ref(MAIN)) is not None:
-        stores.objects.delete_prefix(MANIFEST_PATH)
-    rows = encode_manifest(changes, genesis, after=None)
-    stores.tables.create(MANIFEST_PATH, rows, config=TABLE_CONFIG)
-
-
-def _genesis(schema_hash: str, runtime: Runtime) -> Commit:
-    return Commit(
+def _create_manifest(
+    entries: list[Entry], schema_hash: str, stores: Stores, runtime: Runtime
+) -> None:
+    genesis = Commit(
         id=runtime.new_id(),
         branch=MAIN,
         parent_id=None,
@@ -217,10 +198,12 @@ def _genesis(schema_hash: str, runtime: Runtime) -> Commit:
         manifest_version=1,
         schema_hash=schema_hash,
     )
-
-
-def _types_of(catalog: Catalog) -> list[NodeType | EdgeType]:
-    return sorted(catalog.stored_types(), key=table_key_of)
+    changes: list[Change] = [Register(entry.table_key, entry.path) for entry in entries]
+    changes += [Update(entry, stores.tables.describe(entry.at)) for entry in entries]
+    if stores.tables.find_head(manifest_ref(MAIN)) is not None:
+        stores.objects.delete_prefix(MANIFEST_PATH)
+    rows = encode_manifest(changes, genesis, after=None)
+    stores.tables.create(MANIFEST_PATH, rows, config=TABLE_CONFIG)
 
 
 def _exists(uri: str) -> AlreadyExistsError:

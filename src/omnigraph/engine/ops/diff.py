@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.changes import ChangedRows, ChangeOp, ChangeSet
-from omnigraph.engine.ops.export import select_types
+from omnigraph.engine.ops.export import complete, select_types
 from omnigraph.engine.read.entities import one_chunk
 from omnigraph.engine.row_security.tables import read_together
 from omnigraph.engine.state.branch_state import Basis
@@ -114,9 +114,11 @@ def _values_differ(one: pa.Array, other: pa.Array) -> Mask:
     type = one.type
     if pa.types.is_list(type) or pa.types.is_fixed_size_list(type):
         return _lists_differ(one, other)
-    if pa.types.is_floating(type):
-        return _floats_differ(one, other)
-    return _mask(pc.not_equal(one, other))
+    if not pa.types.is_floating(type):
+        return _mask(pc.not_equal(one, other))
+    bits = pa.uint64() if type == pa.float64() else pa.uint32()
+    both_unordered = pc.and_(pc.is_nan(one), pc.is_nan(other))
+    return _mask(pc.and_not(pc.not_equal(one.view(bits), other.view(bits)), both_unordered))
 
 
 def _lists_differ(one: pa.Array, other: pa.Array) -> Mask:
@@ -127,12 +129,6 @@ def _lists_differ(one: pa.Array, other: pa.Array) -> Mask:
     owners = np.repeat(same_length, lengths.to_numpy()[same_length])
     found[owners[_differ(*elements)]] = True
     return found
-
-
-def _floats_differ(one: pa.Array, other: pa.Array) -> Mask:
-    bits = pa.uint64() if one.type == pa.float64() else pa.uint32()
-    both_unordered = pc.and_(pc.is_nan(one), pc.is_nan(other))
-    return _mask(pc.and_not(pc.not_equal(one.view(bits), other.view(bits)), both_unordered))
 
 
 def _mask(values: pa.Array) -> Mask:
@@ -180,8 +176,15 @@ def find_changes(
     old: Entry | None, new: Entry | None, declared: NodeType | EdgeType, tables: DeltaSource
 ) -> TypeChanges:
     """The changes from one state of a type to another; None is a state without the type."""
-    delta = _find_delta(old, new, table_schema(declared), tables)
-    return compare_rows(declared, removed=delta.deleted, added=delta.added)
+    schema = table_schema(declared)
+    if old is None or new is None or old.path != new.path:
+        removed, added = _scan(old, schema, tables), _scan(new, schema, tables)
+    elif old.at == new.at:
+        removed = added = schema.empty_table()
+    else:
+        delta = tables.find_delta(old.at, new.at, columns=schema.names)
+        removed, added = delta.deleted, delta.added
+    return compare_rows(declared, removed=removed, added=added)
 
 
 def compare_rows(
@@ -192,7 +195,9 @@ def compare_rows(
     For each id, all rows that are not at the same location in both states must be included.
     """
     schema = table_schema(declared)
-    removed, added = _fit(removed, schema), _fit(added, schema)
+    removed, added = (
+        complete(rows, schema).take(pc.sort_indices(rows["id"])) for rows in (removed, added)
+    )
     # An id occurs once in a version, so an id that appeared and did not disappear is new.
     place = pc.index_in(added["id"], value_set=removed["id"])
     is_known = place.is_valid()
@@ -231,34 +236,12 @@ def _take_all(entry: Entry | None, tables: TableReader) -> tuple[DeltaPart, ...]
     return tuple(DeltaPart(each, None) for each in parts)
 
 
-def _find_delta(
-    old: Entry | None, new: Entry | None, schema: pa.Schema, tables: DeltaSource
-) -> TableDelta:
-    if old is not None and new is not None and old.path == new.path:
-        if old.at == new.at:
-            return TableDelta(deleted=schema.empty_table(), added=schema.empty_table())
-        return tables.find_delta(old.at, new.at, columns=schema.names)
-    return TableDelta(deleted=_scan(old, schema, tables), added=_scan(new, schema, tables))
-
-
 def _scan(entry: Entry | None, schema: pa.Schema, tables: DeltaSource) -> pa.Table:
     if entry is None:
         return schema.empty_table()
     stored = set(tables.schema(entry.at).names)
     columns = [name for name in schema.names if name in stored]
     return tables.scan(entry.at, columns=columns, predicate=None)
-
-
-def _fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with all declared columns, in the order of ids."""
-    columns = [
-        rows[field.name].cast(field.type)
-        if field.name in rows.schema.names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    fitted = pa.table(columns, schema=schema)
-    return fitted.take(pc.sort_indices(fitted["id"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,8 +267,18 @@ def parse_selection(
     names = None if types is None else frozenset(require_names(types, subject="types"))
     for name in names or ():
         _require_meant(name, catalogs)
-    wanted = ChangeOp if ops is None else map(_parse_op, require_names(ops, subject="ops"))
-    return Selection(names, frozenset(wanted))
+    if ops is None:
+        return Selection(names, frozenset(ChangeOp))
+    kinds = require_names(ops, subject="ops")
+    for kind in kinds:
+        if kind not in set(ChangeOp):
+            raise InvalidValueError(
+                subject="ops",
+                expected="insert, update or delete",
+                value=kind,
+                problem=f"{kind!r} is neither insert, update nor delete",
+            )
+    return Selection(names, frozenset(map(ChangeOp, kinds)))
 
 
 def _require_meant(name: str, catalogs: Collection[Catalog]) -> None:
@@ -357,15 +350,3 @@ def put_in_order(
 def _absent(rows: pa.Table) -> pa.Table:
     """The same number of rows, all null."""
     return pa.table([pa.nulls(rows.num_rows, each.type) for each in rows.schema], rows.schema)
-
-
-def _parse_op(name: str) -> ChangeOp:
-    try:
-        return ChangeOp(name)
-    except ValueError as error:
-        raise InvalidValueError(
-            subject="ops",
-            expected="insert, update or delete",
-            value=name,
-            problem=f"{name!r} is neither insert, update nor delete",
-        ) from error

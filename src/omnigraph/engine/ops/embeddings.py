@@ -230,20 +230,24 @@ class WriteVectors:
         """
         embedder = self.policy.embedder
         assert embedder is not None, "nothing is lacking without an embedder"
-        found = sum(len(each.texts) * each.dimension for each in self._lacking.values())
-        if found * _NUMBER_BYTES > WRITE_VECTOR_BYTES_MAX:
+        found = sum(len(each.texts) * dimension for dimension, each in self._lacking.items())
+        found *= _NUMBER_BYTES
+        if found > WRITE_VECTOR_BYTES_MAX:
             raise LimitExceededError(
                 resource="the size in bytes of the vectors that one write computes in this process",
                 limit=WRITE_VECTOR_BYTES_MAX,
-                found=found * _NUMBER_BYTES,
+                found=found,
                 advice='nothing was written; load in parts, with engine="spark", or with '
                 'embed="later"',
             )
         for dimension, lacking in self._lacking.items():
-            vectors = request_vectors(lacking.texts, lacking.target, lacking.subject, embedder)
-            self._embedded_by_dimension[dimension] = _join(
-                self._embedded_by_dimension.get(dimension), lacking.texts, vectors
-            )
+            texts = lacking.texts
+            vectors = request_vectors(texts, lacking.target, lacking.subject, embedder)
+            known = self._embedded_by_dimension.get(dimension)
+            if known is not None:
+                texts = pa.concat_arrays([known.texts, texts])
+                vectors = pa.concat_arrays([known.vectors, vectors])
+            self._embedded_by_dimension[dimension] = _EmbeddedTexts(texts, vectors)
         self._lacking = {}
 
     def _fill_type(self, change: TableChange) -> TableChange:
@@ -265,18 +269,13 @@ class WriteVectors:
         if not len(distinct):
             assert known is not None, "there is at least one text"
             return known.vectors.take(pc.index_in(texts, value_set=known.texts))
-        self._note(distinct, found)
-        return make_placeholders(found) if found.is_required else None
-
-    def _note(self, texts: pa.Array, found: LackingRows) -> None:
-        dimension = found.target.dimension
-        before = self._lacking.get(dimension)
-        if before is None:
-            self._lacking[dimension] = _Lacking(texts, found.target, found.subject)
-            return
+        lacking = self._lacking.setdefault(
+            dimension, _Lacking(distinct.slice(0, 0), found.target, found.subject)
+        )
         # Two properties of the same dimension use the vectors of one model.
-        together = pc.unique(pa.concat_arrays([before.texts, texts]))
-        self._lacking[dimension] = replace(before, texts=together)
+        together = pc.unique(pa.concat_arrays([lacking.texts, distinct]))
+        self._lacking[dimension] = replace(lacking, texts=together)
+        return make_placeholders(found) if found.is_required else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,18 +378,6 @@ class _Lacking:
     texts: pa.Array
     target: Target
     subject: str
-
-    @property
-    def dimension(self) -> int:
-        return self.target.dimension
-
-
-def _join(known: _EmbeddedTexts | None, texts: pa.Array, vectors: pa.Array) -> _EmbeddedTexts:
-    if known is None:
-        return _EmbeddedTexts(texts, vectors)
-    return _EmbeddedTexts(
-        pa.concat_arrays([known.texts, texts]), pa.concat_arrays([known.vectors, vectors])
-    )
 
 
 def _list_targets(declared: NodeType | EdgeType) -> Iterator[tuple[Property, Target]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +25,8 @@ from omnigraph.model.limits import EXPORT_INLINE_ROWS_MAX
 from omnigraph.storage.fsync import flush_path
 from omnigraph.storage.ports import RowReader
 from omnigraph.storage.row_files import FileFormat, new_folder, table_schema, write_rows
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 def export(
@@ -75,8 +78,10 @@ def scan_type(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a type by id, with those of its columns that exist in the snapshot."""
     entry = snapshot.entries.get(table_key_of(declared))
-    # A type that was added after the snapshot has no table in it, and no rows.
-    return iter(()) if entry is None else _scan(declared, entry, tables)
+    if entry is None:
+        # A type that was added after the snapshot has no table in it, and no rows.
+        return iter(())
+    return tables.scan_by_id(entry.at, columns=stored_columns(declared, entry, tables))
 
 
 def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: RowReader) -> list[str]:
@@ -87,7 +92,7 @@ def stored_columns(declared: NodeType | EdgeType, entry: Entry, tables: RowReade
     return ["id", *ends, *(name for name in declared.properties if name in stored)]
 
 
-def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def complete(rows: Rows, schema: pa.Schema) -> Rows:
     """The rows with all columns of a schema, null where they are missing."""
     columns = [
         rows[field.name].cast(field.type)
@@ -95,18 +100,12 @@ def complete(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
-    return pa.record_batch(columns, schema=schema)
+    return type(rows).from_arrays(columns, schema=schema)
 
 
 def _in_order(types: Sequence[NodeType | EdgeType]) -> list[NodeType | EdgeType]:
     by_key = {table_key_of(each): each for each in types}
     return [by_key[key] for key in sorted(by_key)]
-
-
-def _scan(
-    declared: NodeType | EdgeType, entry: Entry, tables: RowReader
-) -> Iterator[pa.RecordBatch]:
-    return tables.scan_by_id(entry.at, columns=stored_columns(declared, entry, tables))
 
 
 def export_files(

@@ -24,7 +24,7 @@ from omnigraph.engine.results import LoadResult
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows, keep_last
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import type_name_of
-from omnigraph.model.catalog import EdgeType, NodeType
+from omnigraph.model.catalog import NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, KeyConflictError
 from omnigraph.model.names import BranchName
 
@@ -90,7 +90,7 @@ class InlineLoad:
             rows = _coalesce(each, self.mode)
             if not rows.num_rows and self.mode is not LoadMode.OVERWRITE:
                 continue
-            placement[table_key] = _place(table_key, each, rows, self.mode, committed)
+            placement[table_key] = self._place(table_key, each, rows, committed)
             changes[table_key] = TableChange(
                 type=each.type,
                 put=rows,
@@ -114,8 +114,8 @@ class InlineLoad:
         return Prepared(
             write,
             LoadResult(
-                nodes_loaded=_count(changes, NodeType),
-                edges_loaded=_count(changes, EdgeType),
+                nodes_loaded=_count(changes, TypeKind.NODE),
+                edges_loaded=_count(changes, TypeKind.EDGE),
                 commit_id=None,
                 branch=self.target,
                 base_branch=self.base,
@@ -123,6 +123,20 @@ class InlineLoad:
                 engine="inline",
             ),
         )
+
+    def _place(
+        self, table_key: str, received: ReceivedRows, rows: pa.Table, committed: SnapshotRows
+    ) -> StagingMode:
+        if self.mode is LoadMode.OVERWRITE:
+            return StagingMode.OVERWRITE
+        if not received.has_given_id:
+            return StagingMode.APPEND
+        known = committed.find_ids(table_key, rows["id"].combine_chunks())
+        if not len(known):
+            return StagingMode.APPEND
+        if self.mode is LoadMode.APPEND:
+            raise KeyConflictError(type=type_name_of(table_key), id=min(known.to_pylist()))
+        return StagingMode.MERGE
 
 
 def run_load(load: InlineLoad, *, authorship: Authorship, path: WritePath) -> LoadResult:
@@ -160,30 +174,6 @@ def _coalesce(received: ReceivedRows, mode: LoadMode) -> pa.Table:
     return keep_last(received.rows) if mode is LoadMode.MERGE and not has_key else received.rows
 
 
-def _place(
-    table_key: str,
-    received: ReceivedRows,
-    rows: pa.Table,
-    mode: LoadMode,
-    committed: SnapshotRows,
-) -> StagingMode:
-    if mode is LoadMode.OVERWRITE:
-        return StagingMode.OVERWRITE
-    if not received.has_given_id:
-        return StagingMode.APPEND
-    known = committed.find_ids(table_key, rows["id"].combine_chunks())
-    if not len(known):
-        return StagingMode.APPEND
-    if mode is LoadMode.APPEND:
-        raise KeyConflictError(type=type_name_of(table_key), id=min(known.to_pylist()))
-    return StagingMode.MERGE
-
-
-def _count(
-    changes: Mapping[str, TableChange], kind: type[NodeType] | type[EdgeType]
-) -> dict[str, int]:
-    return {
-        each.type.name: each.put.num_rows
-        for each in changes.values()
-        if isinstance(each.type, kind)
-    }
+def _count(changes: Mapping[str, TableChange], kind: TypeKind) -> dict[str, int]:
+    chosen = [each for each in changes.values() if each.type.kind is kind]
+    return {each.type.name: each.put.num_rows for each in chosen}

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from omnigraph.compiler.ir import (
     Assignment,
     Comparator,
-    Condition,
     Delete,
     Insert,
     MutationIR,
@@ -182,7 +181,7 @@ class _Run:
         """Assign to the rows that match the condition in their pending state."""
         declared = self._catalog.nodes[operation.type_name]
         pending = self._rows_of(declared)
-        bound = self._bind(operation.condition, TypeKind.NODE)
+        bound = bind(operation.condition, kind=TypeKind.NODE, inputs=self._inputs)
         stored = self._find(declared, bound, columns=table_schema(declared).names)
         pending_rows = pending.rows()
         stored = stored.filter(pc.invert(pc.is_in(stored["id"], value_set=_ids_of(pending_rows))))
@@ -197,7 +196,7 @@ class _Run:
     def delete(self, operation: Delete) -> None:
         """Remove the rows that match the condition, and the edges of removed nodes."""
         declared = _declared_type(operation.kind, operation.type_name, self._catalog)
-        bound = self._bind(operation.condition, operation.kind)
+        bound = bind(operation.condition, kind=operation.kind, inputs=self._inputs)
         found = self._find(declared, bound, columns=["id"])
         self.is_strict = True
         removed = self._remove(declared, found["id"].combine_chunks())
@@ -277,15 +276,19 @@ class _Run:
     def _rows_of(self, declared: NodeType | EdgeType) -> PendingRows:
         return self._pending.setdefault(table_key_of(declared), PendingRows(declared))
 
-    def _bind(self, condition: Condition, kind: TypeKind) -> BoundCondition:
-        return bind(condition, kind=kind, inputs=self._inputs)
-
     def _value(self, assignment: Assignment, declared: NodeType | EdgeType) -> Value:
         value = self._inputs.value_of(assignment.value)
         assigned = declared.properties.get(assignment.property)
-        if assigned is None or assigned.type.element is not Scalar.BLOB:
+        is_blob = assigned is not None and assigned.type.element is Scalar.BLOB
+        if not is_blob or not isinstance(value, str):
             return value
-        return _inline(value, f"{declared.name}.{assigned.name}", self._mutation.external)
+        try:
+            return inline_reference(value, self._mutation.external)
+        except ValueError as error:
+            subject = f"{declared.name}.{assignment.property}"
+            raise InvalidValueError(
+                subject=subject, expected="Blob", value=value, problem=str(error)
+            ) from error
 
     def _count(self, declared: NodeType | EdgeType, rows: int) -> None:
         if isinstance(declared, NodeType):
@@ -346,17 +349,6 @@ def _named_ids(declared: NodeType | EdgeType, bound: BoundCondition) -> pa.Array
     return None
 
 
-def _inline(value: Value, subject: str, external: ExternalBlobs) -> Value:
-    if not isinstance(value, str):
-        return value
-    try:
-        return inline_reference(value, external)
-    except ValueError as error:
-        raise InvalidValueError(
-            subject=subject, expected="Blob", value=value, problem=str(error)
-        ) from error
-
-
 def _make_row(
     declared: NodeType | EdgeType, values: Mapping[str, Value], runtime: Runtime
 ) -> pa.Table:
@@ -365,13 +357,12 @@ def _make_row(
         name: column_of([values.get(name)], property.type, subject=f"{declared.name}.{name}")
         for name, property in declared.properties.items()
     }
-    if isinstance(declared, EdgeType):
-        columns |= {end: pa.array([values[end]], pa.string()) for end in ("src", "dst")}
-        columns["id"] = pa.array([runtime.new_id()])
-    elif declared.key:
+    if isinstance(declared, NodeType) and declared.key:
         columns["id"] = node_ids(declared, pa.table(columns))
     else:
         columns["id"] = pa.array([runtime.new_id()])
+    if isinstance(declared, EdgeType):
+        columns |= {end: pa.array([values[end]], pa.string()) for end in ("src", "dst")}
     return pa.table([columns[name] for name in schema.names], schema=schema)
 
 

@@ -34,7 +34,6 @@ from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.json_rows import encode_entity
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import Snapshot, get_stored_type, table_key_of
-from omnigraph.engine.state.renames import PresentName
 from omnigraph.engine.state.schema_files import AcceptedSchema
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.model.errors import InvalidValueError, NotFoundError, plural
@@ -45,13 +44,6 @@ from omnigraph.model.types import Scalar
 from omnigraph.storage.ports import RowReader, StoredBlob, TableReader
 
 Q = TypeVar("Q")
-
-_Key = tuple[str, str | None, str, frozenset[PresentName]]
-"""The key of a compiled query.
-
-Consists of the text, the name of the query in it, the hash of the schema that it was compiled for,
-and the current names under which that schema was read as well.
-"""
 
 
 class QueryCache:
@@ -71,8 +63,7 @@ class QueryCache:
             assert isinstance(ir, MutationIR)
             return ir
 
-        key = (text, name, accepted_schema.schema_hash, accepted_schema.names)
-        return self._mutations.get(key, compile)
+        return self._mutations.get(text, name, accepted_schema, compile)
 
     def read(self, text: str, *, name: str | None, accepted_schema: AcceptedSchema) -> Plan:
         """The plan of a read; raises `CompileError` with all diagnostics."""
@@ -82,18 +73,20 @@ class QueryCache:
             assert isinstance(ir, ReadIR)
             return plan_read(ir)
 
-        return self._reads.get(
-            (text, name, accepted_schema.schema_hash, accepted_schema.names), compile
-        )
+        return self._reads.get(text, name, accepted_schema, compile)
 
 
 class _LruCache(Generic[Q]):
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._lock = Lock()
-        self._by_key: OrderedDict[_Key, Q] = OrderedDict()
+        self._by_key: OrderedDict[object, Q] = OrderedDict()
 
-    def get(self, key: _Key, compile: Callable[[], Q]) -> Q:
+    def get(
+        self, text: str, name: str | None, schema: AcceptedSchema, compile: Callable[[], Q]
+    ) -> Q:
+        # The schema of a past state may be read under current names.
+        key = (text, name, schema.schema_hash, schema.names)
         with self._lock:
             found = self._by_key.get(key)
             if found is not None:

@@ -210,17 +210,13 @@ def decode_tag(content: bytes, *, name: TagName, path: str) -> Tag:
             "actor": str() | None as actor,
             "created_at": str(created_at),
         }:
-            timestamp = _decode_timestamp(created_at, path)
+            try:
+                timestamp = read_timestamp(created_at)
+            except ValueError as error:
+                raise _corrupt(path, str(error)) from error
             return Tag(name, commit_id, branch, manifest_version, actor, timestamp)
         case _:
             raise _corrupt(path, "a field is missing or has another type")
-
-
-def _decode_timestamp(text: str, path: str) -> datetime:
-    try:
-        return read_timestamp(text)
-    except ValueError as error:
-        raise _corrupt(path, str(error)) from error
 
 
 def _names(objects: ObjectStore) -> list[TagName]:
@@ -273,7 +269,9 @@ def create_branch(
     # A process that creates the same branch, or one whose name is a folder of the other's, waits,
     # and then finds it. A process that deletes the base waits, and then finds this branch. `main`
     # cannot be deleted.
-    turns = [LockKey(MANIFEST_PATH, each) for each in {*_list_folders(name), name, base} - {MAIN}]
+    parts = name.split("/")
+    folders = [BranchName("/".join(parts[:count])) for count in range(1, len(parts))]
+    turns = [LockKey(MANIFEST_PATH, each) for each in {*folders, name, base} - {MAIN}]
     # A schema change has already read the list of branches.
     with path.locks.hold([SCHEMA_LOCK, *turns]) as held:
         _require_free(name, path)
@@ -311,7 +309,14 @@ def delete_branch(name: BranchName, *, if_head: str | None, path: WritePath) -> 
         state = path.branch_states.state(name)
         path.require_head(if_head, state)
         path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_TABLE_GATES)
-        _require_untagged(name, path)
+        tag = find_tag_on(name, path.stores.objects)
+        if tag is not None:
+            raise StillNeededError(
+                kind="branch",
+                name=name,
+                needed_by=f"tag '{tag.name}'",
+                advice="delete the tag first, or keep the branch, which contains the tagged commit",
+            )
         remove_branch(name, state.path_by_table.values(), held=turn, path=path)
 
 
@@ -334,7 +339,8 @@ def remove_branch(
             raise
     path.branch_states.forget(name)
     # A crash here leaves unused table branches; a new branch of the same name forks them again.
-    for line in [TableRef(table_path, name) for table_path in sorted(set(table_paths))]:
+    for table_path in sorted(set(table_paths)):
+        line = TableRef(table_path, name)
         try:
             path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_BEFORE_TABLE_CLEANUP)
             if path.stores.tables.find_head(line) is not None:
@@ -354,11 +360,6 @@ def _is_there(name: BranchName, path: WritePath, *, after: GraphError, action: s
         ) from error
 
 
-def _list_folders(name: BranchName) -> list[BranchName]:
-    parts = name.split("/")
-    return [BranchName("/".join(parts[:count])) for count in range(1, len(parts))]
-
-
 def _require_free(name: BranchName, path: WritePath) -> None:
     if path.branch_states.has_branch(name):
         raise AlreadyExistsError(kind="branch", name=name, advice="")
@@ -368,17 +369,6 @@ def _require_free(name: BranchName, path: WritePath) -> None:
             kind="branch",
             name=name,
             rule=f"branch '{other}' exists, and one name may not be a folder of another",
-        )
-
-
-def _require_untagged(name: BranchName, path: WritePath) -> None:
-    tag = find_tag_on(name, path.stores.objects)
-    if tag is not None:
-        raise StillNeededError(
-            kind="branch",
-            name=name,
-            needed_by=f"tag '{tag.name}'",
-            advice="delete the tag first, or keep the branch, which contains the tagged commit",
         )
 
 
@@ -399,8 +389,7 @@ def create_table_branches(
     table_keys: Collection[str], *, branch: BranchName, path: WritePath
 ) -> None:
     """Create table branches of a branch for some types; they are not visible before a write."""
-    locks = [LockKey(key, table_branch_of(branch)) for key in table_keys]
-    with path.locks.hold(locks) as held:
+    with path.locks.hold([LockKey(key, table_branch_of(branch)) for key in table_keys]) as held:
         basis = path.branch_states.capture(branch)
         for key in table_keys:
             entry = basis.snapshot.get(key)

@@ -35,7 +35,6 @@ from omnigraph.storage.ports import Listing
 
 TRANSACTIONS_PREFIX = "__transactions"
 
-_LIFE = "__transaction__"
 _FORMAT = 1
 _ENDING = ".json"
 _LOG = logging.getLogger(__name__)
@@ -219,8 +218,15 @@ def private_branch(base: BranchName, *, path: WritePath) -> Iterator[PrivateBran
     path.branch_states.state(base)
     name = make_private_branch_name(path.runtime.new_id(), base=base)
     with path.locks.hold([life_of(name)]):
+        fields: dict[str, object] = {
+            "format_version": _FORMAT,
+            "private_branch": name,
+            "branch": base,
+            "started_at": path.runtime.now().isoformat(),
+        }
+        content = orjson.dumps(fields, option=orjson.OPT_INDENT_2)
         # A crash from here on leaves an object that records what else may exist.
-        path.stores.objects.put_if_absent(_path_of(name), _encode(name, base=base, path=path))
+        path.stores.objects.put_if_absent(_path_of(name), content)
         has_ended_well = False
         try:
             create_branch(BranchName(name), base=base, if_head=None, path=path)
@@ -275,20 +281,10 @@ def _remove(name: str, path: WritePath) -> None:
     path.stores.objects.delete(_path_of(name))
 
 
-def _encode(name: str, *, base: BranchName, path: WritePath) -> bytes:
-    fields: dict[str, object] = {
-        "format_version": _FORMAT,
-        "private_branch": name,
-        "branch": base,
-        "started_at": path.runtime.now().isoformat(),
-    }
-    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
-
-
 def life_of(name: str) -> LockKey:
     """The lock that an active transaction holds."""
     # Not the lease of the branch, which the writers of the transaction acquire in turn.
-    return LockKey(_LIFE, f"{name}.life")
+    return LockKey("__transaction__", f"{name}.life")
 
 
 def _path_of(name: str) -> str:
