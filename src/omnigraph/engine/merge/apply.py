@@ -36,7 +36,7 @@ from omnigraph.engine.rows.json_rows import encode_entity
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.history import CommitNotes
-from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key, table_key_of
+from omnigraph.engine.state.manifest import Snapshot, make_table_key, table_key_of
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import Conflict, ConflictKind, Violation, show_text
 from omnigraph.model.limits import CONFLICT_EDGES_SHOWN_MAX
@@ -80,9 +80,10 @@ class ThreeStates:
     def is_unchanged(self, key: str) -> bool:
         """Whether the table versions alone show that a type of the target needs no change."""
         base, source, target = (
-            each.entries.get(key) for each in (self.base.first, self.source, self.target)
+            each.entries[key].at if key in each.entries else None
+            for each in (self.base.first, self.source, self.target)
         )
-        return _is_same(source, target) or (_is_same(base, source) and self.base.is_one_commit)
+        return source == target or (base == source and self.base.is_one_commit)
 
     def find_sides(self, declared: NodeType | EdgeType, tables: DeltaSource) -> Sides:
         """The changes from the base to each of the other two states."""
@@ -133,14 +134,14 @@ class ApplyPlan:
     @property
     def types(self) -> tuple[OpenType, ...]:
         """The types that the source changed or the caller decided about; nodes first, by name."""
-        listed = _list_types(self.onto.catalog)
-        return tuple(each for declared in listed for each in self._open(declared))
-
-    def _open(self, declared: NodeType | EdgeType) -> Iterator[OpenType]:
-        key = table_key_of(declared)
-        decisions = self.decided.by_table.get(key)
-        if decisions is not None or not self.states.is_unchanged(key):
-            yield OpenType(key, declared, decisions or no_decisions(declared))
+        found = []
+        listed = self.onto.catalog.stored_types()
+        for declared in sorted(listed, key=lambda each: (each.kind is TypeKind.EDGE, each.name)):
+            key = table_key_of(declared)
+            decisions = self.decided.by_table.get(key)
+            if decisions is not None or not self.states.is_unchanged(key):
+                found.append(OpenType(key, declared, decisions or no_decisions(declared)))
+        return tuple(found)
 
 
 def plan_apply(apply: ThreeWayApply, *, onto: Basis, runtime: Runtime) -> ApplyPlan:
@@ -206,19 +207,6 @@ def make_write(
     )
 
 
-def _list_types(catalog: Catalog) -> list[NodeType | EdgeType]:
-    return [
-        *(catalog.nodes[name] for name in sorted(catalog.nodes)),
-        *(catalog.edges[name] for name in sorted(catalog.edges)),
-    ]
-
-
-def _is_same(left: Entry | None, right: Entry | None) -> bool:
-    if left is None or right is None:
-        return left is right
-    return left.at == right.at
-
-
 def _place(outcome: Reconciled) -> StagingMode:
     if not outcome.put.num_rows:
         return StagingMode.REMOVE
@@ -258,21 +246,17 @@ def _name_edges(
             continue
         key = make_table_key(TypeKind.EDGE, each.type)
         if key not in by_key:
-            by_key[key] = _list_touched(changes[key], committed)
+            # The edges that the apply puts or removes, with both their new and their old `src`.
+            put = changes[key].put.select(["id", "src"])
+            ids = join_ids([put["id"], changes[key].removed])
+            old = committed.find_rows(key, "id", ids, columns=["id", "src"])
+            by_key[key] = pa.concat_tables([put, old])
         touched = by_key[key]
         ids = pc.unique(touched.filter(pc.equal(touched["src"], each.id))["id"]).sort()
         shown = ", ".join(show_text(id) for id in ids[:CONFLICT_EDGES_SHOWN_MAX].to_pylist())
         more = len(ids) - CONFLICT_EDGES_SHOWN_MAX
         rest = f" and {more} more" if more > 0 else ""
         yield replace(each, message=f"{each.message}; resolve its edges {shown}{rest}")
-
-
-def _list_touched(change: TableChange, committed: SnapshotRows) -> pa.Table:
-    """The edges that the apply puts or removes, with both their new and their old `src`."""
-    put = change.put.select(["id", "src"])
-    ids = join_ids([put["id"], change.removed])
-    key = table_key_of(change.type)
-    return pa.concat_tables([put, committed.find_rows(key, "id", ids, columns=["id", "src"])])
 
 
 def _concerned(violation: Violation, catalog: Catalog) -> set[tuple[str, str]]:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -210,7 +209,8 @@ def _find_agreed(
     in_both = among(sides.source_ids, sides.target_ids)
     versions = RowVersions.of(among(in_both, pc.unique(written)), sides)
     is_alike = equal_rows(versions.source, versions.target)
-    may_be_mixed = ~is_alike & ~_is_decided(versions.ids, merges, states) & _are_there(versions)
+    is_decided = _is_decided(versions.ids, merges, states)
+    may_be_mixed = ~is_alike & ~is_decided & versions.exist_everywhere
     agreed, mixed = versions.filter(is_alike), versions.filter(may_be_mixed)
     is_apart = differing_cells(states.declared, mixed.source, mixed.target)
     return _join(
@@ -236,7 +236,7 @@ def _find_brought(
         start = _look_back(ids, states.changes_since(pure.since, merge.after), versions.source)
     else:
         start = was
-    is_new = ~_are_there(RowVersions(ids, start, versions.base, versions.source))
+    is_new = ~RowVersions(ids, start, versions.base, versions.source).exist_everywhere
     changed = differing_cells(states.declared, versions.base, versions.source)
     changed = {name: each | is_new for name, each in changed.items()}
     return list_changes(was, _choose(versions.source, start, changed))
@@ -254,20 +254,12 @@ def _choose(one: pa.Table, other: pa.Table, is_one: Mapping[str, Mask]) -> pa.Ta
     return pa.table(columns, schema=one.schema)
 
 
-def _are_there(versions: RowVersions) -> Mask:
-    """The entities that exist in all three states."""
-    states = (versions.base, versions.source, versions.target)
-    found: Mask = np.logical_and.reduce([each["id"].is_valid().to_numpy() for each in states])
-    return found
-
-
 def _is_decided(ids: pa.Array, merges: Iterable[PastMerge], states: _TypeStates) -> Mask:
     """The entities that a caller decided about; their rows do not indicate common changes."""
     name = states.declared.name
     decided = sorted({id for each in merges for type, id in each.decided if type == name})
-    found: Mask = pc.is_in(ids, value_set=pa.array(decided, pa.string())).to_numpy(
-        zero_copy_only=False
-    )
+    is_decided = pc.is_in(ids, value_set=pa.array(decided, pa.string()))
+    found: Mask = is_decided.to_numpy(zero_copy_only=False)
     return found
 
 

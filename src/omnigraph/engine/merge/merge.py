@@ -16,7 +16,7 @@ from typing import Protocol
 from omnigraph.engine.commit.prepared_write import PreparedWrite
 from omnigraph.engine.commit.protocol import Authorship, WritePath
 from omnigraph.engine.merge.apply import PreparedApply, ThreeWayApply, prepare_apply
-from omnigraph.engine.merge.base import MergeAncestry, find_merge_ancestry, one_commit
+from omnigraph.engine.merge.base import find_merge_ancestry, one_commit
 from omnigraph.engine.merge.options import DEFAULT_OPTIONS, MergeOptions
 from omnigraph.engine.ops.recorded_responses import MERGE_CODEC
 from omnigraph.engine.ops.retry import Prepared, branch_guard, run_write
@@ -71,7 +71,14 @@ class _Merge:
                 unchanged = PreparedWrite({}, {}, frozenset(), is_strict=False)
                 up_to_date = MergeResult(MergeOutcome.ALREADY_UP_TO_DATE, None, ())
                 return Prepared(unchanged, up_to_date)
-            prepared = self._apply(ancestry, basis, committed)
+            apply = ThreeWayApply(
+                base=ancestry.base,
+                source=self.source.snapshot,
+                options=self.options,
+                merged_parent_id=self.source.head.id,
+                notes=CommitNotes(brought=ancestry.brought),
+            )
+            prepared = self.apply_function(apply, onto=basis, committed=committed)
         outcome = MergeOutcome.FAST_FORWARD if ancestry.is_at_target else MergeOutcome.MERGED
         if prepared.conflicts:
             if not self.options.is_dry_run:
@@ -79,21 +86,6 @@ class _Merge:
             outcome = MergeOutcome.CONFLICTS
         self.path.failpoints.maybe_fail(Failpoint.BRANCH_MERGE_POST_CANDIDATE_VALIDATION)
         return Prepared(prepared.write, MergeResult(outcome, None, prepared.conflicts))
-
-    def _apply(
-        self, ancestry: MergeAncestry, basis: Basis, committed: SnapshotRows
-    ) -> PreparedApply:
-        return self.apply_function(
-            ThreeWayApply(
-                base=ancestry.base,
-                source=self.source.snapshot,
-                options=self.options,
-                merged_parent_id=self.source.head.id,
-                notes=CommitNotes(brought=ancestry.brought),
-            ),
-            onto=basis,
-            committed=committed,
-        )
 
 
 def prepare_here(path: WritePath) -> ApplyFunction:
@@ -121,16 +113,16 @@ def merge_branch(
             value=source,
             problem=f"branch '{source}' cannot be merged into itself",
         )
-    if options.is_dry_run:
-        merge = _start(source, options, apply_function, path)
-        basis = path.branch_states.pin(into)
-        path.require_head(authorship.expected_head, basis.state)
-        committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
-        return merge.prepare(basis, committed).result
-    # Recovery decides whether an interrupted write on the source is part of the source.
-    path.recover()
-    merge = _start(source, options, apply_function, path)
-    return _run(into, merge.prepare, authorship, path)
+    if not options.is_dry_run:
+        # Recovery decides whether an interrupted write on the source is part of the source.
+        path.recover()
+    merge = _Merge(path.branch_states.pin(source), options, apply_function, path)
+    if not options.is_dry_run:
+        return _run(into, merge.prepare, authorship, path)
+    basis = path.branch_states.pin(into)
+    path.require_head(authorship.expected_head, basis.state)
+    committed = SnapshotRows(basis.snapshot, tables=path.stores.tables)
+    return merge.prepare(basis, committed).result
 
 
 def _run(
@@ -140,21 +132,9 @@ def _run(
     path: WritePath,
 ) -> MergeResult:
     done = run_write(
-        branch,
-        prepare=prepare,
-        codec=MERGE_CODEC,
-        inputs=None,
-        authorship=authorship,
-        path=path,
+        branch, prepare=prepare, codec=MERGE_CODEC, inputs=None, authorship=authorship, path=path
     )
     return replace(done.result, commit_id=done.commit_id)
-
-
-def _start(
-    source: BranchName, options: MergeOptions, apply_function: ApplyFunction, path: WritePath
-) -> _Merge:
-    basis = path.branch_states.pin(source)
-    return _Merge(basis, options, apply_function, path)
 
 
 def require_same_types(one: Snapshot, other: Snapshot, *, onto: Basis, tables: TableReader) -> None:
@@ -188,9 +168,14 @@ def revert_commit(
     commit: Basis, *, branch: BranchName, authorship: Authorship, path: WritePath
 ) -> MergeResult:
     """Undo one commit of a branch's history; raises `MergeConflictError` on conflicts."""
-    _require_past(commit.head, branch, path.branch_states)
+    if commit.head.id not in gather_ancestry(path.branch_states.commits(branch)):
+        raise InvalidValueError(
+            subject="revert",
+            expected="a commit of the branch",
+            value=commit.head.id,
+            problem=f"commit {commit.head.id} is not in the history of branch '{branch}'",
+        )
     parent = _get_parent(commit.head, path.branch_states)
-    _require_rows(commit.head, parent.head)
     operation = _CommitApply(commit.state, parent, CommitNotes(reverted_id=commit.head.id), path)
     return _run(branch, operation.prepare, authorship, path)
 
@@ -200,7 +185,6 @@ def cherry_pick_commit(
 ) -> MergeResult:
     """Apply the changes of one commit to a branch; raises `MergeConflictError` on conflicts."""
     parent = _get_parent(commit.head, path.branch_states)
-    _require_rows(commit.head, parent.head)
     operation = _CommitApply(parent, commit.state, CommitNotes(picked_id=commit.head.id), path)
     return _run(branch, operation.prepare, authorship, path)
 
@@ -241,30 +225,8 @@ class _CommitApply:
         return Prepared(prepared.write, MergeResult(outcome, None, ()))
 
 
-def _require_past(commit: Commit, branch: BranchName, branch_states: BranchStates) -> None:
-    if commit.id not in gather_ancestry(branch_states.commits(branch)):
-        raise InvalidValueError(
-            subject="revert",
-            expected="a commit of the branch",
-            value=commit.id,
-            problem=f"commit {commit.id} is not in the history of branch '{branch}'",
-        )
-
-
-def _require_rows(commit: Commit, parent: Commit) -> None:
-    # On other branches, the first commit after a schema change has a new schema hash but changes
-    # rows.
-    if commit.branch == MAIN and commit.schema_hash != parent.schema_hash:
-        raise InvalidValueError(
-            subject="commit",
-            expected="a commit of rows",
-            value=commit.id,
-            problem=f"commit {commit.id} changed the schema; apply the desired schema with "
-            "`apply_schema` instead",
-        )
-
-
 def _get_parent(commit: Commit, branch_states: BranchStates) -> ManifestState:
+    """The state before a commit; raises `InvalidValueError` if the commit changed the schema."""
     if commit.parent_id is None:
         raise InvalidValueError(
             subject="commit",
@@ -276,4 +238,15 @@ def _get_parent(commit: Commit, branch_states: BranchStates) -> ManifestState:
     if parent is None:
         advice = "its branch was deleted"
         raise NotFoundError(kind="commit", name=commit.parent_id, advice=advice)
-    return branch_states.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)
+    state = branch_states.state_of(parent.id, branch=parent.branch, version=parent.manifest_version)
+    # On other branches, the first commit after a schema change has a new schema hash but changes
+    # rows.
+    if commit.branch == MAIN and commit.schema_hash != state.head.schema_hash:
+        raise InvalidValueError(
+            subject="commit",
+            expected="a commit of rows",
+            value=commit.id,
+            problem=f"commit {commit.id} changed the schema; apply the desired schema with "
+            "`apply_schema` instead",
+        )
+    return state

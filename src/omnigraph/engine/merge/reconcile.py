@@ -8,7 +8,7 @@ module does not know which commits the rows come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -66,12 +66,18 @@ class RowVersions:
     def of(ids: pa.Array, sides: Sides) -> RowVersions:
         """The row versions of entities that at least one side changed."""
         base = sides.base_rows
-        return RowVersions(
-            ids,
-            _look_up(ids, base),
-            _look_up(ids, _state_of(sides.source, base)),
-            _look_up(ids, _state_of(sides.target, base)),
+        states = (base, _state_of(sides.source, base), _state_of(sides.target, base))
+        found = (
+            rows.take(pc.index_in(ids, value_set=rows["id"].combine_chunks())) for rows in states
         )
+        return RowVersions(ids, *found)
+
+    @property
+    def exist_everywhere(self) -> Mask:
+        """Mask of the entities that exist in all three states."""
+        states = (self.base, self.source, self.target)
+        found: Mask = np.logical_and.reduce([each["id"].is_valid().to_numpy() for each in states])
+        return found
 
     def filter(self, mask: Mask) -> RowVersions:
         """The entities that the mask selects."""
@@ -149,10 +155,6 @@ def _state_of(changes: TypeChanges, base: pa.Table) -> pa.Table:
     return pa.concat_tables([changes.inserted, changes.after, unchanged])
 
 
-def _look_up(ids: pa.Array, rows: pa.Table) -> pa.Table:
-    return rows.take(pc.index_in(ids, value_set=rows["id"].combine_chunks()))
-
-
 def keep_rows(rows: pa.Table, aside: pa.Array) -> pa.Table:
     """The rows whose ids are not in `aside`."""
     if not (rows.num_rows and len(aside)):
@@ -173,10 +175,6 @@ def join_ids(parts: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
 def among(ids: pa.Array, others: pa.Array) -> pa.Array:
     """The ids that are also in `others`."""
     return ids.filter(pc.is_in(ids, value_set=others))
-
-
-JsonRow = Mapping[str, object]
-"""A row in the form that results have."""
 
 
 class Granularity(StrEnum):
@@ -276,15 +274,9 @@ def _merge_properties(
     declared: NodeType | EdgeType, versions: RowVersions
 ) -> tuple[pa.Table, RowVersions]:
     """The merged rows in which the sides changed different properties, and the remaining rows."""
-    is_update = np.logical_and.reduce(
-        [
-            each["id"].is_valid().to_numpy()
-            for each in (versions.base, versions.source, versions.target)
-        ]
-    )
     by_source = differing_cells(declared, versions.base, versions.source)
     by_target = differing_cells(declared, versions.base, versions.target)
-    clashes = ~is_update
+    clashes = ~versions.exist_everywhere
     columns = []
     for name in versions.source.column_names:
         mine, theirs = versions.source[name], versions.target[name]
@@ -321,46 +313,29 @@ def _find_conflicts(declared: NodeType | EdgeType, versions: RowVersions) -> Ite
     is_equal = {name: equal_cells(versions.source[name], versions.target[name]) for name in columns}
     for row in pc.sort_indices(versions.ids).to_pylist():
         base, source, target = (
-            _find_row(declared, each.slice(row, 1))
+            encode_entity(declared, each.slice(row, 1)) if each["id"][row].is_valid else None
             for each in (versions.base, versions.source, versions.target)
         )
-        kind = _kind_of(base, source, target)
+        names = ", ".join(name for name in columns if not is_equal[name][row])
+        if source is None:
+            kind = ConflictKind.DELETE_VS_UPDATE
+            problem = "the source removed it, the target changed it"
+        elif target is None:
+            kind = ConflictKind.DELETE_VS_UPDATE
+            problem = "the source changed it, the target removed it"
+        elif base is None:
+            kind = ConflictKind.DIVERGENT_INSERT
+            problem = f"both sides added it, with different {names}"
+        else:
+            kind = ConflictKind.DIVERGENT_UPDATE
+            problem = f"both sides changed it, with different {names}"
         id = versions.ids[row].as_py()
-        names = [name for name in columns if not is_equal[name][row]]
-        entity = f"{declared.name} {show_text(id)}"
         yield Conflict(
             type=declared.name,
             id=id,
             kind=kind,
-            message=_describe(entity, kind, source, target, names),
+            message=f"{declared.name} {show_text(id)}: {problem}",
             base=base,
             source=source,
             target=target,
         )
-
-
-def _find_row(declared: NodeType | EdgeType, row: pa.Table) -> JsonRow | None:
-    return encode_entity(declared, row) if row["id"][0].is_valid else None
-
-
-def _kind_of(base: JsonRow | None, source: JsonRow | None, target: JsonRow | None) -> ConflictKind:
-    if base is None:
-        return ConflictKind.DIVERGENT_INSERT
-    if source is None or target is None:
-        return ConflictKind.DELETE_VS_UPDATE
-    return ConflictKind.DIVERGENT_UPDATE
-
-
-def _describe(
-    entity: str,
-    kind: ConflictKind,
-    source: JsonRow | None,
-    target: JsonRow | None,
-    names: Sequence[str],
-) -> str:
-    if source is None:
-        return f"{entity}: the source removed it, the target changed it"
-    if target is None:
-        return f"{entity}: the source changed it, the target removed it"
-    verb = "added" if kind is ConflictKind.DIVERGENT_INSERT else "changed"
-    return f"{entity}: both sides {verb} it, with different {', '.join(names)}"
