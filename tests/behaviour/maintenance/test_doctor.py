@@ -16,10 +16,10 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.maintenance.doctor_report import (
-    SEVERITY_BY_TROUBLE,
     DoctorReport,
     FindingKind,
     Severity,
+    make_finding,
 )
 from omnigraph.engine.maintenance.doctor_tables import DoctorContext
 from omnigraph.engine.settings import make_settings, open_stores
@@ -118,7 +118,8 @@ def test_every_damage_is_found_and_told_apart(
 
     assert code in codes(report)
     assert grave(report) <= {code}
-    assert report.is_healthy == (SEVERITY_BY_TROUBLE[code] is not Severity.ERROR)
+    severity = make_finding(code, "", "", advice="").severity
+    assert report.is_healthy == (severity is not Severity.ERROR)
     assert all(each.message and each.advice for each in report.findings)
     assert str(code) in str(report)
 

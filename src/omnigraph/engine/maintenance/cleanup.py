@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from omnigraph.engine.commit.protocol import WritePath
 from omnigraph.engine.commit.publish import require_locks_held
-from omnigraph.engine.commit.sidecar import Sidecar, list_sidecars
+from omnigraph.engine.commit.sidecar import list_sidecars
 from omnigraph.engine.ops.refs import Tag, list_tags
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.state.ancestry import Ancestry, ForkPoint, find_fork_points, gather_ancestry
@@ -27,7 +27,6 @@ from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
     MANIFEST_PATH,
     STATE_COLUMNS,
-    Entry,
     ManifestState,
     Snapshot,
     decode_commits,
@@ -196,13 +195,10 @@ def _add_partings(
     gathered: _Gathered, states: Mapping[BranchName, ManifestState], path: WritePath
 ) -> None:
     """Add the states at the fork points of the branches, which merges use as their base."""
-    known = {
-        id: each
-        for state in states.values()
-        for id, each in gather_ancestry(_read_own(state, path.stores.tables)).items()
-    }
+    known: dict[str, Ancestor] = {}
     lines_by_head: dict[str, set[TableRef]] = defaultdict(set)
     for state in states.values():
+        known |= gather_ancestry(_read_own(state, path.stores.tables))
         own = table_branch_of(state.branch)
         paths = state.path_by_table.values()
         lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
@@ -320,7 +316,14 @@ def parse_policy(keep: object, older_than: object) -> Policy:
             problem="specify `keep`, a number of versions of each type, `older_than`, a "
             "maximum age, or both; nothing was deleted",
         )
-    return Policy(_parse_keep(keep), _parse_age(older_than))
+    if keep is None or (isinstance(keep, int) and not isinstance(keep, bool) and keep >= 1):
+        return Policy(keep, _parse_age(older_than))
+    raise InvalidValueError(
+        subject="keep",
+        expected="a number of versions",
+        value=keep,
+        problem="it is the number of versions of each type to keep, at least 1",
+    )
 
 
 def cleanup(
@@ -340,9 +343,7 @@ def cleanup(
         _require_plausible_clock(states, path)
     _require_undrifted(states, path)
     tables = _list_tables(states)
-    error_by_path: dict[str, str] = {}
-    if not is_preview:
-        error_by_path = _remove_orphans(tables, states, path)
+    error_by_path = {} if is_preview else _remove_orphans(tables, states, path)
     sweep = _Sweep(policy, timedelta(seconds=READER_GRACE_S), is_preview, readers, path)
     reports = sweep.run(tables, states)
     return tuple(
@@ -406,80 +407,75 @@ class _Sweep:
         listed = {table.path: _list_versions(table, states, self.path) for table in tables}
         now = self.path.runtime.now()
         needs = find_required_versions(since=now - self.grace, path=self.path)
-        spare = {
-            key: _choose(self.policy, each, needs, now, self.path) for key, each in listed.items()
-        }
-        with _announced(
-            spare.values(), is_preview=self.is_preview, readers=self.readers, path=self.path
-        ):
+        spare = {key: self._choose(each, needs, now) for key, each in listed.items()}
+        with self._announced(spare.values()):
             # Includes tags created since: creating a tag checks for announced cleanups afterwards.
             in_use = self.readers.find_read() | find_tagged_since(needs, self.path)
-            return [
-                _clean(
-                    table,
-                    _without(spare[table.path], in_use),
-                    self.path,
-                    is_preview=self.is_preview,
+            return [self._clean(table, spare[table.path], in_use) for table in tables]
+
+    def _choose(
+        self, listed: DeletableVersions, needs: RequiredVersions, now: datetime
+    ) -> DeletableVersions:
+        """The versions that the policy does not retain and that are not required."""
+        chosen = {}
+        for line, versions in listed.items():
+            if line.branch is not None and line not in needs.lines:
+                # A writer is about to name it, or its deletion failed.
+                continue
+            old = set(versions[: -(self.policy.keep or 1)])
+            if self.policy.older_than is not None and old:
+                timestamp = now - self.policy.older_than
+                newest_old = self.path.stores.tables.find_version_before(line, timestamp)
+                old = {each for each in old if newest_old is not None and each <= newest_old}
+            spare = tuple(each for each in sorted(old) if not needs.has(TableVersion(line, each)))
+            # The main table branch is always included, to find files that no version names. Another
+            # table branch may be deleted meanwhile, together with such files.
+            if spare or line.branch is None:
+                chosen[line] = spare
+        return chosen
+
+    @contextmanager
+    def _announced(self, spare: Iterable[DeletableVersions]) -> Iterator[None]:
+        """Announce the versions that are about to be deleted, if any, for the block."""
+        doomed = [
+            TableVersion(line, each)
+            for lines in spare
+            for line, versions in lines.items()
+            for each in versions
+        ]
+        if self.is_preview or not doomed:
+            yield
+            return
+        self.readers.forget_dead()
+        with self.readers.cleaning(doomed, id=self.path.runtime.new_id()):
+            yield
+
+    def _clean(
+        self, table: _Table, spare: DeletableVersions, in_use: frozenset[TableVersion]
+    ) -> CleanupReport:
+        """Delete versions of one type, or preview that; an error becomes part of the report."""
+        report = CleanupReport(
+            type=type_name_of(table.keys[0]),
+            table_key=table.keys[0],
+            old_versions_removed=0,
+            bytes_removed=0,
+            error=None,
+        )
+        tables = self.path.stores.tables
+        act = tables.preview_cleaning if self.is_preview else tables.clean
+        try:
+            self.path.failpoints.maybe_fail(Failpoint.CLEANUP_TABLE_GC)
+            for line, versions in spare.items():
+                unused = (each for each in versions if TableVersion(line, each) not in in_use)
+                done = act(line, tuple(unused))
+                report = replace(
+                    report,
+                    old_versions_removed=report.old_versions_removed + done.versions,
+                    bytes_removed=report.bytes_removed + done.size,
                 )
-                for table in tables
-            ]
-
-
-@contextmanager
-def _announced(
-    spare: Iterable[DeletableVersions], *, is_preview: bool, readers: Readers, path: WritePath
-) -> Iterator[None]:
-    """Announce the versions that are about to be deleted, if any, for the block."""
-    doomed = [
-        TableVersion(line, each)
-        for lines in spare
-        for line, versions in lines.items()
-        for each in versions
-    ]
-    if is_preview or not doomed:
-        yield
-        return
-    readers.forget_dead()
-    with readers.cleaning(doomed, id=path.runtime.new_id()):
-        yield
-
-
-def _clean(
-    table: _Table, spare: DeletableVersions, path: WritePath, *, is_preview: bool
-) -> CleanupReport:
-    """Delete versions of one type, or preview that; an error becomes part of the report."""
-    report = CleanupReport(
-        type=type_name_of(table.keys[0]),
-        table_key=table.keys[0],
-        old_versions_removed=0,
-        bytes_removed=0,
-        error=None,
-    )
-    tables = path.stores.tables
-    act = tables.preview_cleaning if is_preview else tables.clean
-    try:
-        path.failpoints.maybe_fail(Failpoint.CLEANUP_TABLE_GC)
-        for line, versions in spare.items():
-            done = act(line, versions)
-            report = replace(
-                report,
-                old_versions_removed=report.old_versions_removed + done.versions,
-                bytes_removed=report.bytes_removed + done.size,
-            )
-    except GraphError as error:
-        return replace(report, error=str(error))
-    return report
-
-
-def _parse_keep(keep: object) -> int | None:
-    if keep is None or (isinstance(keep, int) and not isinstance(keep, bool) and keep >= 1):
-        return keep
-    raise InvalidValueError(
-        subject="keep",
-        expected="a number of versions",
-        value=keep,
-        problem="it is the number of versions of each type to keep, at least 1",
-    )
+        except GraphError as error:
+            return replace(report, error=str(error))
+        return report
 
 
 def _parse_age(older_than: object) -> timedelta | None:
@@ -509,7 +505,8 @@ def _require_none_under_way(path: WritePath) -> None:
     """Wait for the writes in progress; `RecoveryRequiredError` if one remains unfinished."""
     under_way = list_sidecars(path.stores.objects)
     for sidecar in under_way:
-        with path.locks.hold(_lock_keys(sidecar)):
+        branch = table_branch_of(sidecar.branch)
+        with path.locks.hold({LockKey(pin.table_key, branch) for pin in sidecar.pins}):
             # The writer has finished or failed.
             pass
     if under_way:
@@ -520,30 +517,21 @@ def _require_none_under_way(path: WritePath) -> None:
             raise RecoveryRequiredError(operation_id=sidecar.operation_id)
 
 
-def _lock_keys(sidecar: Sidecar) -> list[LockKey]:
-    branch = table_branch_of(sidecar.branch)
-    return [LockKey(table_key, branch) for table_key in {pin.table_key for pin in sidecar.pins}]
-
-
 def _require_undrifted(states: Mapping[BranchName, ManifestState], path: WritePath) -> None:
     for state in states.values():
         for entry in state.snapshot:
-            if entry.branch == table_branch_of(state.branch) and path.has_drifted(entry):
-                _require_still_named(entry, state, path)
-
-
-def _require_still_named(entry: Entry, state: ManifestState, path: WritePath) -> None:
-    newest = path.stores.tables.find_head(entry.at.ref)
-    now_named = path.branch_states.state(state.branch).version_of(entry.table_key)
-    if now_named != entry.version or newest is None:
-        # A write finished in between.
-        return
-    raise DriftError(
-        type=type_name_of(entry.table_key),
-        expected=entry.version,
-        actual=newest,
-        advice="`omnigraph repair` shows what it was and adopts or refuses it",
-    )
+            if entry.branch != table_branch_of(state.branch) or not path.has_drifted(entry):
+                continue
+            newest = path.stores.tables.find_head(entry.at.ref)
+            now_named = path.branch_states.state(state.branch).version_of(entry.table_key)
+            # Otherwise, a write finished in between.
+            if now_named == entry.version and newest is not None:
+                raise DriftError(
+                    type=type_name_of(entry.table_key),
+                    expected=entry.version,
+                    actual=newest,
+                    advice="`omnigraph repair` shows what it was and adopts or refuses it",
+                )
 
 
 def _list_tables(states: Mapping[BranchName, ManifestState]) -> tuple[_Table, ...]:
@@ -620,37 +608,4 @@ def _list_versions(
     return {
         TableRef(table.path, name): path.stores.tables.versions(TableRef(table.path, name))
         for name in lines
-    }
-
-
-def _choose(
-    policy: Policy,
-    listed: DeletableVersions,
-    needs: RequiredVersions,
-    now: datetime,
-    path: WritePath,
-) -> DeletableVersions:
-    """The versions that the policy does not retain and that are not required."""
-    chosen = {}
-    for line, versions in listed.items():
-        if line.branch is not None and line not in needs.lines:
-            # A writer is about to name it, or its deletion failed.
-            continue
-        old = set(versions[: -(policy.keep or 1)])
-        if policy.older_than is not None and old:
-            timestamp = now - policy.older_than
-            newest_old = path.stores.tables.find_version_before(line, timestamp)
-            old = {each for each in old if newest_old is not None and each <= newest_old}
-        spare = tuple(each for each in sorted(old) if not needs.has(TableVersion(line, each)))
-        # The main table branch is always included, to find files that no version names. Another
-        # table branch may be deleted meanwhile, together with such files.
-        if spare or line.branch is None:
-            chosen[line] = spare
-    return chosen
-
-
-def _without(spare: DeletableVersions, required: frozenset[TableVersion]) -> DeletableVersions:
-    return {
-        line: tuple(each for each in versions if TableVersion(line, each) not in required)
-        for line, versions in spare.items()
     }

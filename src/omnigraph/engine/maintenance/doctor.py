@@ -8,7 +8,8 @@ a leftover.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -43,7 +44,6 @@ from omnigraph.engine.maintenance.doctor_tables import (
 )
 from omnigraph.engine.ops.refs import TAGS_PREFIX, find_tag
 from omnigraph.engine.ops.transaction import TRANSACTIONS_PREFIX, life_of
-from omnigraph.engine.state.history import Commit
 from omnigraph.engine.state.manifest import (
     MANIFEST_PATH,
     Entry,
@@ -100,14 +100,6 @@ def examine_schema(
         )
     chosen = archived or accepted_schema
     return None if chosen is None else chosen.catalog
-
-
-def examine_archived_schemas(
-    scope: DoctorContext, findings: Findings, *, hashes: Iterable[str]
-) -> None:
-    """Check that the schema of each commit is archived, because reads of the commit use it."""
-    for each in sorted(set(hashes)):
-        _find_archived(scope, findings, each)
 
 
 def _find_archived(
@@ -235,7 +227,7 @@ def _report_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) ->
     )
     subject = f"write {sidecar.operation_id}"
     if holder is None:
-        if not _is_there(scope, sidecar_path(sidecar.operation_id)):
+        if scope.stores.objects.find(sidecar_path(sidecar.operation_id)) is None:
             # The write finished between the read of its sidecar and the check of its locks.
             return
         message = f"{description}, was interrupted"
@@ -252,7 +244,7 @@ def _examine_transactions(scope: DoctorContext, findings: Findings) -> None:
             continue
         subject, holder = f"transaction {name}", _find_holder(scope, [life_of(name)])
         if holder is None:
-            if not _is_there(scope, f"{TRANSACTIONS_PREFIX}/{file}"):
+            if scope.stores.objects.find(f"{TRANSACTIONS_PREFIX}/{file}") is None:
                 continue
             findings.add(
                 FindingKind.TRANSACTION_LEFT,
@@ -300,17 +292,11 @@ def _read_all(scope: DoctorContext, prefix: str) -> Iterator[tuple[str, bytes]]:
             yield path, stored.content
 
 
-def _is_there(scope: DoctorContext, path: str) -> bool:
-    return scope.stores.objects.find(path) is not None
-
-
 def _find_holder(scope: DoctorContext, keys: list[LockKey]) -> str | None:
     # A lease that cannot be read is reported separately.
-    holders: list[str] = []
-    with Findings().noting(FindingKind.LEASE_DAMAGED, "", advice=""):
-        holder = scope.locks.find_holder(keys)
-        holders += [] if holder is None else [holder]
-    return next(iter(holders), None)
+    with suppress(GraphError):
+        return scope.locks.find_holder(keys)
+    return None
 
 
 _CLEAN = "`graph.cleanup(keep=10)` removes it"
@@ -373,7 +359,7 @@ def _find_lines(
     }
     for path, key in sorted(named_by_path.items()):
         # A table that cannot be opened was already reported.
-        with Findings().noting(FindingKind.TYPE_DAMAGED, path, advice=FROM_A_COPY):
+        with suppress(GraphError):
             lines = {TableRef(path, each) for each in scope.stores.tables.branches(path)}
             for line in sorted(lines - named - pending, key=lambda each: each.branch or ""):
                 findings.add(
@@ -444,22 +430,17 @@ def examine_types(
 def _compare_names(findings: Findings, state: ManifestState, declared: frozenset[str]) -> None:
     branch = say_branch(state.branch)
     named = frozenset(state.snapshot.entries)
+    advice = "restore `__manifest` and the schema's files from one copy of the graph"
     if state.branch == MAIN:
         # Another branch has no rows of types that were added after it was created.
+        message = "the schema declares it, but history does not name its table"
         for key in sorted(declared - named):
-            findings.add(
-                FindingKind.TYPE_NOT_IN_HISTORY,
-                f"{type_name_of(key)} on {branch}",
-                "the schema declares it, but history does not name its table",
-                advice="restore `__manifest` and the schema's files from one copy of the graph",
-            )
+            subject = f"{type_name_of(key)} on {branch}"
+            findings.add(FindingKind.TYPE_NOT_IN_HISTORY, subject, message, advice=advice)
+    message = "history names its table, but the schema does not declare it"
     for key in sorted(named - declared):
-        findings.add(
-            FindingKind.TYPE_NOT_IN_SCHEMA,
-            f"{type_name_of(key)} on {branch}",
-            "history names its table, but the schema does not declare it",
-            advice="restore `__manifest` and the schema's files from one copy of the graph",
-        )
+        subject = f"{type_name_of(key)} on {branch}"
+        findings.add(FindingKind.TYPE_NOT_IN_SCHEMA, subject, message, advice=advice)
 
 
 def _examine_type(
@@ -483,7 +464,16 @@ def _examine_type(
         if newest > entry.version:
             _examine_advance(scope, findings, state, entry, newest=newest)
         schema = scope.stores.tables.schema(entry.at)
-        _compare_count(scope, findings, entry, subject)
+        count = scope.stores.tables.count(entry.at, predicate=None)
+        if count != entry.row_count:
+            findings.add(
+                FindingKind.ROW_COUNT_WRONG,
+                subject,
+                f"history records {entry.row_count} {plural(entry.row_count, 'row')}, "
+                f"but there are {count}",
+                advice=f"restore `__manifest` and {entry.path} from one copy of the graph, or "
+                "export the rows and load them into a new graph",
+            )
         if declared is None or not _compare_columns(findings, schema, declared, subject):
             return None
         return StoredType(declared, entry, subject, frozenset(schema.names))
@@ -514,19 +504,6 @@ def _examine_advance(
         )
 
 
-def _compare_count(scope: DoctorContext, findings: Findings, entry: Entry, subject: str) -> None:
-    count = scope.stores.tables.count(entry.at, predicate=None)
-    if count != entry.row_count:
-        findings.add(
-            FindingKind.ROW_COUNT_WRONG,
-            subject,
-            f"history records {entry.row_count} {plural(entry.row_count, 'row')}, "
-            f"but there are {count}",
-            advice=f"restore `__manifest` and {entry.path} from one copy of the graph, or export "
-            "the rows and load them into a new graph",
-        )
-
-
 def _compare_columns(
     findings: Findings, schema: pa.Schema, declared: NodeType | EdgeType, subject: str
 ) -> bool:
@@ -535,8 +512,11 @@ def _compare_columns(
     for field in table_schema(declared):
         if field.name not in schema.names:
             problems += [] if field.nullable else [f"{field.name} is missing"]
-        elif not _is_stored_as(schema.field(field.name).type, field.type):
-            problems.append(f"{field.name} is {schema.field(field.name).type}, not {field.type}")
+            continue
+        stored = schema.field(field.name).type
+        # The store chooses how a blob is stored.
+        if stored != field.type and field.type != pa.large_binary():
+            problems.append(f"{field.name} is {stored}, not {field.type}")
     if problems:
         findings.add(
             FindingKind.COLUMNS_WRONG,
@@ -547,22 +527,24 @@ def _compare_columns(
     return not problems
 
 
-def _is_stored_as(stored: pa.DataType, declared: pa.DataType) -> bool:
-    # The store chooses how a blob is stored.
-    return bool(stored == declared or declared == pa.large_binary())
-
-
 def examine(scope: DoctorContext) -> DoctorReport:
     """Examine a graph and report its problems, errors first."""
     findings = Findings()
-    names = _list_branches(scope, findings)
+    names: tuple[BranchName, ...] = (MAIN,)
+    with findings.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
+        names = (MAIN, *scope.branch_states.others())
     placed = [name for name in names if not _has_moved(scope, findings, name)]
     states = {name: state for name in placed if (state := _read_state(scope, findings, name))}
     catalog = examine_schema(scope, findings, main=states.get(MAIN))
-    commits = _read_commits(scope, findings, states)
-    hashes = {each.schema_hash for each in commits if each.schema_hash is not None}
+    hashes: set[str] = set()
+    for name, state in states.items():
+        with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
+            commits = scope.branch_states.commits_at(state, since=0)
+            hashes |= {each.schema_hash for each in commits if each.schema_hash is not None}
     head = states[MAIN].head.schema_hash if MAIN in states else None
-    examine_archived_schemas(scope, findings, hashes=hashes - {head})
+    for each in sorted(hashes - {head}):
+        # Reads of a commit use its archived schema.
+        _find_archived(scope, findings, each)
     seen = NOTHING_SEEN
     for name, state in states.items():
         if not is_internal_branch(name):
@@ -577,16 +559,10 @@ def examine(scope: DoctorContext) -> DoctorReport:
     return DoctorReport(scope.uri, scope.is_deep, sort_findings(findings.made()))
 
 
-def _list_branches(scope: DoctorContext, findings: Findings) -> tuple[BranchName, ...]:
-    with findings.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
-        return (MAIN, *scope.branch_states.others())
-    return (MAIN,)
-
-
 def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bool:
     """Whether a branch refers to files of the place from which its graph was moved or copied."""
     # A branch that cannot be opened is reported when its state is read.
-    with Findings().noting(FindingKind.BRANCH_MOVED, name, advice=""):
+    with suppress(GraphError):
         newest = None if name == MAIN else scope.stores.tables.find_head(manifest_ref(name))
         if newest is None:
             return False
@@ -609,16 +585,6 @@ def _read_state(scope: DoctorContext, findings: Findings, name: BranchName) -> M
         if scope.branch_states.has_branch(name):
             return scope.branch_states.state(name)
     return None
-
-
-def _read_commits(
-    scope: DoctorContext, findings: Findings, states: Mapping[BranchName, ManifestState]
-) -> list[Commit]:
-    commits: list[Commit] = []
-    for name, state in states.items():
-        with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
-            commits += scope.branch_states.commits_at(state, since=0)
-    return commits
 
 
 def _examine_branch(

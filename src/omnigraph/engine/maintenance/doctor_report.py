@@ -8,11 +8,9 @@ progress or that something could be faster or smaller.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import indent
-from types import MappingProxyType
 
 from omnigraph.model.errors import plural
 
@@ -87,16 +85,6 @@ _NOTES = frozenset(
         FindingKind.MANY_FILES,
     }
 )
-SEVERITY_BY_TROUBLE: Mapping[FindingKind, Severity] = MappingProxyType(
-    {
-        each: Severity.WARNING
-        if each in _WARNINGS
-        else Severity.NOTE
-        if each in _NOTES
-        else Severity.ERROR
-        for each in FindingKind
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +117,10 @@ class DoctorReport:
 
 def make_finding(code: FindingKind, subject: str, message: str, *, advice: str) -> Finding:
     """A finding with the severity of its kind."""
-    return Finding(SEVERITY_BY_TROUBLE[code], code, subject, message, advice)
+    severity = Severity.NOTE if code in _NOTES else Severity.ERROR
+    if code in _WARNINGS:
+        severity = Severity.WARNING
+    return Finding(severity, code, subject, message, advice)
 
 
 def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

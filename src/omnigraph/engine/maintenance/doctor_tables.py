@@ -8,7 +8,7 @@ of an open graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -144,11 +144,6 @@ def say_branch(branch: BranchName) -> str:
     return "main" if branch == MAIN else f"branch '{branch}'"
 
 
-def branch_argument(branch: BranchName) -> str:
-    """The branch argument of a call in an advice; empty for main."""
-    return "" if branch == MAIN else f"branch={str(branch)!r}"
-
-
 _CORRECT_ROWS = "correct or delete those rows with `graph.mutate`"
 _DELETE_REPEATED = (
     "delete them with `graph.mutate`, which deletes all rows of an id and its edges, and load the "
@@ -240,7 +235,8 @@ def _check_unique(
 ) -> None:
     for constraint in checked.constraints:
         if isinstance(constraint, Unique):
-            rows = _read(tables, stored, ["id", *constraint.columns])
+            columns = list(dict.fromkeys(["id", *constraint.columns]))
+            rows = tables.scan(stored.entry.at, columns=columns, predicate=None)
             alone = replace(checked, constraints=(constraint,))
             # Checked as if one write contained all rows, so there are no other rows to compare.
             change = _as_change(alone, drop_rows(rows, find_duplicate_ids(rows)))
@@ -250,14 +246,10 @@ def _check_unique(
 def _check_cardinality(
     checked: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
 ) -> None:
-    rows = _read(tables, stored, ["id", "src"])
+    rows = tables.scan(stored.entry.at, columns=["id", "src"], predicate=None)
     change = _as_change(checked, drop_rows(rows, find_duplicate_ids(rows)))
     found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
     tally.add_violations([found])
-
-
-def _read(tables: TableReader, stored: StoredType, columns: Sequence[str]) -> pa.Table:
-    return tables.scan(stored.entry.at, columns=list(dict.fromkeys(columns)), predicate=None)
 
 
 def _as_change(checked: NodeType | EdgeType, rows: pa.Table) -> TableChange:
@@ -337,8 +329,7 @@ def examine_endpoints(
     tables = scope.stores.tables
     for node_key, group in groupby(sorted(ends), key=lambda each: each.node_key):
         edge_ends, node = list(group), stored[node_key]
-        advice = "restore the table of the type from a copy of the graph"
-        with findings.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=advice):
+        with findings.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=_UNREADABLE):
             missing: dict[Ends, tuple[int, str]] = {}
             for part in _list_parts(tables, node.entry.at):
                 for each in edge_ends:
@@ -410,11 +401,8 @@ def examine_recorded_responses(
         'it again with `mode="overwrite"`, then `graph.ensure_indices()`'
     )
     with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
-        named = {
-            each.spec.column
-            for each in tables.indexes(entry.at)
-            if each.spec.kind is IndexKind.BTREE
-        }
+        specs = [each.spec for each in tables.indexes(entry.at)]
+        named = {spec.column for spec in specs if spec.kind is IndexKind.BTREE}
         for column in sorted(named & stored.columns):
             with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
                 found, expected = _query_index(tables, entry, column)
@@ -427,8 +415,9 @@ def examine_recorded_responses(
 def _query_index(tables: TableReader, entry: Entry, column: str) -> tuple[int, int]:
     """The number of rows that an index finds, and the number that it should find."""
     if tables.schema(entry.at).field(column).type == pa.string():
-        predicate = compare(column, Operator.GE, "")
-        return tables.count(entry.at, predicate=predicate), _count_valid(tables, entry, column)
+        batches = tables.scan_by_id(entry.at, columns=[column])
+        valid = sum(batch.num_rows - batch[column].null_count for batch in batches)
+        return tables.count(entry.at, predicate=compare(column, Operator.GE, "")), valid
     for batch in tables.scan_by_id(entry.at, columns=[column]):
         value = _choose_values(batch[column]).slice(0, 1)
         if len(value):
@@ -446,11 +435,6 @@ def _choose_values(cells: pa.Array) -> pa.Array:
     return known.filter(pc.or_(pc.greater(known, 0), pc.less(known, 0)))
 
 
-def _count_valid(tables: TableReader, entry: Entry, column: str) -> int:
-    batches = tables.scan_by_id(entry.at, columns=[column])
-    return sum(batch.num_rows - batch[column].null_count for batch in batches)
-
-
 def examine_layout(
     scope: DoctorContext, findings: Findings, stored: StoredType, state: ManifestState
 ) -> None:
@@ -458,11 +442,10 @@ def examine_layout(
     entry, tables = stored.entry, scope.stores.tables
     if entry.branch != table_branch_of(state.branch) or not entry.row_count:
         return
-    argument = branch_argument(state.branch)
+    argument = "" if state.branch == MAIN else f"branch={str(state.branch)!r}"
     optimize = f"`graph.optimize({argument})`"
-    with findings.noting(
-        FindingKind.TYPE_DAMAGED, stored.subject, advice=f"{optimize} may rebuild it"
-    ):
+    rebuild = f"{optimize} may rebuild it"
+    with findings.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=rebuild):
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
         layout = tables.plan_layout(entry.at, wanted=find_buildable(stored.declared, entry, tables))
         missing = [spec.column for spec in layout.uncovered if spec not in rows_by_spec]

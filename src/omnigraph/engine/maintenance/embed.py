@@ -28,13 +28,7 @@ from omnigraph.model.limits import SPARK_PART_ROWS_MAX
 from omnigraph.model.names import MAIN, BranchName, find_near_name
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import Vector
-from omnigraph.storage.ports import (
-    NewFile,
-    TableReader,
-    TableRef,
-    TableVersion,
-    Workers,
-)
+from omnigraph.storage.ports import NewFile, TableReader, TableRef, TableVersion, Workers
 from omnigraph.storage.predicates import And, IsNull, Operator, Or, Predicate, compare
 from omnigraph.storage.row_files import table_schema
 
@@ -74,10 +68,17 @@ def parse_call(
             reason="no embedding provider is configured; set OMNIGRAPH_EMBEDDINGS_MOCK=1 for the "
             "built-in one",
         )
-    targets = tuple(_make_target(declared, each, embedding) for each, embedding in named)
-    for each, embedding in named:
-        _require_model(f"{declared.name}.{each.name}", embedding, embedder)
-    return EmbedCall(declared, targets, embedder, is_only_missing)
+    targets = []
+    for known, embedding in named:
+        assert isinstance(known.type.element, Vector), "only vectors are embedded"
+        targets.append(Target(known.name, embedding.source, known.type.element.dimension))
+        if embedding.model is not None and embedding.model != embedder.model:
+            raise _refuse(
+                f"{declared.name}.{known.name}",
+                f"its vectors are computed by model '{embedding.model}', and texts are embedded by "
+                f"'{embedder.model}'; configure '{embedding.model}'",
+            )
+    return EmbedCall(declared, tuple(targets), embedder, is_only_missing)
 
 
 def count_embedded(call: EmbedCall, basis: Basis, *, tables: TableReader) -> int:
@@ -223,21 +224,6 @@ def _find_declared(declared: NodeType, name: str | None) -> list[tuple[Property,
         problem = 'it does not say what it is made of; declare it as a vector with @embed("text")'
         raise _refuse(subject, problem)
     return [(known, known.embedding)]
-
-
-def _make_target(declared: NodeType, known: Property, embedding: Embedding) -> Target:
-    assert isinstance(known.type.element, Vector), "only vectors are embedded"
-    assert embedding.source in declared.properties, "the schema was checked"
-    return Target(known.name, embedding.source, known.type.element.dimension)
-
-
-def _require_model(subject: str, embedding: Embedding, embedder: Embedder) -> None:
-    if embedding.model is not None and embedding.model != embedder.model:
-        raise _refuse(
-            subject,
-            f"its vectors are computed by model '{embedding.model}', and texts are embedded by "
-            f"'{embedder.model}'; configure '{embedding.model}'",
-        )
 
 
 def require_portable(embedder: Embedder) -> None:

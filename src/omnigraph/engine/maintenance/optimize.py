@@ -155,7 +155,12 @@ def find_buildable(
         return ()
     stored = frozenset(tables.schema(entry.at).names)
     wanted = [each for each in choose_indexes(declared) if each.column in stored]
-    return tuple(each for each in wanted if not _is_without_vectors(each, entry, tables))
+    return tuple(
+        each
+        for each in wanted
+        if each.kind is not IndexKind.VECTOR
+        or tables.count(entry.at, predicate=IsPresent(each.column))
+    )
 
 
 def list_pending(
@@ -168,12 +173,6 @@ def list_pending(
         for spec in choose_indexes(declared)
     }
     return tuple(PendingIndex(column, reason) for column, reason in reasons.items() if reason)
-
-
-def _is_without_vectors(spec: IndexSpec, entry: Entry, tables: TableReader) -> bool:
-    if spec.kind is not IndexKind.VECTOR:
-        return False
-    return not tables.count(entry.at, predicate=IsPresent(spec.column))
 
 
 def _explain_absence(
@@ -288,18 +287,12 @@ def _report(
 
 def needs_optimize(basis: Basis, *, tables: TableStore) -> bool:
     """Whether a type written by the branch has too many files, or an index covers too few rows."""
-    own = table_branch_of(basis.branch)
-    for declared in basis.catalog.stored_types():
-        entry = basis.snapshot.get(table_key_of(declared))
-        if entry.branch == own and entry.row_count and _is_type_worn(declared, entry, tables):
+    for declared, entry in _own_tables(basis.snapshot, basis.catalog):
+        wanted = find_buildable(declared, entry, tables)
+        covered = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
+        enough = entry.row_count * (1 - UNINDEXED_SHARE_MIN)
+        if any(each not in covered or covered[each] < enough for each in wanted):
+            return True
+        if tables.plan_layout(entry.at, wanted=wanted).fragments_removed >= SMALL_FILES_MIN:
             return True
     return False
-
-
-def _is_type_worn(declared: NodeType | EdgeType, entry: Entry, tables: TableStore) -> bool:
-    wanted = find_buildable(declared, entry, tables)
-    covered = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
-    enough = entry.row_count * (1 - UNINDEXED_SHARE_MIN)
-    if any(each not in covered or covered[each] < enough for each in wanted):
-        return True
-    return tables.plan_layout(entry.at, wanted=wanted).fragments_removed >= SMALL_FILES_MIN

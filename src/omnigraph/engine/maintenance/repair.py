@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -103,26 +103,19 @@ def repair(consent: Consent, *, path: WritePath) -> tuple[RepairReport, ...]:
     keys = [LockKey(entry.table_key, None) for entry in path.branch_states.capture(MAIN).snapshot]
     # Taking the locks waits for writes in progress.
     with path.locks.hold(keys) as held:
-        _require_none_stopped(path)
+        for sidecar in list_sidecars(path.stores.objects):
+            if any(pin.table_branch is None for pin in sidecar.pins):
+                raise RecoveryRequiredError(operation_id=sidecar.operation_id)
         basis = path.branch_states.capture(MAIN)
         looked = [
             entry for entry in basis.snapshot if held.covers([LockKey(entry.table_key, None)])
         ]
         reports = [_look(entry, consent, path.stores.tables) for entry in looked]
-        adopted = {
-            report.table_key: report
-            for report in reports
-            if report.action in (RepairAction.HEALED, RepairAction.FORCED)
-        }
+        changing = (RepairAction.HEALED, RepairAction.FORCED)
+        adopted = [report for report in reports if report.action in changing]
         if adopted:
-            _publish(adopted.values(), basis, held, path)
+            _publish(adopted, basis, held, path)
     return tuple(reports)
-
-
-def _require_none_stopped(path: WritePath) -> None:
-    for sidecar in list_sidecars(path.stores.objects):
-        if any(pin.table_branch is None for pin in sidecar.pins):
-            raise RecoveryRequiredError(operation_id=sidecar.operation_id)
 
 
 def _look(entry: Entry, consent: Consent, tables: TableReader) -> RepairReport:
@@ -149,43 +142,40 @@ def _look(entry: Entry, consent: Consent, tables: TableReader) -> RepairReport:
         )
     found = tables.find_operations(entry.at.ref, after=entry.version)
     operations = tuple(each or _UNKNOWN for each in found)
-    drift = _classify(operations)
+    if _UNKNOWN in operations:
+        drift = Drift.UNVERIFIABLE
+    elif _LAYOUT_OPERATIONS.issuperset(operations):
+        drift = Drift.VERIFIED_MAINTENANCE
+    else:
+        drift = Drift.SUSPICIOUS
     return replace(
         report, classification=drift, action=_decide(drift, consent), operations=operations
     )
 
 
-def _classify(operations: tuple[str, ...]) -> Drift:
-    if _UNKNOWN in operations:
-        return Drift.UNVERIFIABLE
-    if _LAYOUT_OPERATIONS.issuperset(operations):
-        return Drift.VERIFIED_MAINTENANCE
-    return Drift.SUSPICIOUS
-
-
 def _decide(drift: Drift, consent: Consent) -> RepairAction:
-    match drift:
-        case Drift.NONE:
-            return RepairAction.NO_OP
-        case _ if not consent.is_confirmed:
-            return RepairAction.PREVIEW
-        case Drift.VERIFIED_MAINTENANCE:
-            return RepairAction.HEALED
-        case Drift.SUSPICIOUS | Drift.UNVERIFIABLE:
-            return RepairAction.FORCED if consent.is_forced else RepairAction.REFUSED
+    if not consent.is_confirmed:
+        return RepairAction.PREVIEW
+    if drift is Drift.VERIFIED_MAINTENANCE:
+        return RepairAction.HEALED
+    return RepairAction.FORCED if consent.is_forced else RepairAction.REFUSED
 
 
 def _publish(
-    adopted: Iterable[RepairReport], basis: Basis, held: HeldLocks, path: WritePath
+    adopted: Sequence[RepairReport], basis: Basis, held: HeldLocks, path: WritePath
 ) -> None:
     """Publish the newest version of the tables as one commit, or raise and publish none."""
     tables = path.stores.tables
-    reports = list(adopted)
-    entries = [_newest_entry(basis.snapshot.get(each.table_key), each, tables) for each in reports]
-    is_forced = any(each.action is RepairAction.FORCED for each in reports)
+    changes = []
+    for each in adopted:
+        assert each.lance_head_version is not None, "a table that is not there is not adopted"
+        entry = replace(basis.snapshot.get(each.table_key), version=each.lance_head_version)
+        entry = replace(entry, row_count=tables.count(entry.at, predicate=None))
+        changes.append(Update(entry, tables.describe(entry.at)))
+    is_forced = any(each.action is RepairAction.FORCED for each in adopted)
     intent = PublishRequest(
-        changes=tuple(Update(each, tables.describe(each.at)) for each in entries),
-        expected={each.table_key: each.manifest_version for each in reports},
+        changes=tuple(changes),
+        expected={each.table_key: each.manifest_version for each in adopted},
         expected_head=None,
         commit_id=path.runtime.new_id(),
         created_at=path.runtime.now(),
@@ -207,12 +197,6 @@ def _publish(
             raise UncertainError(
                 f"the repair may have been published: {error}; call `repair` again to check"
             ) from error
-
-
-def _newest_entry(entry: Entry, report: RepairReport, tables: TableReader) -> Entry:
-    assert report.lance_head_version is not None, "a table that is not there is not adopted"
-    newest = replace(entry, version=report.lance_head_version)
-    return replace(newest, row_count=tables.count(newest.at, predicate=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,17 +240,14 @@ def relocate(
 
 def _find_foreign(objects: ObjectStore, *, root: str) -> dict[str, list[ForeignVersion]]:
     """The version files to rewrite, by branch, with those of the manifest last."""
+    # Listed from storage, because earlier commits name tables of types that are dropped now.
+    tops = [f"{kind}s" for kind in (TypeKind.NODE, TypeKind.EDGE)]
+    tables = [f"{top}/{name}" for top in tops for name in sorted(objects.list(top).prefixes)]
     found: dict[str, list[ForeignVersion]] = {}
-    for path in [*_list_tables(objects), MANIFEST_PATH]:
+    for path in [*tables, MANIFEST_PATH]:
         for ref in list_table_branches(objects, path):
             assert ref.branch is not None, "only branches are listed"
             versions = list(find_foreign_versions(objects, ref, root=root))
             if versions:
                 found.setdefault(ref.branch, []).extend(versions)
     return found
-
-
-def _list_tables(objects: ObjectStore) -> list[str]:
-    # Listed from storage, because earlier commits name tables of types that are dropped now.
-    tops = [f"{kind}s" for kind in (TypeKind.NODE, TypeKind.EDGE)]
-    return [f"{top}/{name}" for top in tops for name in sorted(objects.list(top).prefixes)]
