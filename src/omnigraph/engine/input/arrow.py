@@ -32,6 +32,7 @@ from omnigraph.engine.input.batches import (
     RowBatch,
     RowCounter,
     RowError,
+    at_least_one,
     bisect_refused,
     build_rows,
     describe_unknown,
@@ -72,16 +73,15 @@ def read_parquet(
     """The rows of some row groups of a file."""
     with _reading(path), _open_parquet(path, files) as file:
         groups = range(start, file.num_row_groups if end is None else end)
-        is_empty = True
-        for number in groups:
-            group = file.metadata.row_group(number)
-            row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
-            row_count = max(1, min(ARROW_BATCH_ROWS_MAX, ARROW_BATCH_BYTES // row_bytes))
-            for batch in file.iter_batches(batch_size=row_count, row_groups=[number]):
-                is_empty = False
-                yield batch
-        if is_empty:
-            yield _no_rows(file.schema_arrow)
+        batches = (batch for number in groups for batch in _read_group(file, number))
+        yield from at_least_one(batches, file.schema_arrow)
+
+
+def _read_group(file: parquet.ParquetFile, number: int) -> Iterator[pa.RecordBatch]:
+    group = file.metadata.row_group(number)
+    row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
+    row_count = max(1, min(ARROW_BATCH_ROWS_MAX, ARROW_BATCH_BYTES // row_bytes))
+    yield from file.iter_batches(batch_size=row_count, row_groups=[number])
 
 
 def measure_arrow(path: str, files: ExternalFiles) -> int:
@@ -100,17 +100,11 @@ def read_arrow(
     with _reading(path), _open(path, files) as file:
         is_file = _is_arrow_file(file)
         with ipc.open_file(file) if is_file else ipc.open_stream(file) as reader:
-            is_empty = True
+            batches: Iterable[pa.RecordBatch] = reader
             if is_file:
                 numbers = range(start, reader.num_record_batches if end is None else end)
                 batches = map(reader.get_batch, numbers)
-            else:
-                batches = iter(reader)
-            for batch in batches:
-                is_empty = False
-                yield batch
-            if is_empty:
-                yield _no_rows(reader.schema)
+            yield from at_least_one(batches, reader.schema)
 
 
 @contextmanager
@@ -139,10 +133,6 @@ def _is_arrow_file(file: pa.NativeFile) -> bool:
     start = file.read(len(_ARROW_FILE))
     file.seek(0)
     return bool(start == _ARROW_FILE)
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([], schema=schema)
 
 
 class RowOrigin:
@@ -265,7 +255,13 @@ def read_batches(
         _require_columns(named.schema.names, source)
         for batch in _bisect(named):
             first = counter.counted.records + 1
-            yield _read_batch(batch, source, range(first, first + batch.num_rows), context, report)
+            numbers: Sequence[int] = range(first, first + batch.num_rows)
+            retained = batch
+            if report is not None:
+                retained, numbers = _leave_out_refused(batch, source, numbers, context, report)
+            rows = _read_strictly(retained, source, numbers, context)
+            origin = RowOrigin(source.declared, source.file, numbers, rows)
+            yield RowBatch(source.declared, rows, origin)
             counter.add(records=batch.num_rows, lines=0)
 
 
@@ -323,20 +319,6 @@ def _bisect(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             batches[:0] = [batch.slice(0, half), batch.slice(half)]
         else:
             yield batch
-
-
-def _read_batch(
-    batch: pa.RecordBatch,
-    source: ColumnSource,
-    numbers: Sequence[int],
-    context: ReadContext,
-    report: Report | None,
-) -> RowBatch:
-    """The rows of a batch; `numbers` are their row numbers in the input."""
-    if report is not None:
-        batch, numbers = _leave_out_refused(batch, source, numbers, context, report)
-    rows = _read_strictly(batch, source, numbers, context)
-    return RowBatch(source.declared, rows, RowOrigin(source.declared, source.file, numbers, rows))
 
 
 def _leave_out_refused(

@@ -54,11 +54,10 @@ class InputLocation:
     line: int | None
 
     def __str__(self) -> str:
-        within = f"row {self.record}" if self.line is None else self._name_record()
+        within = f"record {self.record} (line {self.line})"
+        if self.line is None:
+            within = f"row {self.record}"
         return f"{self.file}: {within}" if self.file else within
-
-    def _name_record(self) -> str:
-        return f"record {self.record} (line {self.line})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,16 @@ class RowCounter:
     def add(self, *, records: int, lines: int) -> None:
         """Add to the counts."""
         self.counted = Counted(self.counted.records + records, self.counted.lines + lines)
+
+
+def at_least_one(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The batches, or one without rows, so that an empty file still has columns."""
+    is_empty = True
+    for batch in batches:
+        is_empty = False
+        yield batch
+    if is_empty:
+        yield pa.RecordBatch.from_pylist([], schema=schema)
 
 
 class Origin(Protocol):
@@ -292,15 +301,12 @@ def inline_references(
 
 def inline_column(column: pa.Array, wanted: PropertyType, external: ExternalBlobs) -> pa.Array:
     """An Arrow column with blob references replaced, as `inline_references`."""
-    if wanted.element is not Scalar.BLOB or not _is_text(column.type):
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if wanted.element is not Scalar.BLOB or not is_text:
         return column
     if pc.all(pc.starts_with(column.cast(pa.string()), BLOB_PREFIX)).as_py():
         return column
     return pa.array(inline_references(column.to_pylist(), wanted, external), pa.large_string())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 @dataclass(frozen=True, slots=True)

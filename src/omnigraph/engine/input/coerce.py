@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from types import NoneType
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -144,14 +145,14 @@ def _parse_timestamps(texts: pa.Array) -> pa.Array | None:
     timestamps = pc.add(pc.multiply(seconds, 1000), pc.cast(fractions, pa.int64()))
     zones = parts.field("zone").dictionary_encode()
     try:
-        offsets = [_offset_of(zone) for zone in zones.dictionary.to_pylist()]
+        epochs = [
+            parse_datetime(f"1970-01-01T00:00:00{zone or ''}")
+            for zone in zones.dictionary.to_pylist()
+        ]
     except ValueError:
         return None
-    return pc.subtract(timestamps, pc.take(pa.array(offsets, pa.int64()), zones.indices))
-
-
-def _offset_of(zone: str | None) -> int:
-    return (_EPOCH - parse_datetime(f"1970-01-01T00:00:00{zone or ''}")) // _MS
+    offsets = pa.array([(_EPOCH - epoch) // _MS for epoch in epochs], pa.int64())
+    return pc.subtract(timestamps, pc.take(offsets, zones.indices))
 
 
 def _is_within_years(timestamps: pa.Array) -> bool:
@@ -184,6 +185,8 @@ def _parse_one(text: str, scalar: Scalar) -> int:
 _BASE64 = "base64:"
 _UNITS_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _OUTSIDE = "since 1970 lies outside the years 1 to 9999"
+
+V = TypeVar("V")
 
 Ends = NDArray[np.int64]
 """The end offset of the elements of each row, counted over all rows."""
@@ -391,7 +394,7 @@ def _timestamps_of(column: pa.Array, scalar: Scalar) -> pa.Array:
 
 def _coerce_list(column: pa.Array, wanted: PropertyType) -> pa.Array:
     ends, elements = _unfold(column)
-    coerced = _fit_elements(elements, wanted.list_element, ends)
+    coerced = _fit_elements(coerce_column, elements, wanted.list_element, ends)
     offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
     mask = column.is_null() if column.null_count else None
     return pa.ListArray.from_arrays(offsets, coerced, type=arrow_type(wanted), mask=mask)
@@ -402,7 +405,7 @@ def _coerce_vector(column: pa.Array, vector: Vector) -> pa.Array:
     lengths, dimension = pc.list_value_length(column), vector.dimension
     is_other = pc.not_equal(lengths, dimension)
     require_none(is_other, lengths, lambda n: f"{vector} expects {dimension} dimensions, got {n}")
-    floats = _fit_elements(elements, PropertyType(Scalar.F32), ends)
+    floats = _fit_elements(coerce_column, elements, PropertyType(Scalar.F32), ends)
     stored = arrow_type(PropertyType(vector))
     if not column.null_count:
         return pa.FixedSizeListArray.from_arrays(floats, type=stored)
@@ -426,9 +429,12 @@ def _unfold(column: pa.Array) -> tuple[Ends, pa.Array]:
     return ends, elements
 
 
-def _fit_elements(elements: pa.Array, wanted: PropertyType, ends: Ends) -> pa.Array:
+def _fit_elements(
+    fit: Callable[[V, PropertyType], pa.Array], elements: V, wanted: PropertyType, ends: Ends
+) -> pa.Array:
+    """The elements in their stored type; a `CoercionError` names the row of the element."""
     try:
-        return coerce_column(elements, wanted)
+        return fit(elements, wanted)
     except CoercionError as fault:
         fault.row = row_of(ends, fault.row)
         raise
@@ -520,13 +526,8 @@ def _fold(values: Sequence[object], kinds: set[type], wanted: PropertyType) -> p
     ends = np.cumsum(list(map(len, arrays)), dtype=np.int64)
     elements = list(chain.from_iterable(arrays))
     is_vector = isinstance(wanted.element, Vector)
-    try:
-        coerced = read_column(
-            elements, PropertyType(Scalar.F32) if is_vector else wanted.list_element
-        )
-    except CoercionError as fault:
-        fault.row = row_of(ends, fault.row)
-        raise
+    element_type = PropertyType(Scalar.F32) if is_vector else wanted.list_element
+    coerced = _fit_elements(read_column, elements, element_type, ends)
     offsets = pa.array(np.concatenate(([0], ends)), pa.int64())
     mask = pa.array([each is None for each in values], pa.bool_())
     return pa.LargeListArray.from_arrays(offsets, coerced, mask=mask)

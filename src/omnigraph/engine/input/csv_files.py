@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import orjson
 import pyarrow as pa
@@ -24,6 +25,7 @@ from omnigraph.engine.input.batches import (
     Report,
     RowCounter,
     RowError,
+    at_least_one,
 )
 from omnigraph.engine.input.coerce import invalid_value
 from omnigraph.engine.input.files import SeekableStream, open_unpacked
@@ -108,14 +110,9 @@ def read_csv(
     try:
         with open_unpacked(path, files) as file:
             reader = _open(file, declared, options, uneven)
-            is_empty = True
-            for batch in reader:
-                is_empty = False
+            for batch in at_least_one(reader, reader.schema):
                 for part in uneven.part(batch, counter):
                     yield _rename(part, options, path)
-            if is_empty:
-                nothing = pa.RecordBatch.from_pylist([], schema=reader.schema)
-                yield _rename(nothing, options, path)
         counter.add(records=len(uneven.numbers), lines=0)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise _refuse(path, uneven.problem or _describe(error)) from error
@@ -133,13 +130,11 @@ def parse_texts(column: pa.Array, wanted: PropertyType) -> pa.Array:
         return _convert_all(plain, _parse_words, "true or false is needed, not {}")
     if wanted.element in INTEGERS:
         kind = pa.uint64() if wanted.element is Scalar.U64 else pa.int64()
-        return _convert_all(
-            plain, lambda some: pc.cast(some, kind), "a whole number is needed, not {}"
-        )
+        convert = partial(pc.cast, target_type=kind)
+        return _convert_all(plain, convert, "a whole number is needed, not {}")
     if wanted.element in FLOATS:
-        return _convert_all(
-            plain, lambda some: pc.cast(some, pa.float64()), "a number is needed, not {}"
-        )
+        convert = partial(pc.cast, target_type=pa.float64())
+        return _convert_all(plain, convert, "a number is needed, not {}")
     return texts
 
 

@@ -68,7 +68,9 @@ def find_files(path: str, files: ExternalFiles) -> Iterator[Entry]:
         each.path: each for match in _expand(path, files) for each in _open_folders(match, files)
     }
     if not matches:
-        raise _not_found(path)
+        is_content = _is_content(path)
+        advice = "to load a text, wrap it in io.StringIO" if is_content else "check the path"
+        raise NotFoundError(kind="file", name=path[:_NAME_CHARACTERS_SHOWN], advice=advice)
     for name in sorted(matches, key=lambda each: each.split("/")):
         yield matches[name]
 
@@ -117,7 +119,8 @@ def _match(folder: str, parts: Sequence[str], files: ExternalFiles) -> Iterator[
                 _require_no_link(entry)
                 yield from _match(entry.path, parts, files)
     elif not _has_wildcard(parts[0]):
-        yield from _match(_join(folder, parts[0]), parts[1:], files)
+        path = f"{folder}/{parts[0]}" if is_remote(folder) else str(Path(folder, parts[0]))
+        yield from _match(path, parts[1:], files)
     else:
         for entry in _list_visible(folder, parts[0], files):
             if fnmatchcase(entry.name, parts[0]):
@@ -144,10 +147,6 @@ def _list_visible(path: str, part: str, files: ExternalFiles) -> Iterator[Entry]
                 yield entry
 
 
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if is_remote(folder) else str(Path(folder, name))
-
-
 def _has_wildcard(text: str) -> bool:
     return any(mark in text for mark in "*?[")
 
@@ -166,11 +165,6 @@ def _require_no_link(entry: Entry) -> None:
         # The link could form a cycle.
         problem = "a link to a directory is not followed; name the directory itself"
         raise refuse_path(entry.path, problem)
-
-
-def _not_found(path: str) -> NotFoundError:
-    advice = "to load a text, wrap it in io.StringIO" if _is_content(path) else "check the path"
-    return NotFoundError(kind="file", name=path[:_NAME_CHARACTERS_SHOWN], advice=advice)
 
 
 class Stream(Protocol):

@@ -384,15 +384,12 @@ def _read_column(
 ) -> pa.Array:
     column = columns[name]
     if wanted.is_vector or wanted.element in FLOATS:
-        _require_plain_floats(column.flatten() if pa.types.is_list(column.type) else column)
+        # Arrow accepts NaN, and reads -0 as a negative zero, which in JSON is an integer.
+        numbers = column.flatten() if pa.types.is_list(column.type) else column
+        array = numbers.drop_null().to_numpy()
+        if not np.isfinite(array).all() or np.signbit(array[array == 0]).any():
+            raise pa.ArrowInvalid("numbers that the strict reader must check")
     return coerce_column(inline_column(column, wanted, context.external), wanted)
-
-
-def _require_plain_floats(numbers: pa.Array) -> None:
-    # Arrow accepts NaN, and reads -0 as a negative zero, which in JSON is an integer.
-    array = numbers.drop_null().to_numpy()
-    if not np.isfinite(array).all() or np.signbit(array[array == 0]).any():
-        raise pa.ArrowInvalid("numbers that the strict reader must check")
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
