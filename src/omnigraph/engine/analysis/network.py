@@ -65,23 +65,16 @@ def find_neighbours(network: Network, direction: Direction) -> Neighbours:
         case Direction.IN:
             return _compress(network.targets, network.sources, network.node_count)
         case Direction.BOTH:
-            return _compress(*_either_way(network), network.node_count)
+            starts = np.concatenate([network.sources, network.targets])
+            ends = np.concatenate([network.targets, network.sources])
+            return _compress(starts, ends, network.node_count)
 
 
 def find_simple_neighbours(network: Network) -> Neighbours:
     """The neighbours of each node, ignoring the direction of edges and without self-loops."""
-    starts, ends = _either_way(_without_loops(network))
-    return _compress(starts, ends, network.node_count)
-
-
-def _without_loops(network: Network) -> Network:
     is_distinct = network.sources != network.targets
-    return Network(network.node_count, network.sources[is_distinct], network.targets[is_distinct])
-
-
-def _either_way(network: Network) -> tuple[Ordinals, Ordinals]:
-    starts = np.concatenate([network.sources, network.targets])
-    return starts, np.concatenate([network.targets, network.sources])
+    sources, targets = network.sources[is_distinct], network.targets[is_distinct]
+    return find_neighbours(Network(network.node_count, sources, targets), Direction.BOTH)
 
 
 def _compress(starts: Ordinals, ends: Ordinals, node_count: int) -> Neighbours:

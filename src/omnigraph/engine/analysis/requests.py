@@ -217,18 +217,16 @@ def parse_node(given: object, selection: Selection) -> tuple[str, str]:
     Raises `NotFoundError` if the type is not selected, and `InvalidValueError` if the reference is
     ambiguous or malformed.
     """
+    advice = f"the edges connect {' and '.join(selection.titles)}"
     match given:
         case (str(type_name), str(id)):
             if type_name not in selection.titles:
-                advice = f"the edges connect {_join(selection.titles)}"
                 raise NotFoundError(kind="node type", name=type_name, advice=advice)
             return type_name, id
         case str(id) if len(selection.nodes) == 1:
             return selection.titles[0], id
         case str():
-            problem = (
-                f"give the type as well, as (type, id): the edges connect {_join(selection.titles)}"
-            )
+            problem = f"give the type as well, as (type, id): {advice}"
         case _:
             problem = "a node is named by its id, or by (type, id)"
     raise InvalidValueError(subject="source", expected="a node", value=given, problem=problem)
@@ -243,7 +241,3 @@ def _get_edge(name: object, catalog: Catalog) -> EdgeType:
             advice = advise_name(str(name), set(catalog.edges)) or ""
         raise NotFoundError(kind="edge type", name=str(name), advice=advice)
     return found
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(names)

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.analysis.network import (
     Network,
-    Paths,
     count_degrees,
     count_triangles,
     find_components,
@@ -166,15 +165,12 @@ class _Reading:
         return self._basis.snapshot.entries.get(table_key_of(declared))
 
     def _require_memory(self) -> None:
-        needed = sum(
-            entry.row_count * each_bytes
-            for types, each_bytes in (
-                (self._selection.edges, ANALYSIS_EDGE_BYTES),
-                (self._selection.nodes, ANALYSIS_NODE_BYTES),
-            )
-            for entry in map(self._find_entry, types)
-            if entry is not None
+        entries = self._basis.snapshot.entries
+        edges, nodes = (
+            sum(entries[key].row_count for key in map(table_key_of, types) if key in entries)
+            for types in (self._selection.edges, self._selection.nodes)
         )
+        needed = edges * ANALYSIS_EDGE_BYTES + nodes * ANALYSIS_NODE_BYTES
         if needed > ANALYSIS_BYTES_MAX:
             raise LimitExceededError(
                 resource='the memory of an analysis with engine="local" in bytes',
@@ -237,17 +233,12 @@ def _solve_paths(request: PathsRequest, network: Network, members: NodeIndex) ->
     values: dict[str, pa.Array] = {"distance": pa.array(reached.distances)}
     if request.with_paths:
         _require_short(reached.nodes, reached.distances, members)
-        values |= _write_ways(trace(reached), members)
+        ways = trace(reached)
+        starts = pa.array(ways.starts, pa.int32())
+        types, ids = members.types_of(ways.nodes), members.ids_of(ways.nodes)
+        values["path_types"] = pa.ListArray.from_arrays(starts, types, type=_PATH)
+        values["path"] = pa.ListArray.from_arrays(starts, ids, type=_PATH)
     return _of_some(reached.nodes, values, members)
-
-
-def _write_ways(ways: Paths, members: NodeIndex) -> dict[str, pa.Array]:
-    starts = pa.array(ways.starts, pa.int32())
-    types, ids = members.types_of(ways.nodes), members.ids_of(ways.nodes)
-    return {
-        "path_types": pa.ListArray.from_arrays(starts, types, type=_PATH),
-        "path": pa.ListArray.from_arrays(starts, ids, type=_PATH),
-    }
 
 
 def _require_short(nodes: Ordinals, distances: Ordinals, members: NodeIndex) -> None:

@@ -85,22 +85,18 @@ def _put(call: WriteCall, rows: pa.Table, declared: NodeType, committed: Snapsho
     is_found = places != UNBOUND
     known = known.filter(pa.array(is_found))
     chosen = one_chunk(rows[call.column]).take(pa.array(places[is_found]))
-    values = pa.chunked_array([_coerce(call, chosen, declared)])
+    wanted = declared.properties[call.property].type
+    try:
+        values = pa.chunked_array([coerce_column(chosen, wanted)])
+    except CoercionError as error:
+        subject = f"{declared.name}.{call.property}"
+        raise refusal(error, subject=subject, expected=wanted.describe()) from error
     is_new = pa.array(~equal_cells(known[call.property], values))
     ids, values = one_chunk(known["id"].filter(is_new)), one_chunk(values.filter(is_new))
     found = committed.find_rows(table_key, "id", ids, columns=schema.names)
     values = values.take(pa.array(find_all(one_chunk(found["id"]), ids)))
     position = schema.get_field_index(call.property)
     return found.set_column(position, schema.field(position), values)
-
-
-def _coerce(call: WriteCall, values: pa.Array, declared: NodeType) -> pa.Array:
-    wanted = declared.properties[call.property].type
-    try:
-        return coerce_column(values, wanted)
-    except CoercionError as error:
-        subject = f"{declared.name}.{call.property}"
-        raise refusal(error, subject=subject, expected=wanted.describe()) from error
 
 
 def _require_property(name: str, call: WriteCall, catalog: Catalog) -> NodeType:
