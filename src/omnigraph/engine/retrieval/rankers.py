@@ -25,9 +25,10 @@ from omnigraph.engine.retrieval.results import (
     QueryVector,
     Request,
     hash_text,
+    refuse_receipt,
 )
 from omnigraph.engine.rows.comparisons import Inputs
-from omnigraph.model.catalog import Catalog, Embedding, Index, NodeType, Property
+from omnigraph.model.catalog import Catalog, Embedding, Index, NodeType
 from omnigraph.model.errors import EmbeddingError, InvalidValueError, NotFoundError
 from omnigraph.model.ports import Embedder
 from omnigraph.model.types import STRING, Vector
@@ -147,12 +148,7 @@ def require_vectors(rankers: Iterable[Ranker], vectors: Sequence[QueryVector]) -
     lengths = {len(each.numbers) for each in vectors}
     for ranker in rankers:
         if isinstance(ranker, VectorRanker) and ranker.dimension not in lengths:
-            raise InvalidValueError(
-                subject="receipt",
-                expected="a receipt of this graph",
-                value=None,
-                problem=f"it has no vector for {ranker.name}",
-            )
+            raise refuse_receipt(f"it has no vector for {ranker.name}")
 
 
 def _find_types(names: Sequence[str] | None, catalog: Catalog) -> list[NodeType]:
@@ -180,7 +176,11 @@ def _rankers_of(declared: NodeType) -> Iterator[Ranker]:
     indexed = {
         name for each in declared.constraints if isinstance(each, Index) for name in each.columns
     }
-    texts = [each for each in declared.properties.values() if _is_text(each)]
+    texts = [
+        each
+        for each in declared.properties.values()
+        if each.type.is_string and each.type.enum_values is None
+    ]
     for each in [text for text in texts if text.name in indexed] or texts:
         yield TextRanker(declared.name, PropertyValue(VARIABLE, each.name, each.type))
     for each in declared.properties.values():
@@ -193,10 +193,6 @@ def _is_searched(ranker: VectorRanker, given: QueryVector | None) -> bool:
     if given is None:
         return ranker.embedding is not None
     return ranker.dimension == len(given.numbers)
-
-
-def _is_text(declared: Property) -> bool:
-    return declared.type.is_string and declared.type.enum_values is None
 
 
 def _require_searched(request: Request, rankers: Iterable[Ranker], catalog: Catalog) -> None:
@@ -301,12 +297,7 @@ class ReplayEmbedder:
         for each in self._vectors:
             if each.text_hash == wanted and len(each.numbers) == dimension:
                 return each.numbers
-        raise InvalidValueError(
-            subject="receipt",
-            expected="a receipt of this graph",
-            value=None,
-            problem=f"it has no vector of {dimension} numbers for a text of its query",
-        )
+        raise refuse_receipt(f"it has no vector of {dimension} numbers for a text of its query")
 
     def embed_many(self, texts: Sequence[str], dimension: int) -> npt.NDArray[np.float32]:
         """The vectors of some texts, one row per text."""

@@ -88,7 +88,7 @@ class Reads:
         return [(id, score) for id, score in pairs if score is not None and isfinite(score)]
 
     def neighbours(
-        self, edge: EdgeType, direction: Direction, *, ids: Sequence[str], favoured: Iterable[str]
+        self, edge: EdgeType, direction: Direction, ids: Sequence[str], favoured: Sequence[str]
     ) -> list[tuple[str, str]]:
         """Pairs of node id and neighbour id over an edge type.
 

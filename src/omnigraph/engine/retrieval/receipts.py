@@ -26,6 +26,7 @@ from omnigraph.engine.retrieval.results import (
     Request,
     Retrieval,
     TokenCount,
+    refuse_receipt,
 )
 from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.names import require_text
@@ -46,15 +47,13 @@ def parse_receipt(given: object, *, count_tokens: TokenCount | None) -> Replay:
     receipt = receipt_json(given)
     if receipt.get("format") != RECEIPT_FORMAT:
         found = describe_value(receipt.get("format"))
-        raise refuse(f"its format is {found}; only {RECEIPT_FORMAT} is supported")
+        raise refuse_receipt(f"its format is {found}; only {RECEIPT_FORMAT} is supported")
     commit_id = receipt.get("commit_id")
     if not isinstance(commit_id, str):
-        raise refuse("its commit is missing")
-    request, vectors = parse_query(receipt)
-    if hash_query(request, vectors) != receipt.get("query_hash"):
-        raise refuse("its query does not match its hash")
+        raise refuse_receipt("its commit is missing")
+    request, vectors = _parse_unchanged(receipt)
     if isinstance(request, QueryRequest) and request.query is None:
-        raise refuse("a server holds the text of its query; replay it there")
+        raise refuse_receipt("a server holds the text of its query; replay it there")
     if (request.counted_by == BYTES_RULE) != (count_tokens is None):
         raise InvalidValueError(
             subject="count_tokens",
@@ -71,7 +70,7 @@ def receipt_json(given: object) -> Mapping[str, object]:
     """A receipt as JSON, converted if necessary; `InvalidValueError` if it is not a receipt."""
     receipt = given.to_json() if isinstance(given, Receipt) else given
     if not isinstance(receipt, Mapping):
-        raise refuse(f"a receipt, or one as JSON, is needed, not a {type(given).__name__}")
+        raise refuse_receipt(f"a receipt, or one as JSON, is needed, not a {type(given).__name__}")
     return receipt
 
 
@@ -81,30 +80,32 @@ def parse_query(
     """The request and vectors of a receipt; the hash of the receipt is not checked."""
     arguments, vectors = receipt.get("request"), receipt.get("vectors")
     if not (isinstance(arguments, Mapping) and isinstance(vectors, list)):
-        raise refuse("its request or vectors are missing")
+        raise refuse_receipt("its request or vectors are missing")
     request = parse_request(arguments) if "text" in arguments else parse_query_request(arguments)
     return request, tuple(map(_parse_vector, vectors))
+
+
+def _parse_unchanged(
+    receipt: Mapping[str, object],
+) -> tuple[Request | QueryRequest, tuple[QueryVector, ...]]:
+    request, vectors = parse_query(receipt)
+    if hash_query(request, vectors) != receipt.get("query_hash"):
+        raise refuse_receipt("its query does not match its hash")
+    return request, vectors
 
 
 def require_same(receipt: Receipt, replay: Replay) -> None:
     """Raise `InvalidValueError` unless a result is the one that the receipt describes."""
     if receipt.to_json() != replay.receipt:
-        raise refuse(
+        raise refuse_receipt(
             f"commit {replay.commit_id} gives another result now: the receipt was changed, or you "
             "see another part of the graph than the caller who received it"
         )
 
 
-def refuse(problem: str) -> InvalidValueError:
-    """The error for a receipt that cannot be replayed."""
-    return InvalidValueError(
-        subject="receipt", expected="a receipt of this graph", value=None, problem=problem
-    )
-
-
 def _parse_vector(given: object) -> QueryVector:
     if not isinstance(given, Mapping):
-        raise refuse("one of its vectors is not valid")
+        raise refuse_receipt("one of its vectors is not valid")
     model, made_of = (_parse_word(given.get(each)) for each in ("model", "text_hash"))
     return QueryVector(model, made_of, parse_vector(given.get("numbers")))
 
@@ -141,9 +142,7 @@ def find_redacted_query(receipt: Mapping[str, object]) -> str | None:
 
 def restore(receipt: Mapping[str, object], text: str) -> dict[str, object]:
     """The receipt with the text of its query; `InvalidValueError` if the receipt was modified."""
-    request, vectors = parse_query(receipt)
-    if hash_query(request, vectors) != receipt.get("query_hash"):
-        raise refuse("its query does not match its hash")
+    request, vectors = _parse_unchanged(receipt)
     assert isinstance(request, QueryRequest), "only such receipts are sealed"
     arguments = receipt["request"]
     assert isinstance(arguments, Mapping), "it was just parsed"

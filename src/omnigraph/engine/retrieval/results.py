@@ -180,6 +180,13 @@ class Retrieval:
     receipt: Receipt
 
 
+def refuse_receipt(problem: str) -> InvalidValueError:
+    """The error for a receipt that cannot be replayed."""
+    return InvalidValueError(
+        subject="receipt", expected="a receipt of this graph", value=None, problem=problem
+    )
+
+
 def hash_text(text: str) -> str:
     """The hash by which receipts identify a text."""
     return sha256(text.encode()).hexdigest()

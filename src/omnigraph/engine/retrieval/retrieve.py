@@ -20,7 +20,6 @@ from omnigraph.compiler.diagnostics import advise_name
 from omnigraph.compiler.ir import (
     Bm25,
     Column,
-    Direction,
     EntityId,
     Nearest,
     Now,
@@ -130,14 +129,12 @@ def build_result(
     count_tokens: TokenCount,
 ) -> Retrieval:
     """The candidates and their neighbours, as far as the token budget allows, with a receipt."""
-
-    def look_up(
-        edge: EdgeType, direction: Direction, ids: Sequence[str], favoured: Sequence[str]
-    ) -> list[tuple[str, str]]:
-        return reads.neighbours(edge, direction, ids=ids, favoured=favoured)
-
     near = reach(
-        found.seeds, hops=request.hops, edges=found.edges, fused=found.fused, look_up=look_up
+        found.seeds,
+        hops=request.hops,
+        edges=found.edges,
+        fused=found.fused,
+        look_up=reads.neighbours,
     )
     places = _place([*(Reached(node, node, ()) for node in found.seeds), *near], found.fused)
     written = _write(places, reads)
@@ -228,7 +225,9 @@ class NodeQuery:
 def plan_nodes(plan: Plan, text: str) -> NodeQuery:
     """The read, extended by the id of its nodes; `CompileError` if it does not return nodes."""
     ir = plan.ir
-    variable = _find_variable(ir)
+    shown = (each.expression for each in ir.columns)
+    nodes = (each.variable for each in shown if isinstance(each, PropertyValue | EntityId))
+    variable = next(nodes, None)
     if ir.is_aggregate or variable is None or variable not in plan.type_by_variable:
         raise _refuse(ir, variable, text)
     type_name = plan.type_by_variable[variable]
@@ -255,7 +254,8 @@ def read_nodes(query: NodeQuery, rows: pa.Table) -> list[tuple[NodeName, float |
     for id, score in zip(rows[len(rows.columns) - 1].to_pylist(), scores, strict=True):
         # An optional block that finds nothing yields a null id.
         if id is not None:
-            score_by_id.setdefault(id, _finite(score))
+            is_finite = isinstance(score, float) and isfinite(score)
+            score_by_id.setdefault(id, score if is_finite else None)
     if len(score_by_id) > FOUND_MAX:
         raise LimitExceededError(
             resource="the number of nodes that the query finds (give it a `limit`)",
@@ -263,11 +263,6 @@ def read_nodes(query: NodeQuery, rows: pa.Table) -> list[tuple[NodeName, float |
             found=len(score_by_id),
         )
     return [(NodeName(query.type, id), score) for id, score in score_by_id.items()]
-
-
-def _find_variable(ir: ReadIR) -> str | None:
-    shown = (each.expression for each in ir.columns)
-    return next((e.variable for e in shown if isinstance(e, PropertyValue | EntityId)), None)
 
 
 def _refuse(ir: ReadIR, variable: str | None, text: str) -> CompileError:
@@ -289,10 +284,6 @@ def _holds_now(part: object) -> bool:
     if is_dataclass(part):
         parts = (getattr(part, each.name) for each in fields(part))
     return any(map(_holds_now, parts))
-
-
-def _finite(score: object) -> float | None:
-    return score if isinstance(score, float) and isfinite(score) else None
 
 
 @dataclass(frozen=True, slots=True)
