@@ -6,7 +6,6 @@ out, and so are nodes that already have the value. The module prepares a write a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -52,7 +51,15 @@ def prepare_values(
     call: WriteCall, rows: pa.Table, *, catalog: Catalog, committed: SnapshotRows
 ) -> Prepared[MutationResult]:
     """Prepare and check the write of a result's values on a branch."""
-    changes = dict(_changes(call, rows, catalog, committed))
+    changes: dict[str, TableChange] = {}
+    for declared in sorted(require_assignable(call, catalog), key=table_key_of):
+        own = rows.filter(pc.equal(rows["type"], declared.name))
+        put = _put(call, own, declared, committed)
+        if put.num_rows:
+            nothing = pa.array([], pa.string())
+            changes[table_key_of(declared)] = TableChange(
+                type=declared, put=put, removed=nothing, is_overwrite=False
+            )
     require_integrity(changes, catalog=catalog, committed=committed)
     write = PreparedWrite(
         changes=changes,
@@ -63,18 +70,6 @@ def prepare_values(
     )
     affected = sum(each.put.num_rows for each in changes.values())
     return Prepared(write, MutationResult(affected, 0, commit_id=None))
-
-
-def _changes(
-    call: WriteCall, rows: pa.Table, catalog: Catalog, committed: SnapshotRows
-) -> Iterator[tuple[str, TableChange]]:
-    for declared in sorted(require_assignable(call, catalog), key=table_key_of):
-        own = rows.filter(pc.equal(rows["type"], declared.name))
-        put = _put(call, own, declared, committed)
-        if put.num_rows:
-            removed = pa.array([], pa.string())
-            change = TableChange(type=declared, put=put, removed=removed, is_overwrite=False)
-            yield table_key_of(declared), change
 
 
 def _put(call: WriteCall, rows: pa.Table, declared: NodeType, committed: SnapshotRows) -> pa.Table:

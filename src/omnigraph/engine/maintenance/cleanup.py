@@ -22,7 +22,7 @@ from omnigraph.engine.commit.sidecar import list_sidecars
 from omnigraph.engine.ops.refs import Tag, list_tags
 from omnigraph.engine.ops.transaction import sweep_transactions
 from omnigraph.engine.state.ancestry import Ancestry, ForkPoint, find_fork_points, gather_ancestry
-from omnigraph.engine.state.history import Ancestor, Commit
+from omnigraph.engine.state.history import Ancestor
 from omnigraph.engine.state.manifest import (
     GRAPH_COMMIT,
     MANIFEST_PATH,
@@ -51,7 +51,7 @@ from omnigraph.model.limits import (
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.failpoints import Failpoint
 from omnigraph.storage.locks import LockKey
-from omnigraph.storage.ports import TableReader, TableRef, TableVersion
+from omnigraph.storage.ports import TableRef, TableVersion
 from omnigraph.storage.predicates import And, IsNull, equals
 
 Looked = TypeVar("Looked")
@@ -198,8 +198,12 @@ def _add_partings(
     known: dict[str, Ancestor] = {}
     lines_by_head: dict[str, set[TableRef]] = defaultdict(set)
     for state in states.values():
-        known |= gather_ancestry(_read_own(state, path.stores.tables))
         own = table_branch_of(state.branch)
+        # The commits made on the branch itself, without those inherited from another branch.
+        is_own = IsNull("table_branch") if own is None else equals("table_branch", own)
+        predicate = And((equals("object_type", GRAPH_COMMIT), is_own))
+        rows = path.stores.tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
+        known |= gather_ancestry(decode_commits(rows))
         paths = state.path_by_table.values()
         lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
     for fork_point in find_fork_points((state.head.id for state in states.values()), known=known):
@@ -255,14 +259,6 @@ def _find_snapshot(commit_id: str, branch: str, version: int, path: WritePath) -
     except NotFoundError:
         # The state was deleted with its branch, so the reference cannot be resolved.
         return None
-
-
-def _read_own(state: ManifestState, tables: TableReader) -> tuple[Commit, ...]:
-    """The commits made on a branch itself, without those inherited from another branch."""
-    own = table_branch_of(state.branch)
-    is_own = IsNull("table_branch") if own is None else equals("table_branch", own)
-    predicate = And((equals("object_type", GRAPH_COMMIT), is_own))
-    return decode_commits(tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate))
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,16 @@ class DoctorReport:
         return not any(each.severity is Severity.ERROR for each in self.findings)
 
     def __str__(self) -> str:
-        return "\n".join([_headline(self), *(_write(each) for each in self.findings)])
+        counts = Counter(each.severity for each in self.findings)
+        present = [each for each in Severity if counts[each]]
+        totals = ", ".join(f"{counts[each]} {plural(counts[each], each)}" for each in present)
+        depth = "" if self.is_deep else " Rows were not checked."
+        state = "is healthy" if self.is_healthy else "is damaged"
+        lines = [f"{self.uri} {state}{': ' if totals else ''}{totals}.{depth}"]
+        for each in self.findings:
+            lines.append(f"{each.severity}[{each.code}] {each.subject}: {each.message}")
+            lines.append(indent(f"-> {each.advice}", "     "))
+        return "\n".join(lines)
 
 
 def make_finding(code: FindingKind, subject: str, message: str, *, advice: str) -> Finding:
@@ -127,16 +136,3 @@ def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings without duplicates, by severity and then in the order of discovery."""
     order = list(Severity)
     return tuple(sorted(dict.fromkeys(findings), key=lambda each: order.index(each.severity)))
-
-
-def _headline(report: DoctorReport) -> str:
-    counts = Counter(each.severity for each in report.findings)
-    totals = [f"{counts[each]} {plural(counts[each], each)}" for each in Severity if counts[each]]
-    depth = "" if report.is_deep else " Rows were not checked."
-    state = "is healthy" if report.is_healthy else "is damaged"
-    return f"{report.uri} {state}{': ' if totals else ''}{', '.join(totals)}.{depth}"
-
-
-def _write(finding: Finding) -> str:
-    head = f"{finding.severity}[{finding.code}] {finding.subject}: {finding.message}"
-    return head + indent(f"\n-> {finding.advice}", "     ")

@@ -180,13 +180,16 @@ class _Tally:
 
 def examine_rows(scope: DoctorContext, findings: Findings, stored: StoredType) -> bool:
     """Check every row of a type and report broken rules; returns whether all could be read."""
-    checked = _without_unstored(stored)
+    checked, tables = _without_unstored(stored), scope.stores.tables
     tally, is_read = _Tally(), False
     with findings.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
-        _check_batches(checked, stored, tally, tables=scope.stores.tables)
-        _check_unique(checked, stored, tally, tables=scope.stores.tables)
+        _check_batches(checked, stored, tally, tables=tables)
+        _check_unique(checked, stored, tally, tables=tables)
         if isinstance(checked, EdgeType) and checked.cardinality != ANY_CARDINALITY:
-            _check_cardinality(checked, stored, tally, tables=scope.stores.tables)
+            rows = tables.scan(stored.entry.at, columns=["id", "src"], predicate=None)
+            change = _as_change(checked, drop_rows(rows, find_duplicate_ids(rows)))
+            found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
+            tally.add_violations([found])
         is_read = True
     tally.report(findings, stored.subject)
     return is_read
@@ -241,15 +244,6 @@ def _check_unique(
             # Checked as if one write contained all rows, so there are no other rows to compare.
             change = _as_change(alone, drop_rows(rows, find_duplicate_ids(rows)))
             tally.add_violations(check_unique_groups(change, committed=_no_rows(tables)))
-
-
-def _check_cardinality(
-    checked: EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
-) -> None:
-    rows = tables.scan(stored.entry.at, columns=["id", "src"], predicate=None)
-    change = _as_change(checked, drop_rows(rows, find_duplicate_ids(rows)))
-    found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
-    tally.add_violations([found])
 
 
 def _as_change(checked: NodeType | EdgeType, rows: pa.Table) -> TableChange:

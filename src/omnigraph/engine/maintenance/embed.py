@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from omnigraph.engine.commit.prepared_write import PreparedWrite, StagingMode, TableChange
 from omnigraph.engine.commit.protocol import Authorship, WritePath
-from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, EmbedTask, Target, embed_part
+from omnigraph.engine.ops.embeddings import EmbedCall, EmbeddedPart, Target, embed_part
 from omnigraph.engine.ops.refs import create_table_branches
 from omnigraph.engine.ops.retry import Prepared, is_refused, run_write
 from omnigraph.engine.rows.snapshot_rows import SnapshotRows
@@ -152,9 +152,19 @@ class _Embedding:
         parts: Sequence[EmbeddedPart] = ()
         if predicate is not None and tables.count(entry.at, predicate=predicate):
             self._line = TableRef(entry.path, table_branch_of(basis.branch))
-            parts = self._work(EmbedTask(call, predicate), entry, self._line)
+            parts = self._work(predicate, entry, self._line)
             self._written = tuple(file for part in parts for file in part.rows.files)
-        changes = {key: _make_change(call.declared, parts)} if self._written else {}
+        changes: dict[str, TableChange] = {}
+        if self._written:
+            nothing = table_schema(call.declared).empty_table()
+            changes[key] = TableChange(
+                type=call.declared,
+                put=nothing,
+                removed=nothing["id"].combine_chunks(),
+                is_overwrite=False,
+                files=self._written,
+                deletions=tuple(each for part in parts for each in part.rows.deletions),
+            )
         return Prepared(
             PreparedWrite(
                 changes=changes,
@@ -169,14 +179,15 @@ class _Embedding:
             },
         )
 
-    def _work(self, task: EmbedTask, entry: Entry, line: TableRef) -> Sequence[EmbeddedPart]:
+    def _work(self, predicate: Predicate, entry: Entry, line: TableRef) -> Sequence[EmbeddedPart]:
         workers = self._workers
         share = SPARK_PART_ROWS_MAX if workers is None else workers.share(entry.row_count)
         at = TableVersion(line, entry.version)
         parts = self._path.stores.tables.parts(at, rows_max=share)
+        work = partial(embed_part, self._call, predicate)
         if workers is None:
-            return [embed_part(task, part) for part in parts]
-        return workers.run(partial(embed_part, task), parts, stage="embed")
+            return [work(part) for part in parts]
+        return workers.run(work, parts, stage="embed")
 
     def _discard(self) -> None:
         """Delete the written files, which no version names."""
@@ -188,19 +199,6 @@ class _Embedding:
             # No version names these files, and `cleanup` finds them.
             _LOG.warning("files of rows that were embedded stay: %s", error)
         self._written = ()
-
-
-def _make_change(declared: NodeType, parts: Iterable[EmbeddedPart]) -> TableChange:
-    some = tuple(part.rows for part in parts)
-    nothing = table_schema(declared).empty_table()
-    return TableChange(
-        type=declared,
-        put=nothing,
-        removed=nothing["id"].combine_chunks(),
-        is_overwrite=False,
-        files=tuple(file for each in some for file in each.files),
-        deletions=tuple(deletions for each in some for deletions in each.deletions),
-    )
 
 
 # Which properties, which rows

@@ -96,12 +96,12 @@ class ChangeFeed:
     def __iter__(self) -> Iterator[CommitChanges]:
         basis, tables = self._path.pin(self._branch), self._path.tables
         selection = parse_selection([basis.catalog], types=None, ops=None)
-        backlog = _read_backlog(self._cursor, basis.state, tables)
+        last, pending = _read_backlog(self._cursor, basis.state, tables)
         state = None
-        if backlog.last is not None:
-            with self._reading(basis.state, backlog.last):
-                state = self._state_of(backlog.last)
-        for commit in backlog.pending:
+        if last is not None:
+            with self._reading(basis.state, last):
+                state = self._state_of(last)
+        for commit in pending:
             before = state
             with self._reading(basis.state, commit):
                 state = self._advance(before, commit)
@@ -157,16 +157,10 @@ class ChangeFeed:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Backlog:
-    """The last commit that a reader saw, None before the first, and later ones, oldest first."""
-
-    last: Commit | None
-    pending: tuple[Commit, ...]
-
-
-def _read_backlog(cursor: str, state: ManifestState, tables: TableReader) -> _Backlog:
-    """The commits of a branch after a cursor, by first parents."""
+def _read_backlog(
+    cursor: str, state: ManifestState, tables: TableReader
+) -> tuple[Commit | None, list[Commit]]:
+    """The commit at a cursor, None before the first, and the later ones by first parents."""
     last_id = None if cursor == _BEGINNING else cursor.removeprefix(_AFTER)
     last = None
     predicate: Predicate = _COMMITS
@@ -189,7 +183,7 @@ def _read_backlog(cursor: str, state: ManifestState, tables: TableReader) -> _Ba
             raise _rejected(last_id or _BEGINNING, state)
         pending.append(commit)
         next_id = commit.parent_id
-    return _Backlog(last, tuple(reversed(pending)))
+    return last, pending[::-1]
 
 
 def _rejected(name: str, state: ManifestState) -> NotFoundError:

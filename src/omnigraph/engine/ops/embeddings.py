@@ -49,14 +49,6 @@ class EmbedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class EmbedTask:
-    """The task of every part."""
-
-    call: EmbedCall
-    predicate: Predicate
-
-
-@dataclass(frozen=True, slots=True)
 class EmbeddedPart:
     """The rows of a part that got a vector, and their number for each target."""
 
@@ -64,9 +56,8 @@ class EmbeddedPart:
     row_counts: tuple[int, ...]
 
 
-def embed_part(task: EmbedTask, part: TablePart) -> EmbeddedPart:
+def embed_part(call: EmbedCall, predicate: Predicate, part: TablePart) -> EmbeddedPart:
     """Rewrite the rows of a part that lack a vector, with the vector."""
-    call = task.call
     counts = [0] * len(call.targets)
 
     def convert(rows: pa.Table) -> pa.Table:
@@ -76,7 +67,7 @@ def embed_part(task: EmbedTask, part: TablePart) -> EmbeddedPart:
         return rows
 
     columns = table_schema(call.declared).names
-    rows = replace_rows(part, columns=columns, predicate=task.predicate, convert=convert)
+    rows = replace_rows(part, columns=columns, predicate=predicate, convert=convert)
     return EmbeddedPart(rows, tuple(counts))
 
 

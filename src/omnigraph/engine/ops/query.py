@@ -124,12 +124,11 @@ class QueryCall:
 
 def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
     """The result of a read at the commit of the basis."""
-    run = _start(call, basis, path)
-    plan = call.plan
-    matches = run.pipeline.run(plan.steps)
-    ranker = Ranker(run.matcher, path.embedder, plan.type_by_variable)
-    output = Output(plan, run.matcher, ranker, run.pipeline.budget)
-    table = output.table(run.pipeline.join_all(matches), matches.indexes)
+    pipeline, plan = _open_pipeline(call, basis, path), call.plan
+    matches = pipeline.run(plan.steps)
+    ranker = Ranker(pipeline.matcher, path.embedder, plan.type_by_variable)
+    output = Output(plan, pipeline.matcher, ranker, pipeline.budget)
+    table = output.table(pipeline.join_all(matches), matches.indexes)
     return Result(
         table,
         columns=[
@@ -144,20 +143,11 @@ def run_query(call: QueryCall, *, basis: Basis, path: ReadPath) -> Result:
 
 def explain_query(plan: Plan, *, basis: Basis, path: ReadPath) -> str:
     """The plan of a read on the current state, as text; nothing is run."""
-    run = _start(QueryCall(plan, {}, basis.head.created_at), basis, path)
-    return Explainer(run.sources, run.pipeline.expander).explain(plan)
+    pipeline = _open_pipeline(QueryCall(plan, {}, basis.head.created_at), basis, path)
+    return Explainer(pipeline.sources, pipeline.expander).explain(plan)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """The components that run one read."""
-
-    sources: Sources
-    matcher: Filter
-    pipeline: Pipeline
-
-
-def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
+def _open_pipeline(call: QueryCall, basis: Basis, path: ReadPath) -> Pipeline:
     cache = path.cache.of(path.tables.generation())
     budget = Budget(path.allowance)
     sources = Sources(
@@ -170,7 +160,7 @@ def _start(call: QueryCall, basis: Basis, path: ReadPath) -> _Run:
     matcher = Filter(sources, Inputs(call.values, call.now))
     properties = call.plan.properties
     expander = Expander(sources, matcher, budget, path.access, properties)
-    return _Run(sources, matcher, Pipeline(sources, matcher, expander, budget, properties))
+    return Pipeline(sources, matcher, expander, budget, properties)
 
 
 def find_entity(
@@ -228,10 +218,8 @@ def read_blob(
     if stored is None:
         raise NotFoundError(kind=declared.name, name=id, advice="")
     if stored.size is None:
-        advice = "the property is null"
-        raise NotFoundError(
-            kind="blob", name=f"{declared.name} {id}.{property_name}", advice=advice
-        )
+        full_name = f"{declared.name} {id}.{property_name}"
+        raise NotFoundError(kind="blob", name=full_name, advice="the property is null")
     if requested.start > stored.size:
         raise InvalidValueError(
             subject="start",

@@ -217,7 +217,11 @@ def write_passage(place: Place, properties: Mapping[str, object]) -> Passage:
     """The passage of a node with some properties."""
     heading = _write_node(place.node)
     if place.path:
-        heading += f" ({_write_path(place.seed, place.path)})"
+        parts = [_write_node(place.seed)]
+        for step in place.path:
+            arrow = f"-{step.edge}->" if step.direction == "out" else f"<-{step.edge}-"
+            parts += [arrow, _write_node(step.node)]
+        heading += f" ({' '.join(parts)})"
     lines = [heading, *(f"  {name}: {_write(value)}" for name, value in properties.items())]
     return Passage(place, properties, "\n".join(lines))
 
@@ -267,14 +271,6 @@ def _count(text: str, count: TokenCount) -> int:
         value=found,
         problem=f"it returned {found!r}, which is not a number of tokens",
     )
-
-
-def _write_path(seed: NodeName, path: Sequence[PathStep]) -> str:
-    parts = [_write_node(seed)]
-    for step in path:
-        arrow = f"-{step.edge}->" if step.direction == "out" else f"<-{step.edge}-"
-        parts += [arrow, _write_node(step.node)]
-    return " ".join(parts)
 
 
 def _write_node(node: NodeName) -> str:

@@ -286,15 +286,6 @@ def _holds_now(part: object) -> bool:
     return any(map(_holds_now, parts))
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedQuery:
-    """A query that can be run, and the request that describes it."""
-
-    nodes: NodeQuery
-    values: Mapping[str, Value]
-    request: QueryRequest
-
-
 def retrieve_by(
     text: str,
     params: object,
@@ -328,7 +319,7 @@ def retrieve_by(
     provider = reads.path.embedder
     recorder = None if provider is None else RecordingEmbedder(provider)
     reads = replace(reads, path=replace(reads.path, embedder=recorder))
-    found = _find(_PreparedQuery(nodes, values, request), reads)
+    found = _find(nodes, values, request, reads)
     vectors = () if recorder is None else recorder.vectors
     return build_result(request, vectors, found, reads=reads, count_tokens=count_tokens)
 
@@ -353,14 +344,16 @@ def retrieve_again(
     path = replace(reads.path, embedder=ReplayEmbedder(vectors))
     now = reads.now if request.now is None else parse_datetime(request.now)
     reads = replace(reads, path=path, now=now)
-    found = _find(_PreparedQuery(nodes, values, request), reads)
+    found = _find(nodes, values, request, reads)
     return build_result(request, vectors, found, reads=reads, count_tokens=count_tokens)
 
 
-def _find(query: _PreparedQuery, reads: Reads) -> Candidates:
-    edges = find_edges(query.request.edges, reads.basis.catalog)
-    rows = reads.run(QueryCall(query.nodes.plan, query.values, reads.now)).to_arrow()
-    ranked = RankerResult(query.request.name, 1.0, read_nodes(query.nodes, rows))
+def _find(
+    nodes: NodeQuery, values: Mapping[str, Value], request: QueryRequest, reads: Reads
+) -> Candidates:
+    edges = find_edges(request.edges, reads.basis.catalog)
+    rows = reads.run(QueryCall(nodes.plan, values, reads.now)).to_arrow()
+    ranked = RankerResult(request.name, 1.0, read_nodes(nodes, rows))
     fused = fuse([ranked])
     return Candidates(tuple(fused), fused, (ranked.name,), edges)
 
