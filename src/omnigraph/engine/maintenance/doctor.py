@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -23,17 +23,11 @@ from omnigraph.engine.commit.sidecar import (
     list_sidecars,
     sidecar_path,
 )
-from omnigraph.engine.maintenance.doctor_report import (
-    DoctorReport,
-    FindingKind,
-    Severity,
-    sort_findings,
-)
+from omnigraph.engine.maintenance.doctor_report import DoctorReport, FindingKind, Severity
 from omnigraph.engine.maintenance.doctor_tables import (
     FROM_A_COPY,
     DoctorContext,
     Ends,
-    Findings,
     StoredType,
     examine_endpoints,
     examine_layout,
@@ -79,20 +73,16 @@ from omnigraph.storage.row_files import table_schema
 _SUBJECT = "the schema"
 
 
-def examine_schema(
-    scope: DoctorContext, findings: Findings, *, main: ManifestState | None
-) -> Catalog | None:
+def examine_schema(scope: DoctorContext, *, main: ManifestState | None) -> Catalog | None:
     """Check the schema's files, and return the accepted schema, or None if it cannot be read."""
     accepted = None if main is None else main.head.schema_hash
-    archived = _find_archived(scope, findings, accepted)
+    archived = _find_archived(scope, accepted)
     # While a schema is being applied, the files at the root are incomplete, so the schema that
     # history names takes precedence.
-    is_moving = _examine_staged(scope, findings)
-    accepted_schema = (
-        None if is_moving and archived is not None else _read_files(scope, findings, accepted)
-    )
+    is_moving = _examine_staged(scope)
+    accepted_schema = None if is_moving and archived is not None else _read_files(scope, accepted)
     if accepted_schema is not None and accepted not in (None, accepted_schema.schema_hash):
-        findings.add(
+        scope.add(
             FindingKind.SCHEMA_NOT_ACCEPTED,
             _SUBJECT,
             "its files are consistent, but they are not the accepted schema",
@@ -102,16 +92,14 @@ def examine_schema(
     return None if chosen is None else chosen.catalog
 
 
-def _find_archived(
-    scope: DoctorContext, findings: Findings, schema_hash: str | None
-) -> AcceptedSchema | None:
+def _find_archived(scope: DoctorContext, schema_hash: str | None) -> AcceptedSchema | None:
     if schema_hash is None:
         return None
     subject = f"archived schema {schema_hash}"
-    with findings.noting(FindingKind.SCHEMA_DAMAGED, subject, advice=FROM_A_COPY):
+    with scope.noting(FindingKind.SCHEMA_DAMAGED, subject, advice=FROM_A_COPY):
         archived = find_archived(schema_hash, objects=scope.stores.objects)
         if archived is None:
-            findings.add(
+            scope.add(
                 FindingKind.SCHEMA_LOST,
                 subject,
                 f"it is not in {ARCHIVE_PREFIX}, so commits that were written under it are read "
@@ -122,13 +110,11 @@ def _find_archived(
     return None
 
 
-def _read_files(
-    scope: DoctorContext, findings: Findings, accepted: str | None
-) -> AcceptedSchema | None:
+def _read_files(scope: DoctorContext, accepted: str | None) -> AcceptedSchema | None:
     objects = scope.stores.objects
     try:
         if is_bare(objects):
-            findings.add(
+            scope.add(
                 FindingKind.SCHEMA_INCOMPLETE,
                 _SUBJECT,
                 f"only {SOURCE_FILE} exists, without the two files that are generated from it",
@@ -141,7 +127,7 @@ def _read_files(
             objects.list(ARCHIVE_PREFIX).token_by_name
         )
         advice = _bring_back(accepted, is_archived=is_archived)
-        findings.add(FindingKind.SCHEMA_DAMAGED, _SUBJECT, str(error), advice=advice)
+        scope.add(FindingKind.SCHEMA_DAMAGED, _SUBJECT, str(error), advice=advice)
         return None
 
 
@@ -155,7 +141,7 @@ def _bring_back(accepted: str | None, *, is_archived: bool) -> str:
     )
 
 
-def _examine_staged(scope: DoctorContext, findings: Findings) -> bool:
+def _examine_staged(scope: DoctorContext) -> bool:
     """Whether a staged schema is waiting to be moved to the root; reports it."""
     if not is_staged(scope.stores.objects.list("")):
         return False
@@ -164,14 +150,14 @@ def _examine_staged(scope: DoctorContext, findings: Findings) -> bool:
         if not is_staged(scope.stores.objects.list("")):
             # It was moved between the listing of the root and the check of the lock.
             return False
-        findings.add(
+        scope.add(
             FindingKind.SCHEMA_LEFT,
             _SUBJECT,
             f"{STAGED_FILE} exists: a schema change was interrupted",
             advice="`graph.refresh()` completes or discards it",
         )
     else:
-        findings.add(
+        scope.add(
             FindingKind.SCHEMA_UNDER_WAY,
             _SUBJECT,
             f"{holder} is applying another schema",
@@ -191,29 +177,29 @@ def is_explained(entry: Entry, scope: DoctorContext) -> bool:
     """Whether a sidecar explains why a table is ahead of the version that its branch names."""
     return any(
         (pin.table_path, pin.table_branch) == (entry.path, entry.branch)
-        for sidecar in _read_sidecars(scope, Findings())
+        for sidecar in _read_sidecars(replace(scope, findings=[]))
         for pin in sidecar.pins
     )
 
 
-def examine_records(scope: DoctorContext, findings: Findings) -> None:
+def examine_records(scope: DoctorContext) -> None:
     """Check unfinished writes and transactions, leases, claims, and the audit table."""
-    for sidecar in _read_sidecars(scope, findings):
-        _report_write(scope, findings, sidecar)
-    _examine_transactions(scope, findings)
-    _examine_leases(scope, findings)
-    _examine_claims(scope, findings)
-    with findings.noting(FindingKind.AUDIT_DAMAGED, "the list of recoveries", advice=FROM_A_COPY):
+    for sidecar in _read_sidecars(scope):
+        _report_write(scope, sidecar)
+    _examine_transactions(scope)
+    _examine_leases(scope)
+    _examine_claims(scope)
+    with scope.noting(FindingKind.AUDIT_DAMAGED, "the list of recoveries", advice=FROM_A_COPY):
         list_recoveries(scope.stores.tables)
 
 
-def _read_sidecars(scope: DoctorContext, findings: Findings) -> Iterator[Sidecar]:
+def _read_sidecars(scope: DoctorContext) -> Iterator[Sidecar]:
     for path, content in _read_all(scope, RECOVERY_PREFIX):
-        with findings.noting(FindingKind.RECORD_DAMAGED, path, advice=_UPGRADE):
+        with scope.noting(FindingKind.RECORD_DAMAGED, path, advice=_UPGRADE):
             yield decode_sidecar(content, path=path)
 
 
-def _report_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) -> None:
+def _report_write(scope: DoctorContext, sidecar: Sidecar) -> None:
     branch = table_branch_of(sidecar.branch)
     keys = [LockKey(pin.table_key, branch) for pin in sidecar.pins]
     if changes_schema(sidecar):
@@ -231,13 +217,13 @@ def _report_write(scope: DoctorContext, findings: Findings, sidecar: Sidecar) ->
             # The write finished between the read of its sidecar and the check of its locks.
             return
         message = f"{description}, was interrupted"
-        findings.add(FindingKind.WRITE_LEFT, subject, message, advice=_RECOVER)
+        scope.add(FindingKind.WRITE_LEFT, subject, message, advice=_RECOVER)
     else:
         message = f"{description}, is in progress in {holder}"
-        findings.add(FindingKind.WRITE_UNDER_WAY, subject, message, advice="wait for it")
+        scope.add(FindingKind.WRITE_UNDER_WAY, subject, message, advice="wait for it")
 
 
-def _examine_transactions(scope: DoctorContext, findings: Findings) -> None:
+def _examine_transactions(scope: DoctorContext) -> None:
     for file in sorted(scope.stores.objects.list(TRANSACTIONS_PREFIX).token_by_name):
         name = file.removesuffix(".json")
         if not is_private_branch(name):
@@ -246,7 +232,7 @@ def _examine_transactions(scope: DoctorContext, findings: Findings) -> None:
         if holder is None:
             if scope.stores.objects.find(f"{TRANSACTIONS_PREFIX}/{file}") is None:
                 continue
-            findings.add(
+            scope.add(
                 FindingKind.TRANSACTION_LEFT,
                 subject,
                 "it was abandoned, and its private branch remains",
@@ -254,13 +240,13 @@ def _examine_transactions(scope: DoctorContext, findings: Findings) -> None:
             )
         else:
             message = f"it is open in {holder}"
-            findings.add(FindingKind.TRANSACTION_UNDER_WAY, subject, message, advice="wait for it")
+            scope.add(FindingKind.TRANSACTION_UNDER_WAY, subject, message, advice="wait for it")
 
 
-def _examine_leases(scope: DoctorContext, findings: Findings) -> None:
+def _examine_leases(scope: DoctorContext) -> None:
     for path, content in _read_all(scope, LEASES_PREFIX):
         advice = f"delete {path} while no process writes, unless a newer OmniGraph wrote it"
-        with findings.noting(FindingKind.LEASE_DAMAGED, path, advice=advice):
+        with scope.noting(FindingKind.LEASE_DAMAGED, path, advice=advice):
             lease = decode_lease(content, path=path)
             if lease.is_held and not lease.is_good(scope.now):
                 message = (
@@ -268,18 +254,18 @@ def _examine_leases(scope: DoctorContext, findings: Findings) -> None:
                     f"{'main' if lease.branch is None else lease.branch}, and its lease has expired"
                 )
                 advice = "no action required: the next writer takes it over"
-                findings.add(FindingKind.LEASE_LEFT, path, message, advice=advice)
+                scope.add(FindingKind.LEASE_LEFT, path, message, advice=advice)
 
 
-def _examine_claims(scope: DoctorContext, findings: Findings) -> None:
+def _examine_claims(scope: DoctorContext) -> None:
     for prefix, who in ((READERS_PREFIX, "reader"), (CLEANUPS_PREFIX, "cleanup")):
         for path, content in _read_all(scope, prefix):
             advice = f"delete {path} while no process reads, unless a newer OmniGraph wrote it"
-            with findings.noting(FindingKind.CLAIM_DAMAGED, path, advice=advice):
+            with scope.noting(FindingKind.CLAIM_DAMAGED, path, advice=advice):
                 if decode_claim(content, path=path).is_over(scope.now):
                     message = f"the {who} that wrote it has ended"
                     advice = "no action required: the next cleanup that deletes anything removes it"
-                    findings.add(FindingKind.CLAIM_LEFT, path, message, advice=advice)
+                    scope.add(FindingKind.CLAIM_LEFT, path, message, advice=advice)
 
 
 def _read_all(scope: DoctorContext, prefix: str) -> Iterator[tuple[str, bytes]]:
@@ -303,17 +289,13 @@ _CLEAN = "`graph.cleanup(keep=10)` removes it"
 
 
 def examine_leftovers(
-    scope: DoctorContext,
-    findings: Findings,
-    *,
-    states: Mapping[BranchName, ManifestState],
-    is_complete: bool,
+    scope: DoctorContext, *, states: Mapping[BranchName, ManifestState], is_complete: bool
 ) -> None:
     """Check tags, and report objects that nothing refers to.
 
     `is_complete` says whether all of history was read; otherwise only tags are checked.
     """
-    _examine_tags(scope, findings)
+    _examine_tags(scope)
     try:
         sidecars = list_sidecars(scope.stores.objects)
     except GraphError:
@@ -322,19 +304,19 @@ def examine_leftovers(
     if not is_complete or any(each.schema is not None for each in sidecars):
         return
     pending = {TableRef(pin.table_path, pin.table_branch) for s in sidecars for pin in s.pins}
-    _find_lines(scope, findings, states, pending)
-    _find_folders(scope, findings, states)
+    _find_lines(scope, states, pending)
+    _find_folders(scope, states)
 
 
-def _examine_tags(scope: DoctorContext, findings: Findings) -> None:
+def _examine_tags(scope: DoctorContext) -> None:
     for file in sorted(scope.stores.objects.list(TAGS_PREFIX).token_by_name):
         name = TagName(file.removesuffix(".json").replace("~", "/"))
         advice = f"`graph.delete_tag({str(name)!r})`, unless a copy of the graph has its commit"
-        with findings.noting(FindingKind.TAG_DAMAGED, f"tag '{name}'", advice=advice):
+        with scope.noting(FindingKind.TAG_DAMAGED, f"tag '{name}'", advice=advice):
             try:
                 tag = find_tag(name, scope.stores.objects)
             except CorruptError as error:
-                findings.add(
+                scope.add(
                     FindingKind.TAG_DAMAGED,
                     f"tag '{name}'",
                     str(error),
@@ -348,10 +330,7 @@ def _examine_tags(scope: DoctorContext, findings: Findings) -> None:
 
 
 def _find_lines(
-    scope: DoctorContext,
-    findings: Findings,
-    states: Mapping[BranchName, ManifestState],
-    pending: set[TableRef],
+    scope: DoctorContext, states: Mapping[BranchName, ManifestState], pending: set[TableRef]
 ) -> None:
     named = {entry.at.ref for state in states.values() for entry in state.latest.values()}
     named_by_path = {
@@ -362,7 +341,7 @@ def _find_lines(
         with suppress(GraphError):
             lines = {TableRef(path, each) for each in scope.stores.tables.branches(path)}
             for line in sorted(lines - named - pending, key=lambda each: each.branch or ""):
-                findings.add(
+                scope.add(
                     FindingKind.BRANCH_REMAINS,
                     f"{key.partition(':')[2]} of branch '{line.branch}'",
                     "no branch refers to these rows: their branch was deleted, or a write on it "
@@ -371,14 +350,12 @@ def _find_lines(
                 )
 
 
-def _find_folders(
-    scope: DoctorContext, findings: Findings, states: Mapping[BranchName, ManifestState]
-) -> None:
+def _find_folders(scope: DoctorContext, states: Mapping[BranchName, ManifestState]) -> None:
     named = {path for state in states.values() for path in state.path_by_table.values()}
     for top in (f"{TypeKind.NODE}s", f"{TypeKind.EDGE}s"):
         for name in sorted(scope.stores.objects.list(top).prefixes):
             if f"{top}/{name}" not in named:
-                findings.add(
+                scope.add(
                     FindingKind.TYPE_REMAINS,
                     f"{top}/{name}",
                     "history does not name a type at this location",
@@ -398,36 +375,29 @@ NOTHING_SEEN = ExaminedTables(frozenset(), frozenset())
 
 
 def examine_types(
-    scope: DoctorContext,
-    findings: Findings,
-    state: ManifestState,
-    *,
-    catalog: Catalog | None,
-    seen: ExaminedTables,
+    scope: DoctorContext, state: ManifestState, *, catalog: Catalog | None, seen: ExaminedTables
 ) -> ExaminedTables:
     """Examine every type that a branch names, and return everything examined so far."""
     declared = {} if catalog is None else {table_key_of(e): e for e in catalog.stored_types()}
     if catalog is not None:
-        _compare_names(findings, state, frozenset(declared))
+        _compare_names(scope, state, frozenset(declared))
     stored: dict[str, StoredType] = {}
     for entry in state.snapshot:
-        opened = _examine_type(
-            scope, findings, state, entry, declared=declared.get(entry.table_key)
-        )
+        opened = _examine_type(scope, state, entry, declared=declared.get(entry.table_key))
         if opened is not None:
             stored[entry.table_key] = opened
     for each in stored.values():
         if (each.entry.at, each.entry.row_count) not in seen.types:
-            examine_layout(scope, findings, each, state)
-            if scope.is_deep and each.entry.row_count and examine_rows(scope, findings, each):
-                examine_recorded_responses(scope, findings, each)
+            examine_layout(scope, each, state)
+            if scope.is_deep and each.entry.row_count and examine_rows(scope, each):
+                examine_recorded_responses(scope, each)
     ends = frozenset(list_ends(stored)) if scope.is_deep else frozenset()
-    examine_endpoints(scope, findings, ends - seen.ends, stored)
+    examine_endpoints(scope, ends - seen.ends, stored)
     types = {(entry.at, entry.row_count) for entry in state.snapshot}
     return ExaminedTables(seen.types | types, seen.ends | ends)
 
 
-def _compare_names(findings: Findings, state: ManifestState, declared: frozenset[str]) -> None:
+def _compare_names(scope: DoctorContext, state: ManifestState, declared: frozenset[str]) -> None:
     branch = say_branch(state.branch)
     named = frozenset(state.snapshot.entries)
     advice = "restore `__manifest` and the schema's files from one copy of the graph"
@@ -436,16 +406,15 @@ def _compare_names(findings: Findings, state: ManifestState, declared: frozenset
         message = "the schema declares it, but history does not name its table"
         for key in sorted(declared - named):
             subject = f"{type_name_of(key)} on {branch}"
-            findings.add(FindingKind.TYPE_NOT_IN_HISTORY, subject, message, advice=advice)
+            scope.add(FindingKind.TYPE_NOT_IN_HISTORY, subject, message, advice=advice)
     message = "history names its table, but the schema does not declare it"
     for key in sorted(named - declared):
         subject = f"{type_name_of(key)} on {branch}"
-        findings.add(FindingKind.TYPE_NOT_IN_SCHEMA, subject, message, advice=advice)
+        scope.add(FindingKind.TYPE_NOT_IN_SCHEMA, subject, message, advice=advice)
 
 
 def _examine_type(
     scope: DoctorContext,
-    findings: Findings,
     state: ManifestState,
     entry: Entry,
     *,
@@ -454,19 +423,19 @@ def _examine_type(
     """Examine the table of a type; returns None if it cannot be examined further."""
     subject = f"{type_name_of(entry.table_key)} on {say_branch(state.branch)}"
     advice = f"restore {entry.path} from a copy of the graph"
-    with findings.noting(FindingKind.TYPE_DAMAGED, subject, advice=advice):
+    with scope.noting(FindingKind.TYPE_DAMAGED, subject, advice=advice):
         newest = scope.stores.tables.find_head(entry.at.ref)
         if newest is None or newest < entry.version:
             end = "the table is missing" if newest is None else f"it ends at {newest}"
             message = f"history names its version {entry.version}, but {end}"
-            findings.add(FindingKind.TYPE_BEHIND, subject, message, advice=advice)
+            scope.add(FindingKind.TYPE_BEHIND, subject, message, advice=advice)
             return None
         if newest > entry.version:
-            _examine_advance(scope, findings, state, entry, newest=newest)
+            _examine_advance(scope, state, entry, newest=newest)
         schema = scope.stores.tables.schema(entry.at)
         count = scope.stores.tables.count(entry.at, predicate=None)
         if count != entry.row_count:
-            findings.add(
+            scope.add(
                 FindingKind.ROW_COUNT_WRONG,
                 subject,
                 f"history records {entry.row_count} {plural(entry.row_count, 'row')}, "
@@ -474,14 +443,14 @@ def _examine_type(
                 advice=f"restore `__manifest` and {entry.path} from one copy of the graph, or "
                 "export the rows and load them into a new graph",
             )
-        if declared is None or not _compare_columns(findings, schema, declared, subject):
+        if declared is None or not _compare_columns(scope, schema, declared, subject):
             return None
         return StoredType(declared, entry, subject, frozenset(schema.names))
     return None
 
 
 def _examine_advance(
-    scope: DoctorContext, findings: Findings, state: ManifestState, entry: Entry, *, newest: int
+    scope: DoctorContext, state: ManifestState, entry: Entry, *, newest: int
 ) -> None:
     own = table_branch_of(state.branch)
     # The table branch of another branch may be ahead of the version that this branch names.
@@ -495,7 +464,7 @@ def _examine_advance(
         )
         if own is not None:
             advice = "export the branch, delete it, and load the rows into a new one"
-        findings.add(
+        scope.add(
             FindingKind.DRIFT,
             f"{type_name_of(entry.table_key)} on {say_branch(state.branch)}",
             f"it was changed outside OmniGraph: its newest version is {newest}, and history names "
@@ -505,7 +474,7 @@ def _examine_advance(
 
 
 def _compare_columns(
-    findings: Findings, schema: pa.Schema, declared: NodeType | EdgeType, subject: str
+    scope: DoctorContext, schema: pa.Schema, declared: NodeType | EdgeType, subject: str
 ) -> bool:
     """Whether the table has the columns of its type; nullable columns may be missing."""
     problems = []
@@ -518,7 +487,7 @@ def _compare_columns(
         if stored != field.type and field.type != pa.large_binary():
             problems.append(f"{field.name} is {stored}, not {field.type}")
     if problems:
-        findings.add(
+        scope.add(
             FindingKind.COLUMNS_WRONG,
             subject,
             f"its columns are not those of the schema: {'; '.join(problems)}",
@@ -529,37 +498,39 @@ def _compare_columns(
 
 def examine(scope: DoctorContext) -> DoctorReport:
     """Examine a graph and report its problems, errors first."""
-    findings = Findings()
     names: tuple[BranchName, ...] = (MAIN,)
-    with findings.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
+    with scope.noting(FindingKind.HISTORY_DAMAGED, "the list of branches", advice=FROM_A_COPY):
         names = (MAIN, *scope.branch_states.others())
-    placed = [name for name in names if not _has_moved(scope, findings, name)]
-    states = {name: state for name in placed if (state := _read_state(scope, findings, name))}
-    catalog = examine_schema(scope, findings, main=states.get(MAIN))
+    placed = [name for name in names if not _has_moved(scope, name)]
+    states = {name: state for name in placed if (state := _read_state(scope, name))}
+    catalog = examine_schema(scope, main=states.get(MAIN))
     hashes: set[str] = set()
     for name, state in states.items():
-        with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
+        with scope.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
             commits = scope.branch_states.commits_at(state, since=0)
             hashes |= {each.schema_hash for each in commits if each.schema_hash is not None}
     head = states[MAIN].head.schema_hash if MAIN in states else None
     for each in sorted(hashes - {head}):
         # Reads of a commit use its archived schema.
-        _find_archived(scope, findings, each)
+        _find_archived(scope, each)
     seen = NOTHING_SEEN
     for name, state in states.items():
         if not is_internal_branch(name):
             seen = _examine_branch(
-                scope, findings, state, catalog=catalog, seen=seen, attempts_left=EXAMINATIONS_MAX
+                scope, state, catalog=catalog, seen=seen, attempts_left=EXAMINATIONS_MAX
             )
-    examine_records(scope, findings)
-    is_reported = all(each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in findings.made())
-    examine_leftovers(
-        scope, findings, states=states, is_complete=is_reported and len(states) == len(names)
+    examine_records(scope)
+    is_complete = len(states) == len(names) and all(
+        each.code is not FindingKind.TYPE_NOT_IN_HISTORY for each in scope.findings
     )
-    return DoctorReport(scope.uri, scope.is_deep, sort_findings(findings.made()))
+    examine_leftovers(scope, states=states, is_complete=is_complete)
+    # Without duplicates, by severity and then in the order of discovery.
+    order = list(Severity)
+    findings = sorted(dict.fromkeys(scope.findings), key=lambda each: order.index(each.severity))
+    return DoctorReport(scope.uri, scope.is_deep, tuple(findings))
 
 
-def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bool:
+def _has_moved(scope: DoctorContext, name: BranchName) -> bool:
     """Whether a branch refers to files of the place from which its graph was moved or copied."""
     # A branch that cannot be opened is reported when its state is read.
     with suppress(GraphError):
@@ -569,7 +540,7 @@ def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bo
         at = TableVersion(manifest_ref(name), newest)
         places = sorted(scope.stores.tables.find_outside(at))
         if places:
-            findings.add(
+            scope.add(
                 FindingKind.BRANCH_MOVED,
                 say_branch(name),
                 f"its files are expected below {places[0].removesuffix(f'/{MANIFEST_PATH}')}, "
@@ -580,8 +551,8 @@ def _has_moved(scope: DoctorContext, findings: Findings, name: BranchName) -> bo
     return False
 
 
-def _read_state(scope: DoctorContext, findings: Findings, name: BranchName) -> ManifestState | None:
-    with findings.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
+def _read_state(scope: DoctorContext, name: BranchName) -> ManifestState | None:
+    with scope.noting(FindingKind.HISTORY_DAMAGED, say_branch(name), advice=FROM_A_COPY):
         if scope.branch_states.has_branch(name):
             return scope.branch_states.state(name)
     return None
@@ -589,7 +560,6 @@ def _read_state(scope: DoctorContext, findings: Findings, name: BranchName) -> M
 
 def _examine_branch(
     scope: DoctorContext,
-    findings: Findings,
     state: ManifestState,
     *,
     catalog: Catalog | None,
@@ -597,16 +567,16 @@ def _examine_branch(
     attempts_left: int,
 ) -> ExaminedTables:
     """Examine the types of a branch, and again if the branch moved while a problem was found."""
-    part, again = Findings(), Findings()
-    after = examine_types(scope, part, state, catalog=catalog, seen=seen)
-    if any(each.severity is not Severity.NOTE for each in part.made()):
-        now = _read_state(scope, again, state.branch)
-        if now is None and not again.made():
+    part, again = replace(scope, findings=[]), replace(scope, findings=[])
+    after = examine_types(part, state, catalog=catalog, seen=seen)
+    if any(each.severity is not Severity.NOTE for each in part.findings):
+        now = _read_state(again, state.branch)
+        if now is None and not again.findings:
             # The branch was deleted meanwhile, and its tables with it.
             return seen
         if now is not None and now.at != state.at and attempts_left > 1:
             return _examine_branch(
-                scope, findings, now, catalog=catalog, seen=seen, attempts_left=attempts_left - 1
+                scope, now, catalog=catalog, seen=seen, attempts_left=attempts_left - 1
             )
-    findings.extend(part.made())
+    scope.findings.extend(part.findings)
     return after

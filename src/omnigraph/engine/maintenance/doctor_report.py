@@ -130,9 +130,3 @@ def make_finding(code: FindingKind, subject: str, message: str, *, advice: str) 
     if code in _WARNINGS:
         severity = Severity.WARNING
     return Finding(severity, code, subject, message, advice)
-
-
-def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings without duplicates, by severity and then in the order of discovery."""
-    order = list(Severity)
-    return tuple(sorted(dict.fromkeys(findings), key=lambda each: order.index(each.severity)))

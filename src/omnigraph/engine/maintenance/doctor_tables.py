@@ -9,7 +9,7 @@ of an open graph.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 from types import TracebackType
@@ -68,7 +68,10 @@ FROM_A_COPY = "restore it from a copy of the graph"
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """One graph, as one examination sees it; `locks` are only read, never taken."""
+    """One graph, as one examination sees it, and its findings in the order of discovery.
+
+    `locks` are only read, never taken.
+    """
 
     uri: str
     stores: Stores
@@ -76,6 +79,15 @@ class DoctorContext:
     locks: WriteLocks
     now: datetime
     is_deep: bool
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, code: FindingKind, subject: str, message: str, *, advice: str) -> None:
+        """Add a finding."""
+        self.findings.append(make_finding(code, subject, message, advice=advice))
+
+    def noting(self, code: FindingKind, subject: str, *, advice: str) -> _Noting:
+        """A context manager that turns a `GraphError` of its block into a finding."""
+        return _Noting(self, code, subject, advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +100,6 @@ class StoredType:
     columns: frozenset[str]
 
 
-class Findings:
-    """The findings of one part of an examination, in the order in which they were made."""
-
-    def __init__(self) -> None:
-        self._made: list[Finding] = []
-
-    def add(self, code: FindingKind, subject: str, message: str, *, advice: str) -> None:
-        """Add a finding."""
-        self._made.append(make_finding(code, subject, message, advice=advice))
-
-    def extend(self, others: tuple[Finding, ...]) -> None:
-        """Add the findings of another part."""
-        self._made.extend(others)
-
-    def noting(self, code: FindingKind, subject: str, *, advice: str) -> _Noting:
-        """A context manager that turns a `GraphError` of its block into a finding."""
-        return _Noting(self, code, subject, advice)
-
-    def made(self) -> tuple[Finding, ...]:
-        """All findings so far."""
-        return tuple(self._made)
-
-
 class _Noting:
     """A block whose errors become findings.
 
@@ -118,9 +107,8 @@ class _Noting:
     suppressed.
     """
 
-    def __init__(self, findings: Findings, code: FindingKind, subject: str, advice: str) -> None:
-        self._findings = findings
-        self._code, self._subject, self._advice = code, subject, advice
+    def __init__(self, scope: DoctorContext, code: FindingKind, subject: str, advice: str) -> None:
+        self._scope, self._code, self._subject, self._advice = scope, code, subject, advice
 
     def __enter__(self) -> None:
         """Enter the block."""
@@ -135,7 +123,7 @@ class _Noting:
             return False
         is_silent = isinstance(error, UnavailableError)
         advice = "run the check again when the storage responds" if is_silent else self._advice
-        self._findings.add(self._code, self._subject, str(error), advice=advice)
+        self._scope.add(self._code, self._subject, str(error), advice=advice)
         return True
 
 
@@ -170,19 +158,19 @@ class _Tally:
                 rule = f"{first.rule} {first.property}"
                 self.add(FindingKind.RULE_BROKEN, rule, count=part.count, example=first.message)
 
-    def report(self, findings: Findings, subject: str) -> None:
+    def report(self, scope: DoctorContext, subject: str) -> None:
         for (code, rule), example in self._first.items():
             count = self._count[code, rule]
             message = example if count == 1 else f"{example}; and {count - 1:,} more"
             advice = _DELETE_REPEATED if code is FindingKind.ID_REPEATED else _CORRECT_ROWS
-            findings.add(code, subject, message, advice=advice)
+            scope.add(code, subject, message, advice=advice)
 
 
-def examine_rows(scope: DoctorContext, findings: Findings, stored: StoredType) -> bool:
+def examine_rows(scope: DoctorContext, stored: StoredType) -> bool:
     """Check every row of a type and report broken rules; returns whether all could be read."""
     checked, tables = _without_unstored(stored), scope.stores.tables
     tally, is_read = _Tally(), False
-    with findings.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
+    with scope.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
         _check_batches(checked, stored, tally, tables=tables)
         _check_unique(checked, stored, tally, tables=tables)
         if isinstance(checked, EdgeType) and checked.cardinality != ANY_CARDINALITY:
@@ -191,7 +179,7 @@ def examine_rows(scope: DoctorContext, findings: Findings, stored: StoredType) -
             found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
             tally.add_violations([found])
         is_read = True
-    tally.report(findings, stored.subject)
+    tally.report(scope, stored.subject)
     return is_read
 
 
@@ -317,13 +305,13 @@ def list_ends(stored: Mapping[str, StoredType]) -> Iterator[Ends]:
 
 
 def examine_endpoints(
-    scope: DoctorContext, findings: Findings, ends: Iterable[Ends], stored: Mapping[str, StoredType]
+    scope: DoctorContext, ends: Iterable[Ends], stored: Mapping[str, StoredType]
 ) -> None:
     """Report every edge type that has edges whose endpoint does not exist."""
     tables = scope.stores.tables
     for node_key, group in groupby(sorted(ends), key=lambda each: each.node_key):
         edge_ends, node = list(group), stored[node_key]
-        with findings.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=_UNREADABLE):
+        with scope.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=_UNREADABLE):
             missing: dict[Ends, tuple[int, str]] = {}
             for part in _list_parts(tables, node.entry.at):
                 for each in edge_ends:
@@ -334,7 +322,7 @@ def examine_endpoints(
             for each, (count, first) in missing.items():
                 edge = stored[each.edge_key]
                 more = "" if count == 1 else f"; and {count - 1:,} more"
-                findings.add(
+                scope.add(
                     FindingKind.ENDPOINT_MISSING,
                     edge.subject,
                     f"{edge.declared.name} {first} in {node.declared.name}{more}",
@@ -385,25 +373,23 @@ def _list_blocks(tables: TableReader, at: TableVersion, columns: list[str]) -> I
         yield pa.Table.from_batches(held)
 
 
-def examine_recorded_responses(
-    scope: DoctorContext, findings: Findings, stored: StoredType
-) -> None:
+def examine_recorded_responses(scope: DoctorContext, stored: StoredType) -> None:
     """Query every scalar index of a type, and report those that return wrong counts."""
     tables, entry = scope.stores.tables, stored.entry
     advice = (
         "restore the table of the type from a copy of the graph, or export the type and load "
         'it again with `mode="overwrite"`, then `graph.ensure_indices()`'
     )
-    with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
+    with scope.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
         specs = [each.spec for each in tables.indexes(entry.at)]
         named = {spec.column for spec in specs if spec.kind is IndexKind.BTREE}
         for column in sorted(named & stored.columns):
-            with findings.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
+            with scope.noting(FindingKind.INDEX_DAMAGED, stored.subject, advice=advice):
                 found, expected = _query_index(tables, entry, column)
                 if found != expected:
                     rows = plural(expected, "row")
                     message = f"the index of {column} finds {found:,} of {expected:,} {rows}"
-                    findings.add(FindingKind.INDEX_DAMAGED, stored.subject, message, advice=advice)
+                    scope.add(FindingKind.INDEX_DAMAGED, stored.subject, message, advice=advice)
 
 
 def _query_index(tables: TableReader, entry: Entry, column: str) -> tuple[int, int]:
@@ -429,9 +415,7 @@ def _choose_values(cells: pa.Array) -> pa.Array:
     return known.filter(pc.or_(pc.greater(known, 0), pc.less(known, 0)))
 
 
-def examine_layout(
-    scope: DoctorContext, findings: Findings, stored: StoredType, state: ManifestState
-) -> None:
+def examine_layout(scope: DoctorContext, stored: StoredType, state: ManifestState) -> None:
     """Check the indexes and files of a type that the branch itself has written."""
     entry, tables = stored.entry, scope.stores.tables
     if entry.branch != table_branch_of(state.branch) or not entry.row_count:
@@ -439,24 +423,24 @@ def examine_layout(
     argument = "" if state.branch == MAIN else f"branch={str(state.branch)!r}"
     optimize = f"`graph.optimize({argument})`"
     rebuild = f"{optimize} may rebuild it"
-    with findings.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=rebuild):
+    with scope.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=rebuild):
         rows_by_spec = {each.spec: each.rows_covered for each in tables.indexes(entry.at)}
         layout = tables.plan_layout(entry.at, wanted=find_buildable(stored.declared, entry, tables))
         missing = [spec.column for spec in layout.uncovered if spec not in rows_by_spec]
         if missing:
             message = f"no index of {', '.join(missing)}; lookups read every row"
             advice = f"`graph.ensure_indices({argument})`"
-            findings.add(FindingKind.INDEX_MISSING, stored.subject, message, advice=advice)
+            scope.add(FindingKind.INDEX_MISSING, stored.subject, message, advice=advice)
         for spec in layout.uncovered:
             if spec in rows_by_spec:
                 message = (
                     f"the index of {spec.column} covers {rows_by_spec[spec]:,} of "
                     f"{entry.row_count:,} {plural(entry.row_count, 'row')}; the others are scanned"
                 )
-                findings.add(FindingKind.INDEX_BEHIND, stored.subject, message, advice=optimize)
+                scope.add(FindingKind.INDEX_BEHIND, stored.subject, message, advice=optimize)
         if layout.fragments_removed:
             message = (
                 f"{layout.fragments_removed} of its {layout.fragments} "
                 f"{plural(layout.fragments, 'file')} are small or hold many deleted rows"
             )
-            findings.add(FindingKind.MANY_FILES, stored.subject, message, advice=optimize)
+            scope.add(FindingKind.MANY_FILES, stored.subject, message, advice=optimize)
