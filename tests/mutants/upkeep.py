@@ -37,7 +37,7 @@ UPKEEP_MUTANTS = (
         (
             Edit(
                 "engine/maintenance/cleanup.py",
-                "    gathered.versions |= _find_tagged(tags, path)\n",
+                "        self.versions.update(self._find_tagged(tags))\n",
                 "",
             ),
         ),

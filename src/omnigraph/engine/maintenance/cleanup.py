@@ -66,28 +66,131 @@ class RequiredVersions:
     were read.
     """
 
-    versions: frozenset[TableVersion]
-    first_by_line: Mapping[TableRef, int]
-    lines: frozenset[TableRef]
-    tags: frozenset[str]
+    path: WritePath
+    versions: set[TableVersion] = field(default_factory=set)
+    first_by_line: dict[TableRef, int] = field(default_factory=dict)
+    lines: set[TableRef] = field(default_factory=set)
+    tags: set[str] = field(default_factory=set)
 
     def has(self, at: TableVersion) -> bool:
         """Whether a version is required."""
         first = self.first_by_line.get(at.ref)
         return at in self.versions or (first is not None and at.version >= first)
 
+    def find_tagged_since(self) -> frozenset[TableVersion]:
+        """The versions named by tags that were created after these were gathered."""
+        found = list_tags(self.path.stores.objects)
+        return self._find_tagged(tag for tag in found if tag.name not in self.tags)
 
-@dataclass(slots=True)
-class _Gathered:
-    versions: set[TableVersion] = field(default_factory=set)
-    first_by_line: dict[TableRef, int] = field(default_factory=dict)
-    lines: set[TableRef] = field(default_factory=set)
+    def gather(self, states: Mapping[BranchName, ManifestState], *, since: datetime) -> None:
+        """Add the versions that refs need, or that a branch has named since a timestamp."""
+        for state in states.values():
+            self._add(state.snapshot)
+            self.lines.update(entry.at.ref for entry in state.snapshot)
+            self._add_recent(state, since)
+        tags = list_tags(self.path.stores.objects)
+        self.tags.update(tag.name for tag in tags)
+        self.versions.update(self._find_tagged(tags))
+        self._add_partings(states)
 
-    def add(self, snapshot: Snapshot) -> None:
-        self.versions |= {entry.at for entry in snapshot}
+    def _add(self, snapshot: Snapshot) -> None:
+        self.versions.update(entry.at for entry in snapshot)
 
-    def add_since(self, line: TableRef, version: int) -> None:
+    def _add_since(self, line: TableRef, version: int) -> None:
         self.first_by_line[line] = min(version, self.first_by_line.get(line, version))
+
+    def _add_recent(self, state: ManifestState, since: datetime) -> None:
+        """Add the versions that a branch has named since a timestamp.
+
+        The branch's own table branches only grow, so these are all versions from the one named
+        then. Of the table branch of another branch it names one version until it writes the table
+        itself.
+        """
+        version = self.path.stores.tables.find_version_before(state.at.ref, since)
+        named: dict[TableRef, int] = {}
+        if version is not None:
+            past = self.path.branch_states.state_at(state.branch, version).snapshot
+            self._add(past)
+            named = {entry.at.ref: entry.version for entry in past}
+        own = table_branch_of(state.branch)
+        for entry in state.snapshot:
+            if entry.branch == own and entry.at.ref not in named:
+                named[entry.at.ref] = 0
+        for line, first in named.items():
+            if line.branch == own:
+                self._add_since(line, first)
+
+    def _find_tagged(self, tags: Iterable[Tag]) -> frozenset[TableVersion]:
+        found = (
+            self._find_snapshot(each.commit_id, each.branch, each.manifest_version) for each in tags
+        )
+        return frozenset(entry.at for snapshot in found if snapshot for entry in snapshot)
+
+    def _add_partings(self, states: Mapping[BranchName, ManifestState]) -> None:
+        """Add the states at the fork points of the branches, which merges use as their base."""
+        known: dict[str, Ancestor] = {}
+        lines_by_head: dict[str, set[TableRef]] = defaultdict(set)
+        for state in states.values():
+            own = table_branch_of(state.branch)
+            # The commits made on the branch itself, without those inherited from another branch.
+            is_own = IsNull("table_branch") if own is None else equals("table_branch", own)
+            predicate = And((equals("object_type", GRAPH_COMMIT), is_own))
+            tables = self.path.stores.tables
+            rows = tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
+            known |= gather_ancestry(decode_commits(rows))
+            paths = state.path_by_table.values()
+            lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
+        head_ids = (state.head.id for state in states.values())
+        for fork_point in find_fork_points(head_ids, known=known):
+            commit = fork_point.commit
+            snapshot = self._find_snapshot(commit.id, commit.branch, commit.manifest_version)
+            if snapshot is not None:
+                self._add(snapshot)
+            else:
+                self._add_ways_around(fork_point, known, lines_by_head)
+
+    def _add_ways_around(
+        self,
+        fork_point: ForkPoint,
+        known: Ancestry,
+        lines_by_head: Mapping[str, Iterable[TableRef]],
+    ) -> None:
+        """Add the versions that may describe a fork point that was deleted with its branch.
+
+        These are all versions since the nearest readable states before it, and all versions on the
+        own table branches of the heads that descend from it.
+        """
+        for snapshot in self._find_before(fork_point.commit, known):
+            self._add(snapshot)
+            for entry in snapshot:
+                self._add_since(entry.at.ref, entry.version)
+        for head_id in fork_point.head_ids:
+            for line in lines_by_head[head_id]:
+                if line.branch is not None:
+                    self._add_since(line, 0)
+
+    def _find_before(self, commit: Ancestor, known: Ancestry) -> Iterator[Snapshot]:
+        """The nearest readable states before a commit, on every path back from it."""
+        waiting, seen = [*commit.parent_ids], set(commit.parent_ids)
+        while waiting:
+            each = known.get(waiting.pop())
+            if each is None:
+                continue
+            snapshot = self._find_snapshot(each.id, each.branch, each.manifest_version)
+            if snapshot is not None:
+                yield snapshot
+                continue
+            fresh = [id for id in each.parent_ids if id not in seen]
+            seen.update(fresh)
+            waiting += fresh
+
+    def _find_snapshot(self, commit_id: str, branch: str, version: int) -> Snapshot | None:
+        try:
+            state = self.path.branch_states.state_of(commit_id, branch=branch, version=version)
+        except NotFoundError:
+            # The state was deleted with its branch, so the reference cannot be resolved.
+            return None
+        return state.snapshot
 
 
 def find_states(path: WritePath) -> dict[BranchName, ManifestState]:
@@ -105,8 +208,8 @@ def find_required_versions(*, since: datetime, path: WritePath) -> RequiredVersi
     """
 
     def gather(path: WritePath) -> RequiredVersions:
-        states = _read_states(path)
-        needs = _gather(states, since, path)
+        states, needs = _read_states(path), RequiredVersions(path)
+        needs.gather(states, since=since)
         deleted = states.keys() - {MAIN, *path.branch_states.others()}
         if deleted:
             # A branch forked from it meanwhile may need versions that neither state names.
@@ -134,131 +237,6 @@ def _read_states(path: WritePath) -> dict[BranchName, ManifestState]:
         # The captured state includes types added after the branch, at their first version.
         states[branch] = path.branch_states.capture(branch).state
     return states
-
-
-def find_tagged_since(needs: RequiredVersions, path: WritePath) -> frozenset[TableVersion]:
-    """The versions named by tags that were created after `needs` was gathered."""
-    found = list_tags(path.stores.objects)
-    return _find_tagged((tag for tag in found if tag.name not in needs.tags), path)
-
-
-def _find_tagged(tags: Iterable[Tag], path: WritePath) -> frozenset[TableVersion]:
-    found = (
-        _find_snapshot(each.commit_id, each.branch, each.manifest_version, path) for each in tags
-    )
-    return frozenset(entry.at for snapshot in found if snapshot for entry in snapshot)
-
-
-def _gather(
-    states: Mapping[BranchName, ManifestState], since: datetime, path: WritePath
-) -> RequiredVersions:
-    gathered = _Gathered()
-    for state in states.values():
-        gathered.add(state.snapshot)
-        gathered.lines |= {entry.at.ref for entry in state.snapshot}
-        _add_recent(gathered, state, since, path)
-    tags = list_tags(path.stores.objects)
-    gathered.versions |= _find_tagged(tags, path)
-    _add_partings(gathered, states, path)
-    return RequiredVersions(
-        versions=frozenset(gathered.versions),
-        first_by_line=dict(gathered.first_by_line),
-        lines=frozenset(gathered.lines),
-        tags=frozenset(tag.name for tag in tags),
-    )
-
-
-def _add_recent(
-    gathered: _Gathered, state: ManifestState, since: datetime, path: WritePath
-) -> None:
-    """Add the versions that a branch has named since a timestamp.
-
-    The branch's own table branches only grow, so these are all versions from the one named then.
-    Of the table branch of another branch it names one version until it writes the table itself.
-    """
-    version = path.stores.tables.find_version_before(state.at.ref, since)
-    named: dict[TableRef, int] = {}
-    if version is not None:
-        past = path.branch_states.state_at(state.branch, version).snapshot
-        gathered.add(past)
-        named = {entry.at.ref: entry.version for entry in past}
-    own = table_branch_of(state.branch)
-    for entry in state.snapshot:
-        if entry.branch == own and entry.at.ref not in named:
-            named[entry.at.ref] = 0
-    for line, first in named.items():
-        if line.branch == own:
-            gathered.add_since(line, first)
-
-
-def _add_partings(
-    gathered: _Gathered, states: Mapping[BranchName, ManifestState], path: WritePath
-) -> None:
-    """Add the states at the fork points of the branches, which merges use as their base."""
-    known: dict[str, Ancestor] = {}
-    lines_by_head: dict[str, set[TableRef]] = defaultdict(set)
-    for state in states.values():
-        own = table_branch_of(state.branch)
-        # The commits made on the branch itself, without those inherited from another branch.
-        is_own = IsNull("table_branch") if own is None else equals("table_branch", own)
-        predicate = And((equals("object_type", GRAPH_COMMIT), is_own))
-        rows = path.stores.tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
-        known |= gather_ancestry(decode_commits(rows))
-        paths = state.path_by_table.values()
-        lines_by_head[state.head.id] |= {TableRef(each, own) for each in paths}
-    for fork_point in find_fork_points((state.head.id for state in states.values()), known=known):
-        commit = fork_point.commit
-        snapshot = _find_snapshot(commit.id, commit.branch, commit.manifest_version, path)
-        if snapshot is not None:
-            gathered.add(snapshot)
-        else:
-            _add_ways_around(gathered, fork_point, known, lines_by_head, path)
-
-
-def _add_ways_around(
-    gathered: _Gathered,
-    fork_point: ForkPoint,
-    known: Ancestry,
-    lines_by_head: Mapping[str, Iterable[TableRef]],
-    path: WritePath,
-) -> None:
-    """Add the versions that may describe a fork point that was deleted with its branch.
-
-    These are all versions since the nearest readable states before it, and all versions on the own
-    table branches of the heads that descend from it.
-    """
-    for snapshot in _find_before(fork_point.commit, known, path):
-        gathered.add(snapshot)
-        for entry in snapshot:
-            gathered.add_since(entry.at.ref, entry.version)
-    for head_id in fork_point.head_ids:
-        for line in lines_by_head[head_id]:
-            if line.branch is not None:
-                gathered.add_since(line, 0)
-
-
-def _find_before(commit: Ancestor, known: Ancestry, path: WritePath) -> Iterator[Snapshot]:
-    """The nearest readable states before a commit, on every path back from it."""
-    waiting, seen = [*commit.parent_ids], set(commit.parent_ids)
-    while waiting:
-        each = known.get(waiting.pop())
-        if each is None:
-            continue
-        snapshot = _find_snapshot(each.id, each.branch, each.manifest_version, path)
-        if snapshot is not None:
-            yield snapshot
-            continue
-        fresh = [id for id in each.parent_ids if id not in seen]
-        seen.update(fresh)
-        waiting += fresh
-
-
-def _find_snapshot(commit_id: str, branch: str, version: int, path: WritePath) -> Snapshot | None:
-    try:
-        return path.branch_states.state_of(commit_id, branch=branch, version=version).snapshot
-    except NotFoundError:
-        # The state was deleted with its branch, so the reference cannot be resolved.
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +384,7 @@ class _Sweep:
         spare = {key: self._choose(each, needs, now) for key, each in listed.items()}
         with self._announced(spare.values()):
             # Includes tags created since: creating a tag checks for announced cleanups afterwards.
-            in_use = self.readers.find_read() | find_tagged_since(needs, self.path)
+            in_use = self.readers.find_read() | needs.find_tagged_since()
             return [self._clean(table, spare[table.path], in_use) for table in tables]
 
     def _choose(
