@@ -24,7 +24,6 @@ from omnigraph.engine.merge.base import MergeBase
 from omnigraph.engine.merge.options import Decided, MergeOptions, read_decisions
 from omnigraph.engine.merge.reconcile import (
     Decisions,
-    Granularity,
     Reconciled,
     Sides,
     join_ids,
@@ -87,30 +86,11 @@ class ThreeStates:
 
     def find_sides(self, declared: NodeType | EdgeType, tables: DeltaSource) -> Sides:
         """The changes from the base to each of the other two states."""
-        key = table_key_of(declared)
         source, target = (
-            self.base.find_changes(each.entries.get(key), declared=declared, tables=tables)
+            self.base.find_changes(each, declared=declared, tables=tables)
             for each in (self.source, self.target)
         )
         return Sides(source, target)
-
-    def reconcile(
-        self,
-        declared: NodeType | EdgeType,
-        decisions: Decisions,
-        *,
-        granularity: Granularity,
-        tables: DeltaSource,
-    ) -> Reconciled:
-        """The changes to the rows of a type in the target."""
-        sides = self.find_sides(declared, tables)
-        return reconcile(
-            declared,
-            source=sides.source,
-            target=sides.target,
-            granularity=granularity,
-            decisions=decisions,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,26 +141,28 @@ def prepare_apply(
 ) -> PreparedApply:
     """Compute the write of a three-way apply; conflicts are collected, not raised."""
     plan = plan_apply(apply, onto=onto, runtime=runtime)
-    outcomes = {
-        each.key: (
+    conflicts: list[Conflict] = []
+    changes: dict[str, TableChange] = {}
+    placement: dict[str, StagingMode] = {}
+    for each in plan.types:
+        sides = plan.states.find_sides(each.declared, tables)
+        outcome = reconcile(
             each.declared,
-            plan.states.reconcile(
-                each.declared, each.decisions, granularity=apply.options.granularity, tables=tables
-            ),
+            source=sides.source,
+            target=sides.target,
+            granularity=apply.options.granularity,
+            decisions=each.decisions,
         )
-        for each in plan.types
-    }
-    changes = {
-        key: TableChange(declared, outcome.put, outcome.removed, is_overwrite=False)
-        for key, (declared, outcome) in sorted(outcomes.items())
-        if outcome.put.num_rows or len(outcome.removed)
-    }
-    conflicts = [each for _, outcome in outcomes.values() for each in outcome.conflicts]
+        conflicts += outcome.conflicts
+        put, removed = outcome.put, outcome.removed
+        if put.num_rows or len(removed):
+            changes[each.key] = TableChange(each.declared, put, removed, is_overwrite=False)
+            placement[each.key] = _place(outcome)
+    changes = dict(sorted(changes.items()))
     rules = find_violations(changes, catalog=onto.catalog, committed=committed).found
     conflicts += find_rule_conflicts(
         rules, conflicts, changes, plan=plan, committed=committed, tables=tables
     )
-    placement = {key: _place(outcomes[key][1]) for key in changes}
     write = make_write(plan, changes, placement, committed=committed)
     return PreparedApply(write, tuple(conflicts))
 

@@ -44,7 +44,7 @@ from omnigraph.engine.state.ancestry import (
 )
 from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.engine.state.history import Ancestor
-from omnigraph.engine.state.manifest import Entry, ManifestState, Snapshot, table_key_of
+from omnigraph.engine.state.manifest import ManifestState, Snapshot, table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import CorruptError, NotFoundError
 from omnigraph.model.limits import MERGE_BASE_DEPTH, MERGE_BASE_VERSIONS
@@ -109,11 +109,11 @@ class MergeBase:
         return not (self.beside or self.brought)
 
     def find_changes(
-        self, to: Entry | None, *, declared: NodeType | EdgeType, tables: DeltaSource
+        self, to: Snapshot, *, declared: NodeType | EdgeType, tables: DeltaSource
     ) -> TypeChanges:
         """The changes from the base to a state of a type."""
         states = _TypeStates(declared, tables)
-        changes = states.from_entry(self.first, to)
+        changes = states.changes(self.first, to)
         if self.is_one_commit:
             return changes
         taken = [_find_taken(self.first, each, states) for each in self.beside]
@@ -139,15 +139,11 @@ class _TypeStates:
     tables: DeltaSource
 
     def changes(self, old: Snapshot, new: Snapshot) -> TypeChanges:
-        return self.from_entry(old, new.entries.get(table_key_of(self.declared)))
+        start, end = (each.entries.get(table_key_of(self.declared)) for each in (old, new))
+        return find_changes(start, end, declared=self.declared, tables=self.tables)
 
     def changes_since(self, base: MergeBase, new: Snapshot) -> TypeChanges:
-        entry = new.entries.get(table_key_of(self.declared))
-        return base.find_changes(entry, declared=self.declared, tables=self.tables)
-
-    def from_entry(self, old: Snapshot, new: Entry | None) -> TypeChanges:
-        start = old.entries.get(table_key_of(self.declared))
-        return find_changes(start, new, declared=self.declared, tables=self.tables)
+        return base.find_changes(new, declared=self.declared, tables=self.tables)
 
 
 # Criss-cross merges
