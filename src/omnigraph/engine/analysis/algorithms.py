@@ -170,12 +170,6 @@ class Analysis:
         return self._output.result()
 
 
-def result_columns(shape: ResultShape) -> tuple[ResultColumn, ...]:
-    """The columns of an analysis as columns of a `Result`."""
-    columns = {"type": STRING, "id": STRING, **shape.values}
-    return tuple(ResultColumn(name, type, is_aggregate=False) for name, type in columns.items())
-
-
 def _refuse(subject: str, value: object, problem: str) -> InvalidValueError:
     return InvalidValueError(
         subject=subject, expected="an argument that fits", value=value, problem=problem
@@ -368,9 +362,10 @@ class LocalResult:
 
 def make_result(rows: pa.Table, shape: ResultShape, basis: Basis) -> Result:
     """The rows of an analysis as a `Result` at a commit."""
+    columns = {"type": STRING, "id": STRING, **shape.values}
     return Result(
         rows,
-        columns=result_columns(shape),
+        columns=[ResultColumn(name, type, is_aggregate=False) for name, type in columns.items()],
         query_name=shape.title,
         branch=basis.branch,
         commit_id=basis.head.id,

@@ -41,7 +41,7 @@ from omnigraph.engine.read.budget import Budget
 from omnigraph.engine.read.cache import Sources
 from omnigraph.engine.read.entities import UNBOUND, Ordinals, find_all
 from omnigraph.engine.state.branch_state import Basis
-from omnigraph.engine.state.manifest import Entry, table_key_of
+from omnigraph.engine.state.manifest import table_key_of
 from omnigraph.model.catalog import EdgeType, NodeType
 from omnigraph.model.errors import LimitExceededError, NotFoundError
 from omnigraph.model.limits import (
@@ -132,7 +132,7 @@ class _Reading:
 
     def _arrange(self, declared: NodeType) -> tuple[pa.Array, Ordinals]:
         """The ids of a type in order, and the position of each of its ordinals in that order."""
-        if self._find_entry(declared) is None:
+        if table_key_of(declared) not in self._basis.snapshot.entries:
             # A type that was added after the snapshot has no rows in it.
             return pa.array([], pa.string()), np.zeros(0, np.int64)
         index = self._sources.nodes(declared.name)
@@ -143,7 +143,7 @@ class _Reading:
 
     def _pair(self, declared: EdgeType) -> tuple[Ordinals, Ordinals]:
         """The node numbers of both endpoints of every edge of a type."""
-        entry = self._find_entry(declared)
+        entry = self._basis.snapshot.entries.get(table_key_of(declared))
         if entry is None or not entry.row_count:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         topology = self._cache.topologies.topology(entry.at, tables=self._tables)
@@ -160,9 +160,6 @@ class _Reading:
             return np.full(len(ids), UNBOUND)
         ordinals = self._sources.nodes(type_name).find(ids)
         return np.append(self._number_by_type[type_name], UNBOUND)[ordinals]
-
-    def _find_entry(self, declared: NodeType | EdgeType) -> Entry | None:
-        return self._basis.snapshot.entries.get(table_key_of(declared))
 
     def _require_memory(self) -> None:
         entries = self._basis.snapshot.entries

@@ -9,7 +9,7 @@ sides. The newest commits are read first, and the whole history only if they are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -279,7 +279,7 @@ def find_merge_ancestry(
     The states that the base consists of are noted, so that they can be checked again.
     """
     source_id, target_id = source.head.id, target.head.id
-    states = _PastStates(target, branch_states, noted)
+    deleted_branches: set[str] = set()
     for version_count in (*MERGE_BASE_VERSIONS, None):
         by_source = _read_past(source, version_count, branch_states)
         by_target = _read_past(target, version_count, branch_states)
@@ -293,8 +293,8 @@ def find_merge_ancestry(
         last_ids = [each.id for each in past.last]
         if source_id in last_ids:
             return None
-        ends = source_id, target_id
-        found = _open_base(past, ends, known, states, depth=MERGE_BASE_DEPTH)
+        states = _PastStates(target, branch_states, noted, known, deleted_branches)
+        found = states.open_base(past, (source_id, target_id), depth=MERGE_BASE_DEPTH)
         # The substitute for an unreadable commit is correct only if the whole history is known.
         if found is not None and not (found.has_lost and version_count is not None):
             brought = list_brought(source_id, known=known, target=by_target)
@@ -315,21 +315,113 @@ def _read_past(
 
 
 @dataclass(frozen=True, slots=True)
+class _OpenedBase:
+    """A base, and whether it substitutes something for commits that are not readable."""
+
+    base: MergeBase
+    has_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _PastStates:
-    """The states that commits published, as long as their branches exist."""
+    """The states that known commits published, as long as their branches exist."""
 
     target: Basis
     branch_states: BranchStates
     noted: list[ManifestState]
-    deleted_branches: set[str] = field(default_factory=set)
+    known: Ancestry
+    deleted_branches: set[str]
 
-    def find(self, commit: Ancestor) -> Snapshot | None:
+    def open_base(
+        self, past: SharedPast, ends: tuple[str, str], *, depth: int
+    ) -> _OpenedBase | None:
+        """The readable merge base of two commits; None if no common commit is readable.
+
+        At depth 0, it is the nearest common commit. Otherwise, further common commits are compared
+        with their merge bases.
+        """
+        last, lost = self._open_last(past)
+        if not last:
+            return None
+        (first_id, first), *others = last
+        if not depth:
+            return _OpenedBase(one_commit(first), has_lost=bool(lost))
+        beside = []
+        for id, snapshot in others:
+            parted = find_shared_past(first_id, id, known=self.known)
+            parting = self.open_base(parted, (first_id, id), depth=depth - 1)
+            if parting is not None:
+                beside.append(CrissCrossBase(snapshot, parting.base))
+        brought = self._open_merges(lost, ends, first_id, depth=depth) if lost else ()
+        return _OpenedBase(MergeBase(first, tuple(beside), brought), has_lost=bool(lost))
+
+    def _open_last(self, past: SharedPast) -> tuple[list[tuple[str, Snapshot]], frozenset[str]]:
+        """The last readable common commits, and the unreadable ones that precede none of them.
+
+        The readable ones are ordered nearest first.
+        """
+        opened: dict[str, Snapshot] = {}
+        lost: set[str] = set()
+        waiting = [each.id for each in past.last]
+        while waiting:
+            id = waiting.pop()
+            if id in opened or id in lost or id not in self.known:
+                continue
+            snapshot = self._find(self.known[id])
+            if snapshot is None:
+                lost.add(id)
+                waiting += self.known[id].parent_ids
+            else:
+                opened[id] = snapshot
+        before = find_past(opened, known=self.known)
+        nearest_first = [each.id for each in (*past.last, *past.earlier)]
+        last = [(id, opened[id]) for id in nearest_first if id in opened and id not in before]
+        return last, frozenset(lost - before)
+
+    def _open_merges(
+        self, lost: frozenset[str], ends: tuple[str, str], first_id: str, *, depth: int
+    ) -> tuple[SharedMerges, ...]:
+        """The merges that brought unreadable commits to both sides, oldest first."""
+        source, target = (follow_line(each, known=self.known) for each in ends)
+        places = {
+            id: (source.place_by_brought[id], target.place_by_brought[id])
+            for id in lost
+            if id in source.place_by_brought and id in target.place_by_brought
+        }
+        found = []
+        for place in sorted(set(places.values())):
+            commits = source.commits[place[0]], target.commits[place[1]]
+            left, right = map(self._open_merge, commits)
+            if left is None or right is None:
+                continue
+            pure = []
+            for merge, commit in zip((left, right), commits, strict=True):
+                parent_id, merged_id = commit.parent_ids
+                # A merge of a common commit brought only what both sides have in common.
+                if places.get(merged_id) == place:
+                    past = find_shared_past(parent_id, merged_id, known=self.known)
+                    since = self.open_base(past, (parent_id, merged_id), depth=depth - 1)
+                    is_ahead = first_id in find_past([merged_id], known=self.known)
+                    if since is not None:
+                        pure.append(PastFastForward(merge, since.base, is_ahead=is_ahead))
+            found.append(SharedMerges(left, right, tuple(pure)))
+        return tuple(found)
+
+    def _open_merge(self, merge: Ancestor) -> PastMerge | None:
+        after = self._find_state(merge)
+        before = self._find(self.known[merge.parent_ids[0]])
+        if after is None or before is None:
+            return None
+        decided = frozenset((each.type, each.id) for each in after.head.notes.resolutions)
+        return PastMerge(before, after.snapshot, decided)
+
+    def _find(self, commit: Ancestor) -> Snapshot | None:
         if commit.id == self.target.head.id:
             return self.target.snapshot
-        state = self.find_state(commit)
+        state = self._find_state(commit)
         return None if state is None else state.snapshot
 
-    def find_state(self, commit: Ancestor) -> ManifestState | None:
+    def _find_state(self, commit: Ancestor) -> ManifestState | None:
         if commit.branch in self.deleted_branches:
             return None
         try:
@@ -342,108 +434,3 @@ class _PastStates:
             return None
         self.noted.append(state)
         return state
-
-
-def _open_base(
-    past: SharedPast, ends: tuple[str, str], known: Ancestry, states: _PastStates, *, depth: int
-) -> _OpenedBase | None:
-    """The readable merge base of two commits; None if no common commit is readable.
-
-    At depth 0, it is the nearest common commit. Otherwise, further common commits are compared with
-    their merge bases.
-    """
-    last, lost = _open_last(past, known, states)
-    if not last:
-        return None
-    (first_id, first), *others = last
-    if not depth:
-        return _OpenedBase(one_commit(first), has_lost=bool(lost))
-    beside = []
-    for id, snapshot in others:
-        parted = find_shared_past(first_id, id, known=known)
-        parting = _open_base(parted, (first_id, id), known, states, depth=depth - 1)
-        if parting is not None:
-            beside.append(CrissCrossBase(snapshot, parting.base))
-    brought = _open_merges(lost, ends, first_id, known, states, depth=depth)
-    return _OpenedBase(MergeBase(first, tuple(beside), brought), has_lost=bool(lost))
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenedBase:
-    """A base, and whether it substitutes something for commits that are not readable."""
-
-    base: MergeBase
-    has_lost: bool
-
-
-def _open_last(
-    past: SharedPast, known: Ancestry, states: _PastStates
-) -> tuple[list[tuple[str, Snapshot]], frozenset[str]]:
-    """The last readable common commits, and the unreadable ones that precede none of them.
-
-    The readable ones are ordered nearest first.
-    """
-    opened: dict[str, Snapshot] = {}
-    lost: set[str] = set()
-    waiting = [each.id for each in past.last]
-    while waiting:
-        id = waiting.pop()
-        if id in opened or id in lost or id not in known:
-            continue
-        snapshot = states.find(known[id])
-        if snapshot is None:
-            lost.add(id)
-            waiting += known[id].parent_ids
-        else:
-            opened[id] = snapshot
-    before = find_past(opened, known=known)
-    nearest_first = [each.id for each in (*past.last, *past.earlier)]
-    last = [(id, opened[id]) for id in nearest_first if id in opened and id not in before]
-    return last, frozenset(lost - before)
-
-
-def _open_merges(
-    lost: frozenset[str],
-    ends: tuple[str, str],
-    first_id: str,
-    known: Ancestry,
-    states: _PastStates,
-    *,
-    depth: int,
-) -> tuple[SharedMerges, ...]:
-    """The merges that brought unreadable commits to both sides, oldest first."""
-    if not lost:
-        return ()
-    source, target = (follow_line(each, known=known) for each in ends)
-    places = {
-        id: (source.place_by_brought[id], target.place_by_brought[id])
-        for id in lost
-        if id in source.place_by_brought and id in target.place_by_brought
-    }
-    found = []
-    for place in sorted(set(places.values())):
-        commits = source.commits[place[0]], target.commits[place[1]]
-        left, right = (_open_merge(each, known, states) for each in commits)
-        if left is None or right is None:
-            continue
-        pure = []
-        for merge, commit in zip((left, right), commits, strict=True):
-            parent_id, merged_id = commit.parent_ids
-            # A merge of a common commit brought only what both sides have in common.
-            if places.get(merged_id) == place:
-                past = find_shared_past(parent_id, merged_id, known=known)
-                since = _open_base(past, (parent_id, merged_id), known, states, depth=depth - 1)
-                is_ahead = first_id in find_past([merged_id], known=known)
-                if since is not None:
-                    pure.append(PastFastForward(merge, since.base, is_ahead=is_ahead))
-        found.append(SharedMerges(left, right, tuple(pure)))
-    return tuple(found)
-
-
-def _open_merge(merge: Ancestor, known: Ancestry, states: _PastStates) -> PastMerge | None:
-    after = states.find_state(merge)
-    before = states.find(known[merge.parent_ids[0]])
-    if after is None or before is None:
-        return None
-    decided = frozenset((each.type, each.id) for each in after.head.notes.resolutions)
-    return PastMerge(before, after.snapshot, decided)

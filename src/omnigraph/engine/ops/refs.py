@@ -148,11 +148,6 @@ def list_tags(objects: ObjectStore) -> tuple[Tag, ...]:
     return tuple(tag for tag in found if tag is not None)
 
 
-def find_tag_on(branch: str, objects: ObjectStore) -> Tag | None:
-    """The first tag by name whose commit is on a branch."""
-    return next((tag for tag in list_tags(objects) if tag.branch == branch), None)
-
-
 def find_tagged(text: str, objects: ObjectStore) -> Tag | None:
     """The tag that a caller may refer to by a text; None if there is none."""
     if is_commit_id_like(text):
@@ -309,7 +304,8 @@ def delete_branch(name: BranchName, *, if_head: str | None, path: WritePath) -> 
         state = path.branch_states.state(name)
         path.require_head(if_head, state)
         path.failpoints.maybe_fail(Failpoint.BRANCH_DELETE_POST_TABLE_GATES)
-        tag = find_tag_on(name, path.stores.objects)
+        tags = list_tags(path.stores.objects)
+        tag = next((each for each in tags if each.branch == name), None)
         if tag is not None:
             raise StillNeededError(
                 kind="branch",

@@ -108,18 +108,11 @@ class Transaction:
     """
 
     def __init__(
-        self,
-        calls: GraphCalls,
-        private: PrivateBranchName,
-        *,
-        branch: BranchName,
-        actor: str | None,
+        self, calls: GraphCalls, private: PrivateBranchName, *, branch: str, actor: str | None
     ) -> None:
-        self._calls = calls
-        self._private = private
-        self._actor = actor
+        self._calls, self._private, self._actor = calls, private, actor
         self._has_ended = False
-        self.branch: str = branch
+        self.branch = branch
         self.commit_id: str | None = None
 
     def __repr__(self) -> str:
