@@ -140,23 +140,38 @@ _DELETE_REPEATED = (
 _UNREADABLE = "restore the table of the type from a copy of the graph"
 
 
-class _Tally:
-    """The number of rows that break each rule, and the message of the first."""
+def examine_rows(scope: DoctorContext, stored: StoredType) -> bool:
+    """Check every row of a type and report broken rules; returns whether all could be read."""
+    checks, is_read = _RowChecks(stored, scope.stores.tables), False
+    with scope.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
+        checks.run()
+        is_read = True
+    checks.report(scope, stored.subject)
+    return is_read
 
-    def __init__(self) -> None:
+
+class _RowChecks:
+    """The number of rows of a type that break each rule, and the message of the first."""
+
+    def __init__(self, stored: StoredType, tables: TableReader) -> None:
+        self._checked, self._at, self._tables = _without_unstored(stored), stored.entry.at, tables
+        # Checked as if one write contained all rows, so there are no other rows to compare.
+        self._no_rows = SnapshotRows(Snapshot(MAIN, 0, {}), tables=tables)
         self._first: dict[tuple[FindingKind, str], str] = {}
         self._count: dict[tuple[FindingKind, str], int] = {}
 
-    def add(self, code: FindingKind, rule: str, *, count: int, example: str) -> None:
-        self._first.setdefault((code, rule), example)
-        self._count[code, rule] = self._count.get((code, rule), 0) + count
-
-    def add_violations(self, parts: Iterable[Violations]) -> None:
-        for part in parts:
-            if part.count:
-                first = part.found[0]
-                rule = f"{first.rule} {first.property}"
-                self.add(FindingKind.RULE_BROKEN, rule, count=part.count, example=first.message)
+    def run(self) -> None:
+        checked = self._checked
+        self._check_batches()
+        for constraint in checked.constraints:
+            if isinstance(constraint, Unique):
+                alone = replace(checked, constraints=(constraint,))
+                change = self._read_change(alone, constraint.columns)
+                self._add_violations(check_unique_groups(change, committed=self._no_rows))
+        if isinstance(checked, EdgeType) and checked.cardinality != ANY_CARDINALITY:
+            change = self._read_change(checked, ["src"])
+            found = check_cardinality(change, node_change=None, committed=self._no_rows)
+            self._add_violations([found])
 
     def report(self, scope: DoctorContext, subject: str) -> None:
         for (code, rule), example in self._first.items():
@@ -165,81 +180,59 @@ class _Tally:
             advice = _DELETE_REPEATED if code is FindingKind.ID_REPEATED else _CORRECT_ROWS
             scope.add(code, subject, message, advice=advice)
 
+    def _check_batches(self) -> None:
+        checked, last = self._checked, None
+        for batch in self._tables.scan_by_id(self._at, columns=["id", *sorted(checked.properties)]):
+            if batch.num_rows:
+                rows = pa.Table.from_batches([batch])
+                ids = rows["id"].combine_chunks()
+                self._check_ids(ids, last=last)
+                last = ids[-1].as_py()
+                if isinstance(checked, NodeType) and checked.key:
+                    self._check_keys(checked, rows)
+                self._add_violations(check_values(_as_change(checked, rows)))
 
-def examine_rows(scope: DoctorContext, stored: StoredType) -> bool:
-    """Check every row of a type and report broken rules; returns whether all could be read."""
-    checked, tables = _without_unstored(stored), scope.stores.tables
-    tally, is_read = _Tally(), False
-    with scope.noting(FindingKind.TYPE_DAMAGED, stored.subject, advice=_UNREADABLE):
-        _check_batches(checked, stored, tally, tables=tables)
-        _check_unique(checked, stored, tally, tables=tables)
-        if isinstance(checked, EdgeType) and checked.cardinality != ANY_CARDINALITY:
-            rows = tables.scan(stored.entry.at, columns=["id", "src"], predicate=None)
-            change = _as_change(checked, drop_rows(rows, find_duplicate_ids(rows)))
-            found = check_cardinality(change, node_change=None, committed=_no_rows(tables))
-            tally.add_violations([found])
-        is_read = True
-    tally.report(scope, stored.subject)
-    return is_read
+    def _check_ids(self, ids: pa.Array, *, last: str | None) -> None:
+        """Count the ids that equal the one before them; `last` precedes the first one."""
+        before = pa.concat_arrays([pa.array([last], ids.type), ids[:-1]])
+        repeated = ids.filter(pc.equal(ids, before))
+        if len(repeated):
+            id = show_text(repeated[0].as_py())
+            example = f"{self._checked.name} {id} exists more than once"
+            self._add(FindingKind.ID_REPEATED, "id", count=len(repeated), example=example)
 
+    def _check_keys(self, checked: NodeType, rows: pa.Table) -> None:
+        try:
+            derived = node_ids(checked, rows)
+        except InvalidValueError as error:
+            self._add(FindingKind.RULE_BROKEN, "key", count=1, example=str(error))
+            return
+        wrong = rows["id"].filter(pc.not_equal(rows["id"], derived))
+        if len(wrong):
+            id = show_text(wrong[0].as_py())
+            example = f"{checked.name} {id} has a key that does not match its id"
+            self._add(FindingKind.RULE_BROKEN, "key", count=len(wrong), example=example)
 
-def _check_batches(
-    checked: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
-) -> None:
-    columns = ["id", *sorted(checked.properties)]
-    last: str | None = None
-    for batch in tables.scan_by_id(stored.entry.at, columns=columns):
-        if batch.num_rows:
-            rows = pa.Table.from_batches([batch])
-            last = _check_ids(rows["id"].combine_chunks(), tally, last=last, name=checked.name)
-            if isinstance(checked, NodeType) and checked.key:
-                _check_keys(checked, rows, tally)
-            tally.add_violations(check_values(_as_change(checked, rows)))
+    def _read_change(self, checked: NodeType | EdgeType, columns: Iterable[str]) -> TableChange:
+        """All rows with distinct ids, with some columns."""
+        read = list(dict.fromkeys(["id", *columns]))
+        rows = self._tables.scan(self._at, columns=read, predicate=None)
+        return _as_change(checked, drop_rows(rows, find_duplicate_ids(rows)))
 
+    def _add_violations(self, parts: Iterable[Violations]) -> None:
+        for part in parts:
+            if part.count:
+                first = part.found[0]
+                rule = f"{first.rule} {first.property}"
+                self._add(FindingKind.RULE_BROKEN, rule, count=part.count, example=first.message)
 
-def _check_ids(ids: pa.Array, tally: _Tally, *, last: str | None, name: str) -> str:
-    """Count the ids that equal the one before them; returns the last id."""
-    before = pa.concat_arrays([pa.array([last], ids.type), ids[:-1]])
-    repeated = ids.filter(pc.equal(ids, before))
-    if len(repeated):
-        example = f"{name} {show_text(repeated[0].as_py())} exists more than once"
-        tally.add(FindingKind.ID_REPEATED, "id", count=len(repeated), example=example)
-    return str(ids[-1].as_py())
-
-
-def _check_keys(checked: NodeType, rows: pa.Table, tally: _Tally) -> None:
-    try:
-        derived = node_ids(checked, rows)
-    except InvalidValueError as error:
-        tally.add(FindingKind.RULE_BROKEN, "key", count=1, example=str(error))
-        return
-    wrong = rows["id"].filter(pc.not_equal(rows["id"], derived))
-    if len(wrong):
-        example = (
-            f"{checked.name} {show_text(wrong[0].as_py())} has a key that does not match its id"
-        )
-        tally.add(FindingKind.RULE_BROKEN, "key", count=len(wrong), example=example)
-
-
-def _check_unique(
-    checked: NodeType | EdgeType, stored: StoredType, tally: _Tally, *, tables: TableReader
-) -> None:
-    for constraint in checked.constraints:
-        if isinstance(constraint, Unique):
-            columns = list(dict.fromkeys(["id", *constraint.columns]))
-            rows = tables.scan(stored.entry.at, columns=columns, predicate=None)
-            alone = replace(checked, constraints=(constraint,))
-            # Checked as if one write contained all rows, so there are no other rows to compare.
-            change = _as_change(alone, drop_rows(rows, find_duplicate_ids(rows)))
-            tally.add_violations(check_unique_groups(change, committed=_no_rows(tables)))
+    def _add(self, code: FindingKind, rule: str, *, count: int, example: str) -> None:
+        self._first.setdefault((code, rule), example)
+        self._count[code, rule] = self._count.get((code, rule), 0) + count
 
 
 def _as_change(checked: NodeType | EdgeType, rows: pa.Table) -> TableChange:
     return TableChange(type=checked, put=rows, removed=pa.array([], pa.string()), is_overwrite=True)
-
-
-def _no_rows(tables: TableReader) -> SnapshotRows:
-    return SnapshotRows(Snapshot(MAIN, 0, {}), tables=tables)
 
 
 def _without_unstored(stored: StoredType) -> NodeType | EdgeType:
