@@ -87,8 +87,7 @@ def read_network(
     selection: Selection, *, basis: Basis, path: ReadPath
 ) -> tuple[Network, NodeIndex]:
     """The network of a selection at a commit, and the index of its nodes."""
-    reading = _Reading(selection, basis, path)
-    return reading.network(), reading.members()
+    return _Reading(selection, basis, path).read()
 
 
 class _Reading:
@@ -106,29 +105,22 @@ class _Reading:
             cache=self._cache,
             budget=Budget(allowance),
         )
-        self._require_memory()
-        self._ids: list[pa.Array] = []
-        self._starts: list[int] = []
         self._number_by_type: dict[str, Ordinals] = {}
-        count = 0
-        for declared in selection.nodes:
+
+    def read(self) -> tuple[Network, NodeIndex]:
+        self._require_memory()
+        chunks, starts, count = [], [], 0
+        for declared in self._selection.nodes:
             ids, numbers = self._arrange(declared)
-            self._ids.append(ids)
-            self._starts.append(count)
+            chunks.append(ids)
+            starts.append(count)
             self._number_by_type[declared.name] = numbers + count
             count += len(ids)
-        self._count = count
-
-    def members(self) -> NodeIndex:
-        """The index of the nodes."""
-        ids = pa.chunked_array(self._ids, pa.string())
-        return NodeIndex(self._selection.titles, tuple(self._starts), ids)
-
-    def network(self) -> Network:
-        """The network of the edges of all selected types."""
         pairs = [self._pair(each) for each in self._selection.edges]
-        sources = np.concatenate([sources for sources, _targets in pairs])
-        return Network(self._count, sources, np.concatenate([targets for _, targets in pairs]))
+        sources, targets = map(np.concatenate, zip(*pairs, strict=True))
+        ids = pa.chunked_array(chunks, pa.string())
+        members = NodeIndex(self._selection.titles, tuple(starts), ids)
+        return Network(count, sources, targets), members
 
     def _arrange(self, declared: NodeType) -> tuple[pa.Array, Ordinals]:
         """The ids of a type in order, and the position of each of its ordinals in that order."""
