@@ -378,7 +378,7 @@ class _Sweep:
     ) -> list[CleanupReport]:
         """Delete the versions, or preview that, and report on each table."""
         # Listed before the required versions are read, so that later versions are not candidates.
-        listed = {table.path: _list_versions(table, states, self.path) for table in tables}
+        listed = {table.path: self._list_versions(table, states) for table in tables}
         now = self.path.runtime.now()
         needs = find_required_versions(since=now - self.grace, path=self.path)
         spare = {key: self._choose(each, needs, now) for key, each in listed.items()}
@@ -386,6 +386,14 @@ class _Sweep:
             # Includes tags created since: creating a tag checks for announced cleanups afterwards.
             in_use = self.readers.find_read() | needs.find_tagged_since()
             return [self._clean(table, spare[table.path], in_use) for table in tables]
+
+    def _list_versions(
+        self, table: _Table, states: Mapping[BranchName, ManifestState]
+    ) -> DeletableVersions:
+        tables = self.path.stores.tables
+        branches = [None, *sorted(each for each in tables.branches(table.path) if each in states)]
+        lines = [TableRef(table.path, each) for each in branches]
+        return {line: tables.versions(line) for line in lines}
 
     def _choose(
         self, listed: DeletableVersions, needs: RequiredVersions, now: datetime
@@ -569,17 +577,3 @@ def _remove_orphan(line: TableRef, table: _Table, path: WritePath) -> None:
 
 def _is_named(line: TableRef, states: Mapping[BranchName, ManifestState]) -> bool:
     return any(entry.at.ref == line for state in states.values() for entry in state.snapshot)
-
-
-# Versions that are not required
-
-
-def _list_versions(
-    table: _Table, states: Mapping[BranchName, ManifestState], path: WritePath
-) -> DeletableVersions:
-    branches = path.stores.tables.branches(table.path)
-    lines = [None, *sorted(name for name in branches if name in states)]
-    return {
-        TableRef(table.path, name): path.stores.tables.versions(TableRef(table.path, name))
-        for name in lines
-    }

@@ -255,17 +255,15 @@ def _columns_of(constraint: Constraint) -> set[str]:
             return {name}
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Ends:
     """One endpoint column of an edge type and the node type that it refers to, with versions."""
 
     node_key: str
     edge_key: str
     column: str
-    node_version: int
-    node_branch: str
-    edge_version: int
-    edge_branch: str
+    nodes: TableVersion
+    edges: TableVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,16 +283,8 @@ def list_ends(stored: Mapping[str, StoredType]) -> Iterator[Ends]:
             for column, node in (("src", edge.source), ("dst", edge.target)):
                 target = stored.get(make_table_key(TypeKind.NODE, node))
                 if target is not None:
-                    at, to = each.entry.at, target.entry.at
-                    yield Ends(
-                        target.entry.table_key,
-                        key,
-                        column,
-                        to.version,
-                        to.ref.branch or "",
-                        at.version,
-                        at.ref.branch or "",
-                    )
+                    node_key = target.entry.table_key
+                    yield Ends(node_key, key, column, target.entry.at, each.entry.at)
 
 
 def examine_endpoints(
@@ -302,14 +292,14 @@ def examine_endpoints(
 ) -> None:
     """Report every edge type that has edges whose endpoint does not exist."""
     tables = scope.stores.tables
-    for node_key, group in groupby(sorted(ends), key=lambda each: each.node_key):
+    ordered = sorted(ends, key=lambda each: (each.node_key, each.edge_key, each.column))
+    for node_key, group in groupby(ordered, key=lambda each: each.node_key):
         edge_ends, node = list(group), stored[node_key]
         with scope.noting(FindingKind.TYPE_DAMAGED, node.subject, advice=_UNREADABLE):
             missing: dict[Ends, tuple[int, str]] = {}
             for part in _list_parts(tables, node.entry.at):
                 for each in edge_ends:
-                    at = stored[each.edge_key].entry.at
-                    for count, example in _find_missing(tables, at, each, part):
+                    for count, example in _find_missing(tables, each, part):
                         known, first = missing.get(each, (0, example))
                         missing[each] = (known + count, first)
             for each, (count, first) in missing.items():
@@ -336,11 +326,9 @@ def _list_parts(tables: TableReader, at: TableVersion) -> Iterator[_Part]:
     yield _Part(ids, low, None)
 
 
-def _find_missing(
-    tables: TableReader, at: TableVersion, end: Ends, part: _Part
-) -> Iterator[tuple[int, str]]:
+def _find_missing(tables: TableReader, end: Ends, part: _Part) -> Iterator[tuple[int, str]]:
     """The number of edges without a node, and an example, for each block that has any."""
-    for block in _list_blocks(tables, at, ["id", end.column]):
+    for block in _list_blocks(tables, end.edges, ["id", end.column]):
         named = block[end.column]
         absent = pc.invert(pc.is_in(named, value_set=part.ids))
         if part.low is not None:

@@ -166,11 +166,6 @@ class TypeChanges:
     after: pa.Table
     deleted: pa.Table
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing changed."""
-        return not (self.inserted.num_rows or self.after.num_rows or self.deleted.num_rows)
-
 
 def find_changes(
     old: Entry | None, new: Entry | None, declared: NodeType | EdgeType, tables: DeltaSource
