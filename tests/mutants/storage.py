@@ -33,8 +33,8 @@ STORAGE_MUTANTS = (
         (
             Edit(
                 LOCKS,
-                "lock_of(self._root, key)",
-                "lock_of(self._root, LockKey(key.table_key, None))",
+                "self._lock_by_name.setdefault((root, key), Lock())",
+                "self._lock_by_name.setdefault((root, LockKey(key.table_key, None)), Lock())",
             ),
         ),
         (WRITE_LOCKS,),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Barrier, Event
 from typing import TypeVar
@@ -36,46 +36,37 @@ OpenObjects = Callable[[Location], ObjectStore]
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """The location of a check, and the paths below it that were written.
+    """The location of a check, and the paths below it that were written."""
 
-    `open_objects` returns a new client each time. `put_large` writes the way row files are written.
-    `hold_lock` takes the only lock there, each time as another process would.
-    """
+    place: Location
+    open_store: OpenObjects
+    written: set[str] = field(default_factory=set)
 
-    open_objects: Callable[[], ObjectStore]
-    put_large: Callable[[str, bytes], None]
-    hold_lock: Callable[[], AbstractContextManager[object]]
-    written: set[str]
+    def open_objects(self) -> ObjectStore:
+        """A new client, which records what it writes."""
+        return _NotingObjects(self.open_store(self.place), self.written)
 
-
-def make_ground(place: Location, open_store: OpenObjects) -> CheckContext:
-    """The check context of a location; sends no request."""
-    written: set[str] = set()
-
-    def open_noting() -> ObjectStore:
-        return _NotingObjects(open_store(place), written)
-
-    def put_large(path: str, content: bytes) -> None:
-        written.add(path)
+    def put_large(self, path: str, content: bytes) -> None:
+        """Write an object the way row files are written."""
+        place = self.place
+        self.written.add(path)
         if place.bucket is None:
-            open_store(place).put(path, content)
+            self.open_store(place).put(path, content)
             return
         bucket = open_bucket(place.bucket, place.prefix, place.storage_options)
         with storage_errors(f"write {place.uri}/{path} in parts"):
             bucket.put(path, content, use_multipart=True, chunk_size=_PART_BYTES)
 
-    def hold_lock() -> AbstractContextManager[object]:
+    def hold_lock(self) -> AbstractContextManager[object]:
+        """Hold the only lock there, each time as another process would."""
         locks = open_write_locks(
-            place,
-            objects=open_noting(),
-            # New locks each time, as another process would have.
+            self.place,
+            objects=self.open_objects(),
             locking=Locking(ProcessLocks(), SystemClock(), LEASE_S),
             fence=lambda _: None,
             timeout_s=LOCK_PATIENCE_S,
         )
         return locks.hold([LockKey("check", None)])
-
-    return CheckContext(open_noting, put_large, hold_lock, written)
 
 
 class _NotingObjects:
@@ -286,6 +277,25 @@ def probe_locks(ground: CheckContext) -> str | None:
     return "a lock could not be taken after it had been let go"
 
 
+def probe_flushing(ground: CheckContext) -> str | None:
+    """Whether a flushed file on a disk can be renamed and takes the place of another."""
+    objects, root = ground.open_objects(), Path(ground.place.root)
+    file, moved = root / "flushed" / "file", root / "flushed" / "moved"
+    objects.put("flushed/file", b"old")
+    with storage_errors(f"flush {root}"):
+        for path in (file, file.parent, root):
+            flush_path(path)
+        file.rename(moved)
+    objects.put("flushed/file", b"new")
+    with storage_errors(f"rename {moved}"):
+        moved.rename(file)
+        flush_path(file.parent)
+    found = objects.find("flushed/file")
+    if found is None or found.content != b"old":
+        return "a file that was renamed over another is not in its place"
+    return None
+
+
 def _raise_number(objects: ObjectStore) -> bool:
     """Increment the number `RAISES` times; returns whether all updates succeeded."""
     left, attempts = RAISES, 0
@@ -448,24 +458,33 @@ _PROBES = (
     ),
 )
 
+_FLUSHING = Probe(
+    "flush and rename",
+    "what was committed survives the loss of power",
+    "",
+    "use a file system whose files and folders can be flushed (fsync), on a disk without faults",
+    probe_flushing,
+)
+
 
 def check_storage(location: Location, *, id: str, open_store: OpenObjects) -> CheckReport:
     """Run every probe below a prefix with this id, and delete what they wrote."""
     place = parse_location(
         f"{location.uri}/{CHECK_PREFIX}/{id}", storage_options=location.storage_options
     )
-    ground = make_ground(place, open_store)
+    ground = CheckContext(place, open_store)
     probed: list[Probed] = []
     has_access = False
     with _removing_folders(location):
         try:
-            probed.append(_run(_ACCESS, ground, place))
+            probed.append(_run(_ACCESS, ground))
             has_access = probed[0].is_ok
             if has_access:
-                probed += [_run(each, ground, place) for each in _probes_of(place)]
+                probes = (*_PROBES, _FLUSHING) if place.is_local else _PROBES
+                probed += [_run(each, ground) for each in probes]
         finally:
             # Also after an interrupt.
-            removed = _run(_removal_of(open_store(location), place), ground, place)
+            removed = _run(_removal_of(open_store(location), place), ground)
     if has_access or not removed.is_ok:
         probed.append(removed)
     return CheckReport(location.uri, tuple(probed), is_complete=has_access)
@@ -476,27 +495,13 @@ def open_durably(location: Location) -> ObjectStore:
     return open_objects(location, is_durable=True)
 
 
-def _probes_of(place: Location) -> tuple[Probe, ...]:
-    if not place.is_local:
-        return _PROBES
-    flushing = Probe(
-        "flush and rename",
-        "what was committed survives the loss of power",
-        "",
-        "use a file system whose files and folders can be flushed (fsync), on a disk without "
-        "faults",
-        lambda ground: _probe_flushing(ground, Path(place.root)),
-    )
-    return (*_PROBES, flushing)
-
-
-def _run(probe: Probe, ground: CheckContext, place: Location) -> Probed:
+def _run(probe: Probe, ground: CheckContext) -> Probed:
     try:
         problem = probe.run(ground)
     except GraphError as error:
         # Reported as a problem of this probe, so that the remaining probes still run.
         problem = str(error)
-    advice = probe.advice_on_disk if place.is_local else probe.advice_on_bucket
+    advice = probe.advice_on_disk if ground.place.is_local else probe.advice_on_bucket
     return Probed(probe.name, probe.promise, problem, None if problem is None else advice)
 
 
@@ -509,7 +514,9 @@ def _removal_of(objects: ObjectStore, place: Location) -> Probe:
             # One by one, because a stale listing would omit some of them.
             own.delete(path)
         objects.delete_prefix(prefix)
-        return None if _is_empty(own) else f"objects are left below {place.uri}"
+        left = own.list("")
+        is_empty = not left.token_by_name and not left.prefixes
+        return None if is_empty else f"objects are left below {place.uri}"
 
     return Probe(
         "clean-up",
@@ -518,11 +525,6 @@ def _removal_of(objects: ObjectStore, place: Location) -> Probe:
         f"see who owns the folder, and delete {place.uri}",
         remove,
     )
-
-
-def _is_empty(objects: ObjectStore) -> bool:
-    found = objects.list("")
-    return not found.token_by_name and not found.prefixes
 
 
 @contextmanager
@@ -540,21 +542,3 @@ def _removing_folders(location: Location) -> Iterator[None]:
             # Another process uses it, or it was never created.
             with suppress(OSError):
                 folder.rmdir()
-
-
-def _probe_flushing(ground: CheckContext, root: Path) -> str | None:
-    objects = ground.open_objects()
-    file, moved = root / "flushed" / "file", root / "flushed" / "moved"
-    objects.put("flushed/file", b"old")
-    with storage_errors(f"flush {root}"):
-        for path in (file, file.parent, root):
-            flush_path(path)
-        file.rename(moved)
-    objects.put("flushed/file", b"new")
-    with storage_errors(f"rename {moved}"):
-        moved.rename(file)
-        flush_path(file.parent)
-    found = objects.find("flushed/file")
-    if found is None or found.content != b"old":
-        return "a file that was renamed over another is not in its place"
-    return None

@@ -9,7 +9,7 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _YES = frozenset({"1", "true", "yes", "on"})
@@ -28,7 +28,8 @@ def make_storage_options(
     named = {name.lower().removeprefix("aws_"): value for name, value in given.items()}
     endpoint = next((named[name] for name in _ENDPOINT_NAMES if name in named), None)
     if endpoint is None:
-        endpoint = _find_first(environment, _ENDPOINTS)
+        values = (environment.get(name, "").strip() for name in _ENDPOINTS)
+        endpoint = next(filter(None, values), None)
         if endpoint is not None:
             options["aws_endpoint"] = endpoint
     # An endpoint that only the libraries read is used as well.
@@ -39,11 +40,6 @@ def make_storage_options(
     if _HOSTED_NAME not in named and _is_yes(environment, "AWS_S3_FORCE_PATH_STYLE"):
         options[f"aws_{_HOSTED_NAME}"] = "false"
     return options
-
-
-def _find_first(environment: Mapping[str, str], names: Iterable[str]) -> str | None:
-    """The value of the first variable that is set and not blank."""
-    return next(filter(None, (environment.get(name, "").strip() for name in names)), None)
 
 
 def _is_yes(environment: Mapping[str, str], name: str) -> bool:

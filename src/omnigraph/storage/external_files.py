@@ -21,10 +21,11 @@ from urllib.parse import unquote
 
 from obstore.store import S3Store
 
-from omnigraph.model.errors import InvalidValueError, LimitExceededError, UnreadableError
-from omnigraph.model.limits import PROPERTY_BYTES_MAX, REFERENCE_CHARACTERS_MAX
+from omnigraph.model.errors import InvalidValueError, UnreadableError
+from omnigraph.model.limits import REFERENCE_CHARACTERS_MAX
 from omnigraph.storage.errors import storage_errors
 from omnigraph.storage.objects import open_bucket
+from omnigraph.storage.row_files import require_property_size
 
 _S3 = "s3://"
 
@@ -259,12 +260,12 @@ class ExternalBlobs:
         found = path.stat()
         if not S_ISREG(found.st_mode):
             raise ValueError("the reference names no file")
-        _require_size(found.st_size)
+        require_property_size(found.st_size)
         return path.read_bytes()
 
     def _read_key(self, place: _Place) -> bytes:
         found = open_bucket(place.bucket, "", self.storage_options).get(place.path)
-        _require_size(found.meta["size"])
+        require_property_size(found.meta["size"])
         return bytes(found.bytes())
 
 
@@ -308,13 +309,6 @@ def _parse(reference: str) -> _Place:
     if not is_plain or not is_placed or _UNFIT.search(rest) or _UNFIT.search(path):
         raise ValueError("a reference is file:///folder/file or s3://bucket/key, spelled plainly")
     return _Place(scheme, bucket, parts)
-
-
-def _require_size(byte_count: int) -> None:
-    if byte_count > PROPERTY_BYTES_MAX:
-        raise LimitExceededError(
-            resource="the bytes of a property", limit=PROPERTY_BYTES_MAX, found=byte_count
-        )
 
 
 def _refuse(given: object, problem: str) -> InvalidValueError:

@@ -7,6 +7,7 @@ interrupt *every* durable effect do so at the ports and not with failpoints.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,19 +65,11 @@ class Failpoint(StrEnum):
     FORK_BEFORE_RECLAIM = "fork.before_reclaim"
 
 
-class Step(StrEnum):
-    """What one arrival at a failpoint does."""
-
-    PASS = "pass"
-    FAIL = "fail"
-
-
 @dataclass(frozen=True, slots=True)
-class Script:
-    """What the first arrivals do, one step each, and what all later ones do."""
+class Fail:
+    """The first arrivals, up to a number, fail, and all later ones pass."""
 
-    steps: tuple[Step, ...]
-    then: Step
+    times: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +82,14 @@ class Park:
     timeout_s: float
 
 
-Action = Script | Park
+Action = Fail | Park
 
-FAIL_ALWAYS = Script((), Step.FAIL)
+FAIL_ALWAYS = Fail(math.inf)
 
 
-def fail_times(count: int) -> Script:
+def fail_times(count: int) -> Fail:
     """Fail the first `count` arrivals, then pass."""
-    return Script((Step.FAIL,) * count, Step.PASS)
+    return Fail(count)
 
 
 class Activation:
@@ -131,8 +124,8 @@ class Activation:
             number = self._arrivals
             self._arrivals += 1
         match self._action:
-            case Script(steps, then):
-                if (steps[number] if number < len(steps) else then) is Step.FAIL:
+            case Fail(times):
+                if number < times:
                     raise _injected_error(self._name)
             case Park(timeout_s):
                 self._has_arrived.set()

@@ -197,9 +197,6 @@ def _corrupt(path: str, problem: str) -> CorruptError:
 
 _LOG = logging.getLogger(__name__)
 
-# The initial value of `trusted`: versions are counted from 1.
-_NOTHING = 0
-
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
@@ -230,7 +227,8 @@ class HeldLease:
         self._started_at = requested_at
         self.is_lost = False
         self.users = 1
-        self.trusted = _NOTHING
+        # Versions are counted from 1.
+        self.trusted = 0
 
     @property
     def age_s(self) -> float:

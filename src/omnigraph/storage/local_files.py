@@ -32,6 +32,7 @@ from omnigraph.model.limits import (
     STAGED_OBJECT_AGE_MAX_S,
 )
 from omnigraph.storage.errors import is_reserved, require_object_path, storage_errors
+from omnigraph.storage.fsync import flush_path
 from omnigraph.storage.ports import Listing, StoredObject
 
 LOCKS_FOLDER = "__locks"
@@ -46,12 +47,6 @@ class FileLock:
 
     descriptor: int
     process_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    path: Path
-    token: str
 
 
 class LocalObjects:
@@ -93,18 +88,18 @@ class LocalObjects:
 
     def put(self, path: str, content: bytes) -> str:
         target = self._target(path)
-        with storage_errors(f"write {target}"), self._staged(content, target) as staged:
+        with storage_errors(f"write {target}"), self._staged(content, target) as (staged, token):
             with self._turn():
-                staged.path.rename(target)
+                staged.rename(target)
             self._flush(target.parent)
-            return staged.token
+            return token
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
         target = self._target(path)
-        with storage_errors(f"write {target}"), self._staged(content, target) as staged:
+        with storage_errors(f"write {target}"), self._staged(content, target) as (staged, _):
             try:
                 # A link never replaces a file, so it needs no lock.
-                target.hardlink_to(staged.path)
+                target.hardlink_to(staged)
             except FileExistsError:
                 return False
             self._flush(target.parent)
@@ -116,13 +111,13 @@ class LocalObjects:
             # Most failing writers are detected here, before anything is written.
             if _find_token(target) != token:
                 return None
-            with self._staged(content, target) as staged:
+            with self._staged(content, target) as (staged, new_token):
                 with self._turn():
                     if _find_token(target) != token:
                         return None
-                    staged.path.rename(target)
+                    staged.rename(target)
                 self._flush(target.parent)
-                return staged.token
+                return new_token
 
     def delete(self, path: str) -> None:
         target = self._target(path)
@@ -151,7 +146,8 @@ class LocalObjects:
         return self._root / path
 
     @contextmanager
-    def _staged(self, content: bytes, target: Path) -> Iterator[_Staged]:
+    def _staged(self, content: bytes, target: Path) -> Iterator[tuple[Path, str]]:
+        """A file beside the target that has the content, and its token."""
         # A crash before the rename leaves a file that no listing shows.
         path = target.with_name(f"#{randbelow(10**18)}")
         try:
@@ -164,9 +160,9 @@ class LocalObjects:
                 os.utime(file.fileno(), ns=(now, now))
                 if self._is_durable:
                     os.fsync(file.fileno())
-                staged = _Staged(path, _token(os.fstat(file.fileno())))
+                token = _token(os.fstat(file.fileno()))
             self._sweep(target.parent)
-            yield staged
+            yield path, token
         finally:
             path.unlink(missing_ok=True)
 
@@ -194,7 +190,9 @@ class LocalObjects:
             # The file may disappear meanwhile or belong to another user; neither is a reason to
             # reject a write.
             with suppress(OSError):
-                if is_reserved(path.name) and _is_file_before(now - STAGED_OBJECT_AGE_MAX_S, path):
+                status = path.lstat()
+                is_old = status.st_mtime < now - STAGED_OBJECT_AGE_MAX_S
+                if is_reserved(path.name) and stat.S_ISREG(status.st_mode) and is_old:
                     path.unlink()
 
     @contextmanager
@@ -207,13 +205,8 @@ class LocalObjects:
 
     def _flush(self, folder: Path) -> None:
         # A name is durable once its folder is flushed.
-        if not self._is_durable:
-            return
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self._is_durable:
+            flush_path(folder)
 
 
 def lock_file(path: Path, *, timeout_s: float) -> FileLock:
@@ -274,11 +267,6 @@ def _wait_for_lock(descriptor: int, timeout_s: float) -> None:
             return
         time.sleep(pause)
         pause = min(2 * pause, LOCK_PROBE_INTERVAL_S)
-
-
-def _is_file_before(time_s: float, path: Path) -> bool:
-    status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and status.st_mtime < time_s
 
 
 def _tokens_of(entries: Iterable[os.DirEntry[str]]) -> dict[str, str]:

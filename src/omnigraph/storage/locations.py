@@ -74,7 +74,10 @@ def parse_location(uri: str, *, storage_options: Mapping[str, str]) -> Location:
             root = f"s3://{bucket}/{prefix}".rstrip("/")
             return Location(root, root, bucket, prefix, options)
         case "memory":
-            name = _parse_name(rest, uri)
+            name = rest.rstrip("/")
+            if "?" in name:
+                raise _refusal(uri, "a name has no `?`")
+            _require_segments(name, uri)
             root = str(_memory_folder(os.getpid()) / name)
             return Location(f"memory://{name}", root, None, "", options)
         case "http" | "https":
@@ -144,14 +147,6 @@ def _parse_bucket(rest: str, uri: str) -> tuple[str, str]:
     if prefix:
         _require_segments(prefix, uri)
     return bucket, prefix
-
-
-def _parse_name(rest: str, uri: str) -> str:
-    name = rest.rstrip("/")
-    if "?" in name:
-        raise _refusal(uri, "a name has no `?`")
-    _require_segments(name, uri)
-    return name
 
 
 def _require_segments(path: str, uri: str) -> None:

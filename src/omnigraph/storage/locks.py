@@ -139,10 +139,17 @@ class ProcessLocks:
             WeakValueDictionary()
         )
 
-    def lock_of(self, root: str, key: LockKey) -> Lock:
-        """The lock of a key."""
+    @contextmanager
+    def hold(self, root: str, key: LockKey, *, end: float, timeout_s: float) -> Iterator[None]:
+        """Exclude the other threads of this process, or raise at the end of `timeout_s`."""
         with self._guard:
-            return self._lock_by_name.setdefault((root, key), Lock())
+            lock = self._lock_by_name.setdefault((root, key), Lock())
+        if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
+            raise _refusal(key, timeout_s, holder="another thread of this process")
+        try:
+            yield
+        finally:
+            lock.release()
 
     def lease_of(self, root: str, branch: str | None) -> BranchLease:
         """The lease of a branch."""
@@ -192,7 +199,8 @@ class _FileLocks:
     """Write locks on a local disk."""
 
     def __init__(self, locking: Locking, *, root: str, folder: Path, timeout_s: float) -> None:
-        self._threads = _ThreadLocks(locking.process_locks, root, timeout_s)
+        self._process_locks = locking.process_locks
+        self._root = root
         self._folder = folder
         self._timeout_s = timeout_s
 
@@ -204,7 +212,8 @@ class _FileLocks:
             for key in ordered:
                 # Threads of this process wait for each other in memory, so that only one of them
                 # polls the disk.
-                stack.enter_context(self._threads.hold(key, end))
+                turn = self._process_locks.hold(self._root, key, end=end, timeout_s=self._timeout_s)
+                stack.enter_context(turn)
                 stack.enter_context(self._held_on_disk(key, end))
             held = HeldLocks(frozenset(ordered), lease_by_branch={}, is_fresh=False)
             stack.callback(held.expire)
@@ -224,7 +233,9 @@ class _FileLocks:
         return None
 
     def _path_of(self, key: LockKey) -> Path:
-        return self._folder / f"{_digest(key)}.lock"
+        # Names may have any length and any characters, and file names may not.
+        text = key.table_key if key.branch is None else f"{key.table_key}\0{key.branch}"
+        return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.lock"
 
     @contextmanager
     def _held_on_disk(self, key: LockKey, end: float) -> Iterator[None]:
@@ -253,7 +264,6 @@ class _LeaseLocks:
         timeout_s: float,
     ) -> None:
         self._process_locks = locking.process_locks
-        self._threads = _ThreadLocks(locking.process_locks, root, timeout_s)
         self._root = root
         self._options_of = options_of
         self._timeout_s = timeout_s
@@ -277,13 +287,16 @@ class _LeaseLocks:
             # lease's holder needs.
             for branch, known in shared.items():
                 if known is None:
-                    lease = self._lease_of(branch).hold(self._options_of(branch), end=end)
-                    taken[branch], is_new = stack.enter_context(lease)
+                    lease = self._process_locks.lease_of(self._root, branch)
+                    self._leases[branch] = lease
+                    hold = lease.hold(self._options_of(branch), end=end)
+                    taken[branch], is_new = stack.enter_context(hold)
                     is_fresh = is_fresh and is_new
                 else:
                     taken[branch], is_fresh = known, False
             for key in ordered:
-                stack.enter_context(self._threads.hold(key, end))
+                turn = self._process_locks.hold(self._root, key, end=end, timeout_s=self._timeout_s)
+                stack.enter_context(turn)
             got = HeldLocks(frozenset(ordered), lease_by_branch=taken, is_fresh=is_fresh)
             stack.callback(got.expire)
             yield got
@@ -297,30 +310,6 @@ class _LeaseLocks:
                 return f"process {owner.process_id} on {owner.host}"
         return None
 
-    def _lease_of(self, branch: str | None) -> BranchLease:
-        lease = self._process_locks.lease_of(self._root, branch)
-        self._leases[branch] = lease
-        return lease
-
-
-class _ThreadLocks:
-    """The part of write locks that coordinates the threads of this process."""
-
-    def __init__(self, process_locks: ProcessLocks, root: str, timeout_s: float) -> None:
-        self._process_locks = process_locks
-        self._root = root
-        self._timeout_s = timeout_s
-
-    @contextmanager
-    def hold(self, key: LockKey, end: float) -> Iterator[None]:
-        lock = self._process_locks.lock_of(self._root, key)
-        if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
-            raise _refusal(key, self._timeout_s, holder="another thread of this process")
-        try:
-            yield
-        finally:
-            lock.release()
-
 
 def _refusal(key: LockKey, timeout_s: float, *, holder: str) -> BusyError:
     # Keys without a type are internal, such as those of the manifest and of the schema.
@@ -332,12 +321,6 @@ def _refusal(key: LockKey, timeout_s: float, *, holder: str) -> BusyError:
 def _sort_keys(keys: Iterable[LockKey]) -> list[LockKey]:
     # Each key once, and a table before its branches: all callers take locks in this order.
     return sorted(set(keys), key=lambda key: (key.table_key, key.branch is not None, key.branch))
-
-
-def _digest(key: LockKey) -> str:
-    # Names may have any length and any characters, and file names may not.
-    text = key.table_key if key.branch is None else f"{key.table_key}\0{key.branch}"
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _write_holder(lock: FileLock) -> None:

@@ -21,8 +21,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from omnigraph.model.catalog import EdgeType, NodeType
-from omnigraph.model.errors import AlreadyExistsError, InvalidValueError, UnavailableError
-from omnigraph.model.limits import ROW_GROUP_BYTES
+from omnigraph.model.errors import (
+    AlreadyExistsError,
+    InvalidValueError,
+    LimitExceededError,
+    UnavailableError,
+)
+from omnigraph.model.limits import PROPERTY_BYTES_MAX, ROW_GROUP_BYTES
 from omnigraph.model.types import PropertyType, Scalar, Vector
 from omnigraph.storage.fsync import flush_path
 
@@ -190,30 +195,26 @@ def write_rows(
     encode: EncodeBlock,
 ) -> int:
     """Write rows to a path and return their number; NDJSON rows are encoded by `encode`."""
+    row_count = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal row_count
+        for batch in batches:
+            row_count += batch.num_rows
+            yield batch
+
     match format:
         case FileFormat.NDJSON:
-            return _write_lines(path, batches, encode)
+            with path.open("wb") as lines:
+                lines.writelines(map(encode, counted()))
         case FileFormat.PARQUET:
-            return _write_parquet(path, batches, schema)
+            with parquet.ParquetWriter(path, schema) as groups:
+                for group in _gather(counted()):
+                    groups.write_table(pa.Table.from_batches(group, schema))
         case FileFormat.ARROW:
-            return _write_arrow(path, batches, schema)
-
-
-def _write_lines(path: Path, batches: Iterable[pa.RecordBatch], encode: EncodeBlock) -> int:
-    row_count = 0
-    with path.open("wb") as file:
-        for batch in batches:
-            file.write(encode(batch))
-            row_count += batch.num_rows
-    return row_count
-
-
-def _write_parquet(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-    row_count = 0
-    with parquet.ParquetWriter(path, schema) as writer:
-        for group in _gather(batches):
-            writer.write_table(pa.Table.from_batches(group, schema))
-            row_count += sum(each.num_rows for each in group)
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as stream:
+                for batch in counted():
+                    stream.write_batch(batch)
     return row_count
 
 
@@ -227,15 +228,6 @@ def _gather(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
             group = []
     if group:
         yield group
-
-
-def _write_arrow(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
-    row_count = 0
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-            row_count += batch.num_rows
-    return row_count
 
 
 def _hide(target: Path) -> Path:
@@ -298,3 +290,11 @@ def arrow_type(type: PropertyType) -> pa.DataType:
 
 def _element(type: pa.DataType) -> pa.Field:
     return pa.field("item", type, nullable=True)
+
+
+def require_property_size(byte_count: int) -> None:
+    """Raise `LimitExceededError` if a property would have too many bytes."""
+    if byte_count > PROPERTY_BYTES_MAX:
+        raise LimitExceededError(
+            resource="the bytes of a property", limit=PROPERTY_BYTES_MAX, found=byte_count
+        )
