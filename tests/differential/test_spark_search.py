@@ -19,13 +19,12 @@ from omnigraph.engine.rows.conditions import (
     BoundCondition,
     Column,
     Compare,
-    IsNull,
-    IsPresent,
 )
 from omnigraph.errors import UnavailableError
 from omnigraph.model.types import Scalar
 from omnigraph.spark.query.column_pruning import Search
 from omnigraph.spark.query.output import ByDistance, ByRelevance, Fused, RankedBy, rank_rows
+from omnigraph.storage.predicates import IsNull, IsPresent
 from tests.support.graphs import build_graph, ndjson, node
 from tests.support.queries import query
 from tests.support.spark_search import (

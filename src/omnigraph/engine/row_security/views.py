@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from typing import TypeVar
 
 from omnigraph.compiler.ir import Condition
 from omnigraph.compiler.schema.canonical import format_schema
@@ -21,7 +22,6 @@ from omnigraph.engine.read.entities import LruCache
 from omnigraph.engine.row_security.tables import SecuredEntries, SecuredTables, VisibleRows
 from omnigraph.engine.rows.comparisons import Inputs
 from omnigraph.engine.rows.conditions import (
-    ALWAYS,
     NEVER,
     And,
     BoundCondition,
@@ -29,12 +29,12 @@ from omnigraph.engine.rows.conditions import (
     bind,
     compile_row_condition,
     fold_missing_columns,
+    join_conditions,
 )
 from omnigraph.engine.state.branch_state import Basis, VisibleState
 from omnigraph.engine.state.manifest import Entry, Snapshot, make_table_key, table_key_of
 from omnigraph.engine.state.schema_files import AcceptedSchema
 from omnigraph.model.catalog import (
-    Annotation,
     Catalog,
     Check,
     Constraint,
@@ -43,7 +43,6 @@ from omnigraph.model.catalog import (
     Interface,
     Key,
     NodeType,
-    Property,
     Range,
     TypeKind,
     Unique,
@@ -54,11 +53,13 @@ from omnigraph.model.names import fold_edge_name
 from omnigraph.model.ports import TypeView, View
 from omnigraph.storage.ports import TableReader, TableVersion
 
+D = TypeVar("D", NodeType, EdgeType)
+
 
 def hide_properties(catalog: Catalog, hidden: Mapping[str, frozenset[str]]) -> Catalog:
     """The catalog without the given properties, by the table keys of their types."""
-    nodes = {name: _reduce_node(each, hidden) for name, each in catalog.nodes.items()}
-    edges = {name: _reduce_edge(each, hidden) for name, each in catalog.edges.items()}
+    nodes = {name: _reduce(each, hidden) for name, each in catalog.nodes.items()}
+    edges = {name: _reduce(each, hidden) for name, each in catalog.edges.items()}
     return Catalog(
         interfaces={
             name: _reduce_interface(each, [nodes[type] for type in catalog.implementers(name)])
@@ -70,26 +71,23 @@ def hide_properties(catalog: Catalog, hidden: Mapping[str, frozenset[str]]) -> C
     )
 
 
-def _reduce_node(node: NodeType, hidden: Mapping[str, frozenset[str]]) -> NodeType:
-    names = hidden.get(table_key_of(node), frozenset())
+def _reduce(declared: D, hidden: Mapping[str, frozenset[str]]) -> D:
+    names = hidden.get(table_key_of(declared), frozenset())
     if not names:
-        return node
-    return replace(
-        node,
-        properties=_without(node.properties, names),
-        constraints=tuple(each for each in node.constraints if names.isdisjoint(_columns(each))),
-    )
-
-
-def _reduce_edge(edge: EdgeType, hidden: Mapping[str, frozenset[str]]) -> EdgeType:
-    names = hidden.get(table_key_of(edge), frozenset())
-    if not names:
-        return edge
-    return replace(
-        edge,
-        properties=_without(edge.properties, names),
-        constraints=tuple(each for each in edge.constraints if names.isdisjoint(_columns(each))),
-    )
+        return declared
+    properties = {
+        name: replace(
+            each,
+            # Without those that name a hidden source text of an embedding.
+            annotations=tuple(
+                note for note in each.annotations if note.name != "embed" or note.value not in names
+            ),
+        )
+        for name, each in declared.properties.items()
+        if name not in names
+    }
+    constraints = tuple(each for each in declared.constraints if names.isdisjoint(_columns(each)))
+    return replace(declared, properties=properties, constraints=constraints)
 
 
 def _reduce_interface(interface: Interface, implementers: Collection[NodeType]) -> Interface:
@@ -99,19 +97,6 @@ def _reduce_interface(interface: Interface, implementers: Collection[NodeType]) 
         if all(name in type.properties for type in implementers)
     }
     return replace(interface, properties=seen)
-
-
-def _without(properties: Mapping[str, Property], names: frozenset[str]) -> dict[str, Property]:
-    return {
-        name: replace(each, annotations=_forget(each.annotations, names))
-        for name, each in properties.items()
-        if name not in names
-    }
-
-
-def _forget(annotations: tuple[Annotation, ...], names: frozenset[str]) -> tuple[Annotation, ...]:
-    """The annotations without those that name a hidden source text of an embedding."""
-    return tuple(each for each in annotations if each.name != "embed" or each.value not in names)
 
 
 def _columns(constraint: Constraint) -> tuple[str, ...]:
@@ -233,10 +218,7 @@ class RowSecurity:
                 stored = frozenset(self._tables.schema(entry.at).names)
             some = [self._bind(text, declared, limiting) for text in each.conditions]
             parts.append(fold_missing_columns(Or(tuple(some)), stored=stored))
-        parts = [each for each in parts if each != ALWAYS]
-        if NEVER in parts:
-            return NEVER
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+        return join_conditions(And, parts)
 
     def _bind(
         self, text: str, declared: NodeType | EdgeType, limiting: _Limiting
@@ -343,7 +325,9 @@ class _Limiting:
             named = frozenset[str]().union(*(each.hidden for each in self.views_of(declared)))
             if not named:
                 continue
-            self._require_hideable(declared, named)
+            for name in sorted(named.intersection(_key_of(declared))):
+                problem = f"it hides '{name}', which ids are derived from; hide rows instead"
+                raise self._inapplicable(declared.name, problem)
             present = self.present_of(declared)
             present_names = frozenset[str]() if present is None else present.properties.keys()
             if present is not None and not named <= present_names:
@@ -365,7 +349,8 @@ class _Limiting:
         tables: TableReader,
     ) -> set[str]:
         """The properties that are hidden under a later name, while others now have their names."""
-        then, now = self.entries[table_key_of(declared)].at, self._present_at(present)
+        then = self.entries[table_key_of(declared)].at
+        now = self.present.state.snapshot.get(table_key_of(present)).at
         if then == now:
             return set()
         old, new = tables.column_numbers(then), tables.column_numbers(now)
@@ -373,14 +358,6 @@ class _Limiting:
         return {
             name for name in declared.properties if old.get(name) in numbers and name not in named
         }
-
-    def _present_at(self, present: NodeType | EdgeType) -> TableVersion:
-        return self.present.state.snapshot.get(table_key_of(present)).at
-
-    def _require_hideable(self, declared: NodeType | EdgeType, named: frozenset[str]) -> None:
-        for name in sorted(named.intersection(_key_of(declared))):
-            problem = f"it hides '{name}', which ids are derived from; hide rows instead"
-            raise self._inapplicable(declared.name, problem)
 
     def _inapplicable(self, type_name: str, problem: str) -> ForbiddenError:
         return ForbiddenError(

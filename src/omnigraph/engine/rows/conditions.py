@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,14 +47,27 @@ from omnigraph.engine.rows.comparisons import (
     Order,
     compare_values,
 )
-from omnigraph.engine.rows.values import ARROW_FUNCTION_BY_COMPARATOR, column_of, to_stored
+from omnigraph.engine.rows.values import (
+    ARROW_FUNCTION_BY_COMPARATOR,
+    Marks,
+    column_of,
+    known_marks,
+    to_stored,
+)
 from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.source import Source
 from omnigraph.model.types import INTEGER_RANGE, NUMBERS, PropertyType, Scalar, fits_f32
 from omnigraph.storage import predicates
-from omnigraph.storage.predicates import Predicate, StoredScalar
+from omnigraph.storage.predicates import (
+    HasText,
+    IsNull,
+    IsPresent,
+    Predicate,
+    StoredScalar,
+    WithinText,
+)
 from omnigraph.storage.row_files import arrow_type
 
 F32_MAX = float(np.finfo(np.float32).max)
@@ -84,16 +96,12 @@ def find_bounds(constant: int | float, scalar: Scalar) -> Bounds:
             return _around_f64(constant)
         case _:
             low, high = INTEGER_RANGE[scalar]
-            return _around_integer(constant, low, high)
-
-
-def _around_integer(constant: int | float, low: int, high: int) -> Bounds:
-    # Python compares an integer with a float exactly, the infinities included.
-    if constant < low:
-        return Bounds(None, low)
-    if constant > high:
-        return Bounds(high, None)
-    return Bounds(math.floor(constant), math.ceil(constant))
+            # Python compares an integer with a float exactly, the infinities included.
+            if constant < low:
+                return Bounds(None, low)
+            if constant > high:
+                return Bounds(high, None)
+            return Bounds(math.floor(constant), math.ceil(constant))
 
 
 def _around_f64(constant: int | float) -> Bounds:
@@ -176,38 +184,6 @@ class HasElement:
 
 
 @dataclass(frozen=True, slots=True)
-class HasText:
-    """A text column that starts with a text, or that holds it anywhere."""
-
-    column: Column
-    text: str
-    is_prefix: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WithinText:
-    """A text column that a given text starts with, or that the text contains anywhere."""
-
-    column: Column
-    text: str
-    is_prefix: bool
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """A column without a value."""
-
-    column: str
-
-
-@dataclass(frozen=True, slots=True)
-class IsPresent:
-    """A column with a value."""
-
-    column: str
-
-
-@dataclass(frozen=True, slots=True)
 class And:
     """All conditions hold; with no conditions, always."""
 
@@ -258,9 +234,9 @@ class _Binder:
     def bind(self, condition: Condition) -> BoundCondition:
         match condition:
             case AllOf(conditions):
-                return _all_of(self.bind(each) for each in conditions)
+                return join_conditions(And, map(self.bind, conditions))
             case AnyOf(conditions):
-                return _any_of(self.bind(each) for each in conditions)
+                return join_conditions(Or, map(self.bind, conditions))
             case NullTest(PropertyValue(property=name), is_negated):
                 column = self._column_name(name)
                 return IsPresent(column) if is_negated else IsNull(column)
@@ -282,7 +258,11 @@ class _Binder:
             return _bind_comparison(self._column(left), comparator, self.inputs.value_of(right))
         value = self.inputs.value_of(left)
         if isinstance(right, PropertyValue):
-            return _bind_mirrored(value, comparator, self._column(right))
+            column, rule = self._column(right), RULE_BY_COMPARATOR[comparator]
+            if not isinstance(rule, InText):
+                return _bind_comparison(column, MIRRORED[comparator], value)
+            assert value is None or isinstance(value, str)
+            return NEVER if value is None else WithinText(column.name, value, rule.is_prefix)
         holds = compare_values(value, comparator, self.inputs.value_of(right))
         return ALWAYS if holds else NEVER
 
@@ -295,33 +275,17 @@ class _Binder:
         return _COLUMN_BY_END.get(property, property) if self.kind is TypeKind.EDGE else property
 
 
-def _all_of(conditions: Iterable[BoundCondition]) -> BoundCondition:
+def join_conditions(
+    kind: type[And] | type[Or], conditions: Iterable[BoundCondition]
+) -> BoundCondition:
+    """Conditions joined by `and` or by `or`, simplified; nested ones of that kind are merged."""
     parts: list[BoundCondition] = []
     for each in conditions:
-        parts += each.conditions if isinstance(each, And) else (each,)
-    if NEVER in parts:
-        return NEVER
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
-
-
-def _any_of(conditions: Iterable[BoundCondition]) -> BoundCondition:
-    parts: list[BoundCondition] = []
-    for each in conditions:
-        parts += each.conditions if isinstance(each, Or) else (each,)
-    if ALWAYS in parts:
-        return ALWAYS
-    return parts[0] if len(parts) == 1 else Or(tuple(parts))
-
-
-def _bind_mirrored(value: Value, comparator: Comparator, column: Column) -> BoundCondition:
-    match RULE_BY_COMPARATOR[comparator]:
-        case InText(is_prefix):
-            if value is None:
-                return NEVER
-            assert isinstance(value, str)
-            return WithinText(column, value, is_prefix)
-        case InOrder() | InList():
-            return _bind_comparison(column, MIRRORED[comparator], value)
+        parts += each.conditions if isinstance(each, kind) else (each,)
+    decisive = NEVER if kind is And else ALWAYS
+    if decisive in parts:
+        return decisive
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
 def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> BoundCondition:
@@ -330,7 +294,7 @@ def _bind_comparison(column: Column, comparator: Comparator, value: Value) -> Bo
     match RULE_BY_COMPARATOR[comparator]:
         case InText(is_prefix):
             assert isinstance(value, str)
-            return HasText(column, value, is_prefix)
+            return HasText(column.name, value, is_prefix)
         case InList(is_list_left=True):
             element = _bind_comparison(column, Comparator.EQ, value)
             return HasElement(column, element.value) if isinstance(element, Compare) else NEVER
@@ -411,25 +375,14 @@ def compile_row_condition(
 def fold_missing_columns(condition: BoundCondition, *, stored: Collection[str]) -> BoundCondition:
     """The condition for rows that have only the stored columns; the others count as null."""
     match condition:
-        case And(parts):
-            folded = [fold_missing_columns(each, stored=stored) for each in parts]
-            remaining = tuple(each for each in folded if each != ALWAYS)
-            return NEVER if NEVER in remaining else And(remaining)
-        case Or(parts):
-            folded = [fold_missing_columns(each, stored=stored) for each in parts]
-            remaining = tuple(each for each in folded if each != NEVER)
-            return ALWAYS if ALWAYS in remaining else Or(remaining)
+        case And(parts) | Or(parts):
+            folded = (fold_missing_columns(each, stored=stored) for each in parts)
+            return join_conditions(type(condition), folded)
         case IsNull(name):
             return condition if name in stored else ALWAYS
-        case IsPresent(name):
+        case IsPresent(name) | HasText(name) | WithinText(name):
             return condition if name in stored else NEVER
-        case (
-            Compare(column)
-            | OneOf(column)
-            | HasElement(column)
-            | HasText(column)
-            | WithinText(column)
-        ):
+        case Compare(column) | OneOf(column) | HasElement(column):
             return condition if column.name in stored else NEVER
 
 
@@ -439,15 +392,9 @@ def columns_of(condition: BoundCondition) -> Iterator[str]:
         case And(parts) | Or(parts):
             for each in parts:
                 yield from columns_of(each)
-        case IsNull(name) | IsPresent(name):
+        case IsNull(name) | IsPresent(name) | HasText(name) | WithinText(name):
             yield name
-        case (
-            Compare(column)
-            | OneOf(column)
-            | HasElement(column)
-            | HasText(column)
-            | WithinText(column)
-        ):
+        case Compare(column) | OneOf(column) | HasElement(column):
             yield column.name
 
 
@@ -458,9 +405,6 @@ def _alone(declared: NodeType | EdgeType, catalog: Catalog) -> Catalog:
             return replace(catalog, nodes={declared.name: declared}, edges={})
         case EdgeType():
             return replace(catalog, nodes={}, edges={declared.name: declared})
-
-
-Marks = npt.NDArray[np.bool_]
 
 
 def evaluate_mask(bound: BoundCondition, rows: pa.Table) -> pa.BooleanArray:
@@ -478,47 +422,39 @@ def _mark(bound: BoundCondition, rows: pa.Table) -> Marks:
             return reduce(np.logical_or, marked, np.zeros(len(rows), np.bool_))
         case Compare(column, comparator, value):
             (scalar,) = _values_of(column, (value,))
-            return _known(ARROW_FUNCTION_BY_COMPARATOR[comparator](rows[column.name], scalar))
+            return known_marks(ARROW_FUNCTION_BY_COMPARATOR[comparator](rows[column.name], scalar))
         case OneOf(column, values):
-            return _known(pc.is_in(rows[column.name], value_set=_value_set(column, values)))
+            # `is_in` distinguishes the two zeros; `=` does not.
+            zeros = tuple(-each for each in values if isinstance(each, float) and each == 0)
+            sought = _values_of(column, values + zeros)
+            return known_marks(pc.is_in(rows[column.name], value_set=sought))
         case HasElement(column, value):
             (scalar,) = _values_of(column, (value,))
             marked = [_mark_lists(each, scalar) for each in rows[column.name].chunks]
             return np.concatenate([np.zeros(0, np.bool_), *marked])
-        case HasText(column, text, is_prefix):
+        case HasText(name, text, is_prefix):
             search = pc.starts_with if is_prefix else pc.match_substring
-            return _known(search(rows[column.name], pattern=text))
-        case WithinText(column, text, is_prefix):
+            return known_marks(search(rows[name], pattern=text))
+        case WithinText(name, text, is_prefix):
             holds = text.startswith if is_prefix else text.__contains__
             # Arrow takes one pattern for a whole column, but here each row has a different one.
-            found = (each is not None and holds(each) for each in rows[column.name].to_pylist())
+            found = (each is not None and holds(each) for each in rows[name].to_pylist())
             return np.fromiter(found, np.bool_, len(rows))
         case IsNull(name):
-            return _known(pc.is_null(rows[name]))
+            return known_marks(pc.is_null(rows[name]))
         case IsPresent(name):
-            return _known(pc.is_valid(rows[name]))
+            return known_marks(pc.is_valid(rows[name]))
 
 
 def _mark_lists(lists: pa.ListArray, element: pa.Scalar) -> Marks:
-    hits = _known(pc.equal(lists.flatten(), element))
+    hits = known_marks(pc.equal(lists.flatten(), element))
     marks = np.zeros(len(lists), np.bool_)
     marks[pc.list_parent_indices(lists).to_numpy()[hits]] = True
     return marks
 
 
-def _value_set(column: Column, values: tuple[Value, ...]) -> pa.Array:
-    # `is_in` distinguishes the two zeros; `=` does not.
-    zeros = tuple(-each for each in values if isinstance(each, float) and each == 0)
-    return _values_of(column, values + zeros)
-
-
 def _values_of(column: Column, values: tuple[Value, ...]) -> pa.Array:
     return column_of(values, PropertyType(column.scalar), subject=column.name)
-
-
-def _known(marks: pa.Array | pa.ChunkedArray) -> Marks:
-    known: Marks = pc.fill_null(marks, fill_value=False).to_numpy(zero_copy_only=False)
-    return known
 
 
 def find_predicate(bound: BoundCondition) -> Predicate | None:
@@ -536,14 +472,8 @@ def to_predicate(bound: BoundCondition) -> Predicate:
             return predicates.OneOf(column.name, _values_of(column, values))
         case HasElement(column, value):
             return predicates.HasElement(column.name, *_stored(column, value))
-        case HasText(column, text, is_prefix):
-            return predicates.HasText(column.name, text, is_prefix)
-        case WithinText(column, text, is_prefix):
-            return predicates.WithinText(column.name, text, is_prefix)
-        case IsNull(name):
-            return predicates.IsNull(name)
-        case IsPresent(name):
-            return predicates.IsPresent(name)
+        case HasText() | WithinText() | IsNull() | IsPresent():
+            return bound
         case And(conditions):
             return predicates.And(tuple(map(to_predicate, conditions)))
         case Or(conditions):

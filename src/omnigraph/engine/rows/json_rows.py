@@ -63,21 +63,15 @@ def _encode_elements(column: pa.Array, element: Scalar | Vector) -> list[object]
             return _replace_unfinite(column, lambda _number: None)
         case Scalar.F32 | Scalar.F64:
             return _replace_unfinite(column, _name_unfinite)
-        case Scalar.DATE:
-            return _write_timestamps(column, "D")
-        case Scalar.DATETIME:
-            return _write_timestamps(column, "ms")
+        case Scalar.DATE | Scalar.DATETIME:
+            return _list_of(pc.if_else(column.is_valid(), _temporal_texts(column), None))
         case Scalar.BLOB:
-            return _encode_blobs(column)
+            return [
+                None if each is None else f"{BLOB_PREFIX}{b64encode(each).decode()}"
+                for each in column.to_pylist()
+            ]
         case _:
             return _list_of(column)
-
-
-def _encode_blobs(column: pa.Array) -> list[object]:
-    return [
-        None if each is None else f"{BLOB_PREFIX}{b64encode(each).decode()}"
-        for each in column.to_pylist()
-    ]
 
 
 def _replace_unfinite(column: pa.Array, replace: Callable[[float], object]) -> list[object]:
@@ -94,12 +88,16 @@ def _name_unfinite(number: float) -> str:
     return "Infinity" if number > 0 else "-Infinity"
 
 
-def _write_timestamps(column: pa.Array, unit: Literal["D", "ms"]) -> list[object]:
-    """Dates, or UTC timestamps with milliseconds, as texts, for every year that can be stored."""
-    width = pa.int32() if unit == "D" else pa.int64()
-    timestamps = column.cast(width).fill_null(0).to_numpy().astype(f"datetime64[{unit}]")
-    texts = np.datetime_as_string(timestamps, unit=unit, timezone="naive" if unit == "D" else "UTC")
-    return _list_of(pc.if_else(column.is_valid(), pa.array(texts, pa.string()), None))
+def _temporal_texts(column: pa.Array) -> pa.Array:
+    """Dates, or UTC timestamps with milliseconds, as texts; the text of a null is arbitrary."""
+    is_date = pa.types.is_date32(column.type)
+    unit: Literal["D", "ms"] = "D" if is_date else "ms"
+    numbers = column.cast(pa.int32() if is_date else pa.int64()).fill_null(0).to_numpy()
+    # Not with Arrow, whose calendar does not cover all of its numbers.
+    texts = np.datetime_as_string(
+        numbers.astype(f"datetime64[{unit}]"), unit=unit, timezone="naive" if is_date else "UTC"
+    )
+    return pa.array(texts, TEXT)
 
 
 def _list_of(column: pa.Array) -> list[object]:
@@ -138,14 +136,7 @@ def quote(texts: pa.Array) -> pa.Array:
 
 def write_temporals(column: pa.Array) -> pa.Array:
     """Dates, or UTC timestamps with milliseconds, as quoted ISO texts."""
-    is_date = pa.types.is_date32(column.type)
-    unit: Literal["D", "ms"] = "D" if is_date else "ms"
-    numbers = column.cast(pa.int32() if is_date else pa.int64()).fill_null(0).to_numpy()
-    # Not with Arrow, whose calendar does not cover all of its numbers.
-    texts = np.datetime_as_string(
-        numbers.astype(f"datetime64[{unit}]"), unit=unit, timezone="naive" if is_date else "UTC"
-    )
-    quoted = join('"', pa.array(texts, TEXT), '"')
+    quoted = join('"', _temporal_texts(column), '"')
     return pc.if_else(column.is_valid(), quoted, None) if column.null_count else quoted
 
 

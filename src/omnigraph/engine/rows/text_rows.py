@@ -58,7 +58,7 @@ def _encode(rows: pa.Table, *, between: str) -> memoryview:
 
 def _write_text(column: pa.Array) -> pa.Array:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         return column.cast(TEXT)
     written = _write(column)
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -79,7 +79,7 @@ def _write(column: pa.Array) -> pa.Array:
 
 def _write_elements(column: pa.Array) -> pa.Array:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         return quote(column)
     if pa.types.is_floating(kind):
         return _write_floats(column)

@@ -30,10 +30,9 @@ from omnigraph.engine.rows.comparisons import (
     Order,
     select,
 )
-from omnigraph.model.errors import InvalidValueError, LimitExceededError
-from omnigraph.model.limits import PROPERTY_BYTES_MAX
+from omnigraph.model.errors import InvalidValueError
 from omnigraph.model.types import INTEGER_RANGE, PropertyType, Scalar, Vector, fits_f32
-from omnigraph.storage.row_files import TIMESTAMP, arrow_type
+from omnigraph.storage.row_files import TIMESTAMP, arrow_type, require_property_size
 
 Stored = None | bool | int | float | str | bytes | tuple["Stored", ...]
 """A value as the number, text or bytes that a column stores."""
@@ -116,21 +115,14 @@ def _store_scalar(value: Value, scalar: Scalar) -> Stored:
         case Scalar.BLOB:
             assert isinstance(value, str), "the compiler lets only texts be assigned to a blob"
             content = decode_blob(value)
-            _require_size(len(content))
+            require_property_size(len(content))
             return content
         case Scalar.STRING:
             assert isinstance(value, str), "the compiler lets only texts be assigned here"
-            _require_size(len(value.encode()))
+            require_property_size(len(value.encode()))
             return value
         case Scalar.BOOL | Scalar.DATE | Scalar.DATETIME:
             return to_stored(value)
-
-
-def _require_size(byte_count: int) -> None:
-    if byte_count > PROPERTY_BYTES_MAX:
-        raise LimitExceededError(
-            resource="the bytes of a property", limit=PROPERTY_BYTES_MAX, found=byte_count
-        )
 
 
 def _store_float(value: Value, scalar: Scalar) -> float:
@@ -185,7 +177,7 @@ def _mark_order(
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return np.zeros(len(left), np.bool_)
     if pa.types.is_string(left.type):
-        return _known(ARROW_FUNCTION_BY_COMPARATOR[comparator](left, right))
+        return known_marks(ARROW_FUNCTION_BY_COMPARATOR[comparator](left, right))
     match pa.types.is_floating(left.type), pa.types.is_floating(right.type):
         case (True, False):
             return compare(right, MIRRORED[comparator], left)
@@ -255,6 +247,7 @@ def _present(column: pa.Array) -> Marks:
     return marks
 
 
-def _known(marks: pa.Array) -> Marks:
+def known_marks(marks: pa.Array | pa.ChunkedArray) -> Marks:
+    """Marks with null as false."""
     known: Marks = pc.fill_null(marks, fill_value=False).to_numpy(zero_copy_only=False)
     return known

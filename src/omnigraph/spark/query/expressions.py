@@ -51,12 +51,8 @@ from omnigraph.engine.rows.conditions import (
     BoundCondition,
     Compare,
     HasElement,
-    HasText,
-    IsNull,
-    IsPresent,
     OneOf,
     Or,
-    WithinText,
     bind,
 )
 from omnigraph.engine.rows.values import SUBJECT, Stored, column_of, to_stored
@@ -64,6 +60,7 @@ from omnigraph.model.catalog import TypeKind
 from omnigraph.model.types import F64, FLOATS, I64, NUMBERS, STRING, PropertyType, Scalar, Vector
 from omnigraph.spark.query.relation import id_column, property_column
 from omnigraph.spark.types import spark_type
+from omnigraph.storage.predicates import HasText, IsNull, IsPresent, WithinText
 
 _U64 = PropertyType(Scalar.U64)
 _HALF = 2**32

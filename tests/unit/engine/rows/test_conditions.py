@@ -34,12 +34,8 @@ from omnigraph.engine.rows.conditions import (
     Column,
     Compare,
     HasElement,
-    HasText,
-    IsNull,
-    IsPresent,
     OneOf,
     Or,
-    WithinText,
     bind,
     find_bounds,
     find_predicate,
@@ -50,6 +46,7 @@ from omnigraph.model.limits import CONDITION_NESTING_MAX
 from omnigraph.model.source import Source
 from omnigraph.model.types import I64, INTEGER_RANGE, INTEGERS, PropertyType, Scalar
 from omnigraph.storage.lance.predicates import render_predicate
+from omnigraph.storage.predicates import HasText, IsNull, IsPresent, WithinText
 
 
 @pytest.mark.parametrize("scalar", sorted(INTEGERS))
@@ -301,10 +298,10 @@ def compare(scalar: Scalar, comparator: str, value: Value) -> Compare:
             HasElement(Column("x", Scalar.F64), 0.0),
             "(array_has(`x`, 0.0) OR array_has(`x`, -0.0))",
         ),
-        (HasText(Column("x", Scalar.STRING), "%", is_prefix=True), "starts_with(`x`, '%')"),
-        (HasText(Column("x", Scalar.STRING), "%", is_prefix=False), "contains(`x`, '%')"),
-        (WithinText(Column("x", Scalar.STRING), "'", is_prefix=True), "starts_with('''', `x`)"),
-        (WithinText(Column("x", Scalar.STRING), "'", is_prefix=False), "contains('''', `x`)"),
+        (HasText("x", "%", is_prefix=True), "starts_with(`x`, '%')"),
+        (HasText("x", "%", is_prefix=False), "contains(`x`, '%')"),
+        (WithinText("x", "'", is_prefix=True), "starts_with('''', `x`)"),
+        (WithinText("x", "'", is_prefix=False), "contains('''', `x`)"),
         (A, "`a` IS NULL"),
         (C, "`c` IS NOT NULL"),
         (And((A, B)), "`a` IS NULL AND `b` IS NULL"),
