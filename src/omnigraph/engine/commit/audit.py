@@ -66,7 +66,16 @@ def record(recovery: Recovery, *, tables: TableStore) -> None:
     Other processes may record theirs concurrently; raises `UnavailableError` if every attempt
     conflicts with one of them.
     """
-    rows = _encode([recovery])
+    row = {
+        "graph_commit_id": recovery.commit_id,
+        "recovery_kind": recovery.kind,
+        "recovery_for_actor": recovery.actor,
+        "operation_id": recovery.operation_id,
+        "sidecar_writer_kind": recovery.writer_kind,
+        "per_table_outcomes_json": orjson.dumps(recovery.outcomes).decode(),
+        "created_at": recovery.created_at,
+    }
+    rows = pa.Table.from_pylist([row], schema=_SCHEMA)
     for _ in range(AUDIT_ATTEMPTS_MAX):
         try:
             _record_once(rows, recovery.operation_id, tables)
@@ -82,57 +91,43 @@ def record(recovery: Recovery, *, tables: TableStore) -> None:
 
 
 def _record_once(rows: pa.Table, operation_id: str, tables: TableStore) -> None:
-    ref = TableRef(AUDIT_PATH, None)
-    newest = tables.find_head(ref)
-    if newest is None:
+    at = _find_audit(tables)
+    if at is None:
         tables.create(AUDIT_PATH, rows, config={})
         return
-    at = TableVersion(ref, newest)
     known = equals("operation_id", operation_id)
     if not tables.count(at, predicate=known):
         tables.apply(tables.stage_append(rows, onto=at))
 
 
-def list_recoveries(tables: TableReader) -> tuple[Recovery, ...]:
-    """Every recovery of a graph, oldest first."""
+def _find_audit(tables: TableReader) -> TableVersion | None:
     ref = TableRef(AUDIT_PATH, None)
     newest = tables.find_head(ref)
-    if newest is None:
+    return None if newest is None else TableVersion(ref, newest)
+
+
+def list_recoveries(tables: TableReader) -> tuple[Recovery, ...]:
+    """Every recovery of a graph, oldest first."""
+    at = _find_audit(tables)
+    if at is None:
         return ()
-    rows = tables.scan(TableVersion(ref, newest), columns=_SCHEMA.names, predicate=None)
+    rows = tables.scan(at, columns=_SCHEMA.names, predicate=None)
     found = [_decode(row) for row in rows.to_pylist()]
     return tuple(sorted(found, key=lambda each: (each.created_at, each.operation_id)))
 
 
 def mark_recovered(commits: Iterable[Commit], *, tables: TableReader) -> tuple[Commit, ...]:
     """The same commits; those that a recovery published carry its kind."""
-    ref = TableRef(AUDIT_PATH, None)
-    newest = tables.find_head(ref)
-    if newest is None:
+    at = _find_audit(tables)
+    if at is None:
         return tuple(commits)
     # A discarded write leaves the head unchanged: its row names a commit that recovery did not
     # create.
     made = OneOf("recovery_kind", pa.array(list(_COMMITTING)))
     columns = ["graph_commit_id", "recovery_kind"]
-    rows = tables.scan(TableVersion(ref, newest), columns=columns, predicate=made).to_pylist()
+    rows = tables.scan(at, columns=columns, predicate=made).to_pylist()
     kind_by_commit = {row["graph_commit_id"]: row["recovery_kind"] for row in rows}
     return tuple(replace(each, recovery=kind_by_commit.get(each.id)) for each in commits)
-
-
-def _encode(recoveries: Iterable[Recovery]) -> pa.Table:
-    rows = [
-        {
-            "graph_commit_id": each.commit_id,
-            "recovery_kind": each.kind,
-            "recovery_for_actor": each.actor,
-            "operation_id": each.operation_id,
-            "sidecar_writer_kind": each.writer_kind,
-            "per_table_outcomes_json": orjson.dumps(each.outcomes).decode(),
-            "created_at": each.created_at,
-        }
-        for each in recoveries
-    ]
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
 def _decode(row: dict[str, object]) -> Recovery:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from omnigraph.engine.commit.idempotency import Request, request_lock, require_key_unused
@@ -25,7 +25,15 @@ from omnigraph.engine.commit.publish import (
     require_schema,
 )
 from omnigraph.engine.commit.recover import Recoverer
-from omnigraph.engine.commit.sidecar import Pin, Sidecar, WriterKind, arm, disarm, list_sidecars
+from omnigraph.engine.commit.sidecar import (
+    Pin,
+    Sidecar,
+    WriterKind,
+    arm,
+    arm_again,
+    disarm,
+    list_sidecars,
+)
 from omnigraph.engine.commit.staging import StagedTable, fork, needs_fork, stage
 from omnigraph.engine.state.branch_state import Basis, BranchStates, promote_accepted
 from omnigraph.engine.state.history import Commit
@@ -47,7 +55,6 @@ from omnigraph.model.errors import (
     MovedError,
     ReadSetChangedError,
     RecoveryRequiredError,
-    UnavailableError,
     UncertainError,
 )
 from omnigraph.model.names import MAIN, BranchName
@@ -131,8 +138,9 @@ def require_head_is_pin(
 
 def is_covered(entry: Entry, objects: ObjectStore) -> bool:
     """Whether a sidecar explains why a table is ahead of its pin."""
-    sidecars = list_sidecars(objects)
-    return any(_is_pinned(entry, pin) for sidecar in sidecars for pin in sidecar.pins)
+    named = (entry.table_key, entry.branch)
+    pins = (pin for sidecar in list_sidecars(objects) for pin in sidecar.pins)
+    return any((pin.table_key, pin.table_branch) == named for pin in pins)
 
 
 def moved(entry: Entry, pin: int, write: PreparedWrite) -> MovedError:
@@ -146,10 +154,6 @@ def moved(entry: Entry, pin: int, write: PreparedWrite) -> MovedError:
         expected=f"version {entry.version}",
         actual=f"version {pin}",
     )
-
-
-def _is_pinned(entry: Entry, pin: Pin) -> bool:
-    return (pin.table_key, pin.table_branch) == (entry.table_key, entry.branch)
 
 
 def plan_sidecar(
@@ -296,8 +300,16 @@ class WritePath:
                 # change.
                 require_schema(basis.accepted_schema.schema_hash, self.branch_states.state(MAIN))
             self._require_unmoved(write, basis, authorship)
+            for each in inherited:
+                entries[each.table_key] = fork(
+                    each,
+                    branch=basis.branch,
+                    state=self.branch_states.newest_known(basis.state),
+                    held=locked,
+                    tables=self.stores.tables,
+                    failpoints=self.failpoints,
+                )
             if inherited:
-                entries |= {each.table_key: self._fork(each, basis, locked) for each in inherited}
                 staged = self._stage(write, entries, authorship)
             if inherited or locked.has_lapsed():
                 # A process that seized the lease may have deleted a table branch together with the
@@ -358,16 +370,6 @@ class WritePath:
             threads_max=self.load_concurrency if authorship.kind is WriterKind.LOAD else 1,
         )
 
-    def _fork(self, entry: Entry, basis: Basis, held: HeldLocks) -> Entry:
-        return fork(
-            entry,
-            branch=basis.branch,
-            state=self.branch_states.newest_known(basis.state),
-            held=held,
-            tables=self.stores.tables,
-            failpoints=self.failpoints,
-        )
-
     # Checks, under the locks, of everything that the write relied on
 
     def _require_unmoved(self, write: PreparedWrite, basis: Basis, authorship: Authorship) -> None:
@@ -423,14 +425,17 @@ class WritePath:
             self._stage_schema(write, sidecar)
             state = self._publish(landed, sidecar, basis, authorship, held)
         except UncertainError:
-            self._arm_again(sidecar, held)
+            arm_again(sidecar, held=held, objects=self.stores.objects)
             raise
         # A crash here leaves a sidecar whose commit is already published; recovery only disarms it.
         self.observer.count(Event.COMMITTED)
         self._conclude(write, sidecar)
         self._tidy(state)
         try:
-            return self._commit_of(sidecar, state)
+            if state.head.id == sidecar.commit_id:
+                return state.head
+            commits = self.branch_states.commits(state.branch)
+            return next(each for each in commits if each.id == sidecar.commit_id)
         except GraphError as error:
             # The write is published, and a caller that cannot be informed must not assume that it
             # failed.
@@ -487,22 +492,6 @@ class WritePath:
         if kind is WriterKind.BRANCH_MERGE:
             self.failpoints.maybe_fail(Failpoint.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT)
         self.failpoints.maybe_fail(Failpoint.MUTATION_POST_FINALIZE_PRE_PUBLISHER)
-
-    def _arm_again(self, sidecar: Sidecar, held: HeldLocks) -> None:
-        """Write the sidecar of a stopped write again, if its lease may have been seized.
-
-        In that case another process has recovered the write, and this writer may have moved a table
-        since.
-        """
-        if held.is_revocable:
-            with suppress(UnavailableError):
-                arm(sidecar, objects=self.stores.objects)
-
-    def _commit_of(self, sidecar: Sidecar, state: ManifestState) -> Commit:
-        if state.head.id == sidecar.commit_id:
-            return state.head
-        commits = self.branch_states.commits(state.branch)
-        return next(each for each in commits if each.id == sidecar.commit_id)
 
     @timed(Phase.APPLY)
     def _apply_all(

@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from omnigraph.engine.commit.idempotency import require_key_unused
 from omnigraph.engine.state.branch_state import BranchStates
-from omnigraph.engine.state.history import NO_NOTES, Commit, CommitNotes, encode_head
+from omnigraph.engine.state.history import NO_NOTES, Commit, CommitNotes
 from omnigraph.engine.state.manifest import (
-    GRAPH_HEAD,
     MANIFEST_SCHEMA,
     Change,
     ManifestState,
     Register,
     Tombstone,
     Update,
+    encode_head_row,
     encode_manifest,
     head_id,
     manifest_ref,
@@ -72,14 +72,8 @@ class Fence:
     def _move(self, state: ManifestState) -> bool:
         # Every publish replaces the head row; on a branch that does not have one yet, the row
         # belongs to another branch and remains so.
-        row = {
-            "object_id": head_id(state.head.branch),
-            "object_type": GRAPH_HEAD,
-            "metadata": encode_head(state.head),
-            "table_key": "",
-        }
         staged = self.tables.stage_replacement(
-            pa.Table.from_pylist([row], schema=MANIFEST_SCHEMA),
+            pa.Table.from_pylist([encode_head_row(state.head)], schema=MANIFEST_SCHEMA),
             replacing=[head_id(state.head.branch)],
             onto=state.at,
         )
@@ -286,19 +280,15 @@ def _publish_once(
     changes: tuple[Change, ...], commit: Commit, state: ManifestState, tables: TableStore
 ) -> ManifestState | None:
     rows = encode_manifest(changes, commit, after=state.head)
-    replacing = _replaced_ids(changes, state)
+    # The ids of existing rows: the head row, and rows that the changes write again.
+    known = [object_id_of(change) for change in changes if _is_known(change, state)]
+    replacing = [head_id(state.head.branch), *known]
     staged = tables.stage_replacement(rows, replacing=replacing, onto=state.at)
     try:
         landed = tables.apply(staged)
     except ExpectedVersionMismatchError:
         return None
     return reduce_manifest(rows, at=landed, branch=state.branch, onto=state)
-
-
-def _replaced_ids(changes: tuple[Change, ...], state: ManifestState) -> list[str]:
-    """The ids of existing rows: the head row, and rows that the changes write again."""
-    known = [object_id_of(change) for change in changes if _is_known(change, state)]
-    return [head_id(state.head.branch), *known]
 
 
 def _is_known(change: Change, state: ManifestState) -> bool:

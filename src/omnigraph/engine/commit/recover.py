@@ -10,7 +10,7 @@ safe to repeat and to interrupt at any point.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID, uuid5
@@ -22,10 +22,11 @@ from omnigraph.engine.commit.sidecar import (
     RECOVERY_PREFIX,
     Pin,
     Sidecar,
-    arm,
+    arm_again,
     changes_schema,
     decode_sidecar,
     disarm,
+    list_sidecar_paths,
     list_sidecars,
     sidecar_path,
 )
@@ -46,7 +47,6 @@ from omnigraph.model.errors import (
     ExpectedVersionMismatchError,
     GraphError,
     ReadSetChangedError,
-    UnavailableError,
 )
 from omnigraph.model.names import MAIN, RECOVERY_ACTOR, BranchName
 from omnigraph.model.ports import Observer
@@ -154,16 +154,11 @@ class Recoverer:
         An unreadable sidecar raises `CorruptError` and is left in place.
         """
         if RECOVERY_PREFIX in root.prefixes:
-            self._recover_all()
+            self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_LIST)
+            for path in list_sidecar_paths(self.stores.objects):
+                self._recover_file(path)
         if is_staged(root):
             self._recover_schema()
-
-    def _recover_all(self) -> None:
-        self.failpoints.maybe_fail(Failpoint.RECOVERY_SIDECAR_LIST)
-        names = sorted(self.stores.objects.list(RECOVERY_PREFIX).token_by_name)
-        for name in names:
-            if name.endswith(".json"):
-                self._recover_file(f"{RECOVERY_PREFIX}/{name}")
 
     def _recover_schema(self) -> None:
         """Finish or discard a schema whose text is staged and whose sidecar was deleted."""
@@ -174,13 +169,10 @@ class Recoverer:
                 # The holder of the lock is applying it.
                 return
             staged = find_staged(self.stores.objects)
-            if staged is None or self._has_schema_record():
+            if staged is None or any(map(changes_schema, list_sidecars(self.stores.objects))):
                 return
             if not promote_accepted(staged, self.branch_states, self.stores.objects):
                 discard_staged(self.stores.objects)
-
-    def _has_schema_record(self) -> bool:
-        return any(changes_schema(each) for each in list_sidecars(self.stores.objects))
 
     def _recover_file(self, path: str) -> None:
         sidecar = self._find_sidecar(path)
@@ -194,18 +186,11 @@ class Recoverer:
                 return
             # The writer may have finished before the locks were acquired.
             if self._find_sidecar(path) is not None:
-                self._recover_under(held, sidecar)
-
-    def _recover_under(self, held: HeldLocks, sidecar: Sidecar) -> None:
-        try:
-            self._recover(sidecar, held)
-        except GraphError:
-            if held.is_revocable:
-                # The process that seized the lease may have recovered the write, and this process
-                # may have moved a table since.
-                with suppress(UnavailableError):
-                    arm(sidecar, objects=self.stores.objects)
-            raise
+                try:
+                    self._recover(sidecar, held)
+                except GraphError:
+                    arm_again(sidecar, held=held, objects=self.stores.objects)
+                    raise
 
     def _find_sidecar(self, path: str) -> Sidecar | None:
         stored = self.stores.objects.find(path)

@@ -8,6 +8,7 @@ exact inverses; a file of another format version is rejected.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,8 +17,9 @@ import orjson
 
 from omnigraph.engine.commit.prepared_write import SchemaDelta, decode_delta, encode_delta
 from omnigraph.engine.state.history import NO_NOTES, CommitNotes, decode_notes, encode_notes
-from omnigraph.model.errors import CorruptError
+from omnigraph.model.errors import CorruptError, UnavailableError
 from omnigraph.model.names import MAIN
+from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.ports import ObjectStore
 
 RECOVERY_PREFIX = "__recovery"
@@ -91,16 +93,30 @@ def arm(sidecar: Sidecar, *, objects: ObjectStore) -> None:
     objects.put(sidecar_path(sidecar.operation_id), encode_sidecar(sidecar))
 
 
+def arm_again(sidecar: Sidecar, *, held: HeldLocks, objects: ObjectStore) -> None:
+    """Record a stopped write again, if the lease under which it was made may have been seized.
+
+    In that case another process has recovered the write, and this one may have moved a table since.
+    """
+    if held.is_revocable:
+        with suppress(UnavailableError):
+            arm(sidecar, objects=objects)
+
+
 def disarm(operation_id: str, *, objects: ObjectStore) -> None:
     """Delete the sidecar of a finished write."""
     objects.delete(sidecar_path(operation_id))
 
 
+def list_sidecar_paths(objects: ObjectStore) -> list[str]:
+    """The paths of the sidecars of all writes under way, by name."""
+    names = sorted(objects.list(RECOVERY_PREFIX).token_by_name)
+    return [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
+
+
 def list_sidecars(objects: ObjectStore) -> tuple[Sidecar, ...]:
     """The sidecars of all writes under way, by name; an unreadable one raises `CorruptError`."""
-    names = sorted(objects.list(RECOVERY_PREFIX).token_by_name)
-    paths = [f"{RECOVERY_PREFIX}/{name}" for name in names if name.endswith(".json")]
-    found = [(path, objects.find(path)) for path in paths]
+    found = [(path, objects.find(path)) for path in list_sidecar_paths(objects)]
     return tuple(decode_sidecar(each.content, path=path) for path, each in found if each)
 
 
@@ -152,6 +168,7 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
             **others,
         } if kind in set(WriterKind) and started_at.isdigit():
             rest = {str(name): value for name, value in others.items()}
+            subject, delta = f"the record of a write, {path}", rest.get("schema_delta")
             return Sidecar(
                 operation_id=operation_id,
                 started_at=_EPOCH + timedelta(microseconds=int(started_at)),
@@ -164,8 +181,8 @@ def decode_sidecar(content: bytes, *, path: str) -> Sidecar:
                 pins=tuple(_decode_pin(pin, path) for pin in pins),
                 relied_on={str(key): int(version) for key, version in relied_on.items()},
                 merged_parent_id=_decode_merged_parent(rest, path),
-                notes=decode_notes(rest, subject=f"the record of a write, {path}"),
-                schema=_decode_schema(rest, path),
+                notes=decode_notes(rest, subject=subject),
+                schema=None if delta is None else decode_delta(delta, subject=subject),
             )
         case _:
             raise _corrupt(path, "a field is missing or has another type")
@@ -177,13 +194,6 @@ def _decode_merged_parent(document: Mapping[str, object], path: str) -> str | No
             return merged_parent_id
         case _:
             raise _corrupt(path, "the commit that it merges is not a text")
-
-
-def _decode_schema(document: Mapping[str, object], path: str) -> SchemaDelta | None:
-    encoded = document.get("schema_delta")
-    if encoded is None:
-        return None
-    return decode_delta(encoded, subject=f"the record of a write, {path}")
 
 
 def _encode_pin(pin: Pin) -> dict[str, object]:

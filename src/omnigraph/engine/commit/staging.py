@@ -8,7 +8,7 @@ changes is removed and forked again, so a branch never shows rows that were not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -113,7 +113,10 @@ def stage(
         write.changes, _run_each(stage_table, write.changes, threads), strict=True
     ):
         change = write.changes[table_key]
-        later = tuple(_plan_later(change))
+        later: tuple[DeferredStep, ...] = (
+            *(CompactionStep(step, change.indexes, str(uuid4())) for step in change.layout[1:]),
+            *(VersionBump(str(uuid4())) for _ in range(change.version_bumps)),
+        )
         if files is not None or later:
             staged.append(StagedTable(entries[table_key], change, files, later))
     if StagingMode.LAYOUT in write.placement.values():
@@ -138,13 +141,6 @@ def _run_each(
         finally:
             # After an error, tables that are still queued need not be written.
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _plan_later(change: TableChange) -> Iterator[DeferredStep]:
-    for step in change.layout[1:]:
-        yield CompactionStep(step, change.indexes, str(uuid4()))
-    for _ in range(change.version_bumps):
-        yield VersionBump(str(uuid4()))
 
 
 def _stage_one(

@@ -170,7 +170,10 @@ def find_fork_points(head_ids: Iterable[str], *, known: Ancestry) -> tuple[ForkP
         for child in children[id]:
             reached[id] = reached.get(id, 0) | reached[child]
     return tuple(
-        ForkPoint(known[id], _heads_of(reached[id], heads))
+        ForkPoint(
+            known[id],
+            frozenset(head for place, head in enumerate(heads) if reached[id] >> place & 1),
+        )
         for id in sorted(children)
         if id in known
         if reached[id].bit_count() > 1
@@ -206,7 +209,3 @@ def _children_first(children: dict[str, list[str]]) -> list[str]:
             if not left[parent]:
                 order.append(parent)
     return order
-
-
-def _heads_of(mask: int, heads: list[str]) -> frozenset[str]:
-    return frozenset(id for place, id in enumerate(heads) if mask >> place & 1)

@@ -335,17 +335,15 @@ class BranchStates:
         if not missing:
             return state
         main = self.state(MAIN)
-        firsts = find_first_entries(self._read_versions(main, missing), missing, main)
+        named = OneOf("table_key", pa.array(missing, pa.string()))
+        predicate = And((equals("object_type", TABLE_VERSION), named))
+        versions = self._tables.scan(main.at, columns=STATE_COLUMNS, predicate=predicate)
+        firsts = find_first_entries(versions, missing, main)
         return replace(
             state,
             path_by_table={**state.path_by_table, **{e.table_key: e.path for e in firsts}},
             latest={**state.latest, **{each.table_key: each for each in firsts}},
         )
-
-    def _read_versions(self, state: ManifestState, table_keys: list[str]) -> pa.Table:
-        named = OneOf("table_key", pa.array(table_keys, pa.string()))
-        predicate = And((equals("object_type", TABLE_VERSION), named))
-        return self._tables.scan(state.at, columns=STATE_COLUMNS, predicate=predicate)
 
     def _find_head(self, branch: BranchName) -> int | None:
         try:
@@ -379,7 +377,10 @@ class BranchStates:
 
     def _read_accepted(self) -> AcceptedSchema:
         """The schema that history names, even if its files have not reached the root yet."""
-        failure = _replaced_schema()
+        failure = SchemaChangedError(
+            reason="the schema's files no longer match the accepted compiled schema that history "
+            "names; restore them, and change a schema with `apply_schema`"
+        )
         for _ in range(SCHEMA_READS_MAX):
             root = self._objects.list("")
             accepted = self.state(MAIN).head.schema_hash
@@ -443,10 +444,3 @@ def promote_accepted(schema_hash: str, branch_states: BranchStates, objects: Obj
     if is_accepted:
         promote_schema(schema_hash, over=over, objects=objects)
     return is_accepted
-
-
-def _replaced_schema() -> SchemaChangedError:
-    return SchemaChangedError(
-        reason="the schema's files no longer match the accepted compiled schema that history "
-        "names; restore them, and change a schema with `apply_schema`"
-    )

@@ -267,7 +267,9 @@ def encode_notes(notes: CommitNotes) -> dict[str, object]:
             for each in notes.brought
         ],
         "batch": None if notes.batch is None else [notes.batch.query_id, notes.batch.batch_id],
-        "request": None if notes.request is None else _encode_request(notes.request),
+        "request": None
+        if notes.request is None
+        else [notes.request.key, notes.request.digest, notes.request.result],
     }
     found = {name: value for name, value in fields.items() if value}
     if notes.names is not None:
@@ -322,10 +324,6 @@ def _decode_batch(encoded: object, subject: str) -> StreamBatch | None:
             return StreamBatch(query_id, batch_id)
         case _:
             raise CorruptError(subject=subject, problem="a batch lacks a part")
-
-
-def _encode_request(request: RecordedResponse) -> list[str]:
-    return [request.key, request.digest, request.result]
 
 
 def _decode_request(encoded: object, subject: str) -> RecordedResponse | None:

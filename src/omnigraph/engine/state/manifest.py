@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import TypeVar
 
 import orjson
 import pyarrow as pa
@@ -22,6 +23,8 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType, TypeKind
 from omnigraph.model.errors import CorruptError, InvalidValueError, NotFoundError, show_text
 from omnigraph.model.names import MAIN, BranchName, find_near_name
 from omnigraph.storage.ports import TableRef, TableVersion, VersionFile
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,16 +219,18 @@ def encode_manifest(changes: Iterable[Change], commit: Commit, *, after: Commit 
         }
     )
     heads = [commit] if after is None or after.branch == commit.branch else [after, commit]
-    rows += [
-        {
-            "object_id": head_id(head.branch),
-            "object_type": GRAPH_HEAD,
-            "metadata": encode_head(head),
-            "table_key": "",
-        }
-        for head in heads
-    ]
+    rows += map(encode_head_row, heads)
     return pa.Table.from_pylist(rows, schema=MANIFEST_SCHEMA)
+
+
+def encode_head_row(head: Commit) -> dict[str, object]:
+    """The row that names a commit as the head of its branch."""
+    return {
+        "object_id": head_id(head.branch),
+        "object_type": GRAPH_HEAD,
+        "metadata": encode_head(head),
+        "table_key": "",
+    }
 
 
 def reduce_manifest(
@@ -243,22 +248,17 @@ def reduce_manifest(
     for row in relevant.to_pylist():
         match row["object_type"]:
             case "table":
-                paths[row["table_key"]] = _require_path(row)
+                paths[row["table_key"]] = _require(row, "location", str)
             case "table_version":
                 entry = _decode_entry(row)
                 known = latest.get(entry.table_key)
                 if known is None or entry.version >= known.version:
                     latest[entry.table_key] = entry
             case "table_tombstone":
-                key, version = row["table_key"], _require_number(row, "table_version")
+                key, version = row["table_key"], _require(row, "table_version", int)
                 tombstones[key] = max(version, tombstones.get(key, 0))
             case "graph_commit":
-                commit = decode_commit(
-                    commit_id=row["object_id"],
-                    metadata=row["metadata"],
-                    manifest_version=row["table_version"],
-                    branch=row["table_branch"],
-                )
+                commit = _decode_commit(row)
                 head = commit if head is None or commit.age > head.age else head
             case _:
                 continue
@@ -276,17 +276,8 @@ def reduce_manifest(
 
 def decode_commits(rows: pa.Table) -> tuple[Commit, ...]:
     """The commits among rows, oldest first."""
-    found = [
-        decode_commit(
-            commit_id=row["object_id"],
-            metadata=row["metadata"],
-            manifest_version=row["table_version"],
-            branch=row["table_branch"],
-        )
-        for row in rows.to_pylist()
-        if row["object_type"] == GRAPH_COMMIT
-    ]
-    return tuple(sorted(found, key=lambda commit: commit.age))
+    found = (row for row in rows.to_pylist() if row["object_type"] == GRAPH_COMMIT)
+    return tuple(sorted(map(_decode_commit, found), key=lambda commit: commit.age))
 
 
 def find_first_entries(
@@ -313,10 +304,13 @@ def _encode_change(change: Change) -> dict[str, object]:
                 "table_key": table_key,
             }
         case Update(entry, file):
+            fields: dict[str, object] = {"manifest_path": file.path, "naming_scheme": "V2"}
+            if file.size is not None:
+                fields["manifest_size"] = file.size
             return {
                 "object_id": object_id_of(change),
                 "object_type": TABLE_VERSION,
-                "metadata": _encode_version_file(file),
+                "metadata": orjson.dumps(fields).decode(),
                 "table_key": entry.table_key,
                 "table_version": entry.version,
                 "table_branch": entry.branch,
@@ -329,13 +323,6 @@ def _encode_change(change: Change) -> dict[str, object]:
                 "table_key": table_key,
                 "table_version": version,
             }
-
-
-def _encode_version_file(file: VersionFile) -> str:
-    fields: dict[str, object] = {"manifest_path": file.path, "naming_scheme": "V2"}
-    if file.size is not None:
-        fields["manifest_size"] = file.size
-    return orjson.dumps(fields).decode()
 
 
 def _prune(rows: pa.Table) -> pa.Table:
@@ -359,18 +346,24 @@ def _prune(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.invert(pc.fill_null(is_old, fill_value=False)))
 
 
+def _decode_commit(row: Mapping[str, object]) -> Commit:
+    return decode_commit(
+        commit_id=str(row["object_id"]),
+        metadata=row["metadata"],
+        manifest_version=row["table_version"],
+        branch=row["table_branch"],
+    )
+
+
 def _decode_entry(row: Mapping[str, object]) -> Entry:
     branch = row["table_branch"]
-    if row["metadata"] is None:
-        raise CorruptError(
-            subject=f"row '{row['object_id']}' of the manifest", problem="its metadata is null"
-        )
+    _require(row, "metadata", str)
     return Entry(
         table_key=str(row["table_key"]),
         path="",
-        version=_require_number(row, "table_version"),
+        version=_require(row, "table_version", int),
         branch=None if branch is None else str(branch),
-        row_count=_require_number(row, "row_count"),
+        row_count=_require(row, "row_count", int),
     )
 
 
@@ -384,20 +377,11 @@ def _locate(entry: Entry, paths: Mapping[str, str]) -> Entry:
     return entry if entry.path == path else replace(entry, path=path)
 
 
-def _require_number(row: Mapping[str, object], column: str) -> int:
+def _require(row: Mapping[str, object], column: str, kind: type[T]) -> T:
     value = row[column]
-    if not isinstance(value, int):
+    if not isinstance(value, kind):
         raise CorruptError(
             subject=f"row '{row['object_id']}' of the manifest", problem=f"its {column} is null"
-        )
-    return value
-
-
-def _require_path(row: Mapping[str, object]) -> str:
-    value = row["location"]
-    if not isinstance(value, str):
-        raise CorruptError(
-            subject=f"row '{row['object_id']}' of the manifest", problem="its location is null"
         )
     return value
 

@@ -200,7 +200,10 @@ def decode_claim(content: bytes, *, path: str) -> ReadClaim:
             raise _corrupt(path, f"it has format {version}, this version reads {_FORMAT}")
         case {"format_version": int(), "expires_at": str(expires_at), "versions": [*versions]}:
             decoded = frozenset(_decode_version(each, path) for each in versions)
-            return ReadClaim(decoded, _decode_timestamp(expires_at, path))
+            try:
+                return ReadClaim(decoded, read_timestamp(expires_at))
+            except ValueError as error:
+                raise _corrupt(path, str(error)) from error
         case _:
             raise _corrupt(path, "a field is missing or has another type")
 
@@ -215,13 +218,6 @@ def _decode_version(encoded: object, path: str) -> TableVersion:
             return TableVersion(TableRef(table_path, table_branch), version)
         case _:
             raise _corrupt(path, "a version's fields are missing or have another type")
-
-
-def _decode_timestamp(text: str, path: str) -> datetime:
-    try:
-        return read_timestamp(text)
-    except ValueError as error:
-        raise _corrupt(path, str(error)) from error
 
 
 def _corrupt(path: str, problem: str) -> CorruptError:

@@ -115,7 +115,7 @@ def trace_names(
         types, properties = _follow(change.names, types, properties)
     found: list[PresentName] = []
     for (kind, old), name in types.items():
-        declared = _types_of(now, kind).get(name)
+        declared = (now.nodes if kind is TypeKind.NODE else now.edges).get(name)
         if declared is None:
             continue
         found.append(PresentName(kind, old, None, name))
@@ -185,10 +185,6 @@ def _follow(
         elif (kind, owner, name) not in placed:
             new_properties[kind, then, prop] = name
     return new_types, new_properties
-
-
-def _types_of(catalog: Catalog, kind: TypeKind) -> Mapping[str, NodeType | EdgeType]:
-    return catalog.nodes if kind is TypeKind.NODE else catalog.edges
 
 
 def _translate(

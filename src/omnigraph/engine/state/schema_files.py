@@ -97,7 +97,12 @@ def read_accepted_schema(objects: ObjectStore, *, uri: str) -> AcceptedSchema:
             reason=f"the schema's files are incomplete: {missing} is missing; restore it from a "
             "copy, or delete the other generated one too and open the graph for writing"
         )
-    catalog = _decode_catalog(catalog_file.content)
+    try:
+        catalog = decode_schema(catalog_file.content.decode())
+    except ValueError as error:
+        raise CorruptError(
+            subject=CATALOG_FILE, problem=f"it is not a valid stored schema: {error}"
+        ) from error
     schema_hash = hash_schema(catalog)
     if _decode_state(state_file.content) != schema_hash:
         raise SchemaChangedError(
@@ -261,15 +266,6 @@ def _decode_text(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise SchemaChangedError(reason=f"{SOURCE_FILE} is no UTF-8 text; {_UNDO}") from error
-
-
-def _decode_catalog(content: bytes) -> Catalog:
-    try:
-        return decode_schema(content.decode())
-    except ValueError as error:
-        raise CorruptError(
-            subject=CATALOG_FILE, problem=f"it is not a valid stored schema: {error}"
-        ) from error
 
 
 def _decode_state(content: bytes) -> object:

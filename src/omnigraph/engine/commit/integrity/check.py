@@ -60,29 +60,19 @@ def find_violations_except_values(
 
     The rows of the changes may then consist of their keys alone.
     """
-    return concat_violations(
-        _check_all(check_values, changes, catalog=catalog, committed=committed)
-    )
-
-
-def _check_all(
-    check_values: CheckValues,
-    changes: TableChanges,
-    *,
-    catalog: Catalog,
-    committed: CommittedRows,
-) -> Iterator[Violations]:
     absent = find_absent_nodes(changes, committed=committed)
     edge_by_key = {table_key_of(edge): edge for edge in catalog.edges.values()}
+    found: list[Violations] = []
     # An edge type that the write does not touch can still lose the nodes of its edges.
     for table_key in sorted({*changes, *edge_by_key}):
         edge, change = edge_by_key.get(table_key), changes.get(table_key)
         if change is None:
             assert edge is not None
-            yield from check_untouched_edges(edge, changes=changes, committed=committed)
+            found += check_untouched_edges(edge, changes=changes, committed=committed)
         else:
-            yield from check_values(change)
-            yield from _check_type(change, absent=absent, changes=changes, committed=committed)
+            found += check_values(change)
+            found += _check_type(change, absent=absent, changes=changes, committed=committed)
+    return concat_violations(found)
 
 
 def _check_type(

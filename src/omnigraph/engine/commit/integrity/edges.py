@@ -90,7 +90,11 @@ def check_untouched_edges(
         return
     for end in ends_of(edge):
         node_change = changes.get(end.table_key)
-        if node_change is None or not _takes_away(node_change) or not committed.count(table_key):
+        if node_change is None:
+            continue
+        is_removing = node_change.is_overwrite or len(list_removed(node_change)) > 0
+        # Only a table that is counted joins the read set.
+        if not is_removing or not committed.count(table_key):
             continue
         found = _find_stranded(table_key, end, node_change, committed=committed)
         edges = select_untouched(found, change)
@@ -116,10 +120,6 @@ def _find_absent(
     if change is not None:
         found = found.filter(find_present(found, change))
     return without(ids, found) if len(found) < len(ids) else ids.slice(0, 0)
-
-
-def _takes_away(change: TableChange) -> bool:
-    return change.is_overwrite or len(list_removed(change)) > 0
 
 
 def _find_stranded(
@@ -183,8 +183,13 @@ def check_cardinality(
     if not is_wrong.any():
         return NOTHING
     wrong = pa.table({"source": sources, "count": counts}).filter(pa.array(is_wrong))
-    wrong = wrong.filter(find_present(wrong.column("source"), node_change))
-    return _report_counts(edge, wrong.sort_by("source"))
+    wrong = wrong.filter(find_present(wrong.column("source"), node_change)).sort_by("source")
+
+    def describe(row: int) -> Violation:
+        source, count = (wrong.column(name)[row].as_py() for name in ("source", "count"))
+        return describe_count(edge, str(source), int(count))
+
+    return make_violations(np.arange(len(wrong)), describe)
 
 
 def _list_mentioned(
@@ -230,14 +235,6 @@ def _count_untouched(
     edges = committed.find_rows(table_key, "src", probed, columns=["id", "src"])
     positions = pc.index_in(select_untouched(edges, change).column("src"), value_set=sources)
     return np.bincount(positions.to_numpy(), minlength=len(sources))
-
-
-def _report_counts(edge: EdgeType, wrong: pa.Table) -> Violations:
-    def describe(row: int) -> Violation:
-        source, count = (wrong.column(name)[row].as_py() for name in ("source", "count"))
-        return describe_count(edge, str(source), int(count))
-
-    return make_violations(np.arange(len(wrong)), describe)
 
 
 def describe_count(edge: EdgeType, source: str, count: int) -> Violation:

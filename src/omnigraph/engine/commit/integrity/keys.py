@@ -50,7 +50,6 @@ def drop_rows(put: pa.Table, rows: RowNumbers) -> pa.Table:
 
 def check_ids(change: TableChange, repeats: RowNumbers) -> Violations:
     """A violation for each row that repeats an id."""
-
     return make_violations(
         repeats, lambda row: describe_repeat(change.type, change.put.slice(row, 1))
     )
@@ -58,27 +57,18 @@ def check_ids(change: TableChange, repeats: RowNumbers) -> Violations:
 
 def describe_repeat(declared: NodeType | EdgeType, row: pa.Table) -> Violation:
     """The violation for a row that repeats an earlier id; it has `id` and the key's columns."""
-    match declared:
-        case NodeType(name=name) as node if node.key:
-            return _describe_key(name, node.key, row)
-        case NodeType(name=name) | EdgeType(name=name):
-            return _describe_id(name, row.column("id")[0].as_py())
-
-
-def _describe_key(name: str, key: tuple[str, ...], row: pa.Table) -> Violation:
-    cells = [row.column(column)[0] for column in key]
-    return Violation(
-        type=name,
-        id=row.column("id")[0].as_py(),
-        rule="key",
-        property=key[0] if len(key) == 1 else None,
-        value=plain_values(cells),
-        message=f"@key violation on {name}.{describe_columns(key)}: "
-        f"{show_values(cells)} occurs more than once in this write",
-    )
-
-
-def _describe_id(name: str, id: str) -> Violation:
+    name, id = declared.name, row.column("id")[0].as_py()
+    if isinstance(declared, NodeType) and declared.key:
+        cells = [row.column(column)[0] for column in declared.key]
+        return Violation(
+            type=name,
+            id=id,
+            rule="key",
+            property=declared.key[0] if len(declared.key) == 1 else None,
+            value=plain_values(cells),
+            message=f"@key violation on {name}.{describe_columns(declared.key)}: "
+            f"{show_values(cells)} occurs more than once in this write",
+        )
     return Violation(
         type=name,
         id=id,
@@ -122,7 +112,13 @@ def _check_group(
     encoded = _encode_group(rows, group)
     held = _find_held(change, group, encoded, committed=committed)
     if len(held):
-        rows = _join(held, rows)
+        # Column by column: the fields of older rows may differ in properties such as nullability.
+        rows = pa.table(
+            {
+                name: pa.chunked_array([*held.column(name).chunks, *rows.column(name).chunks])
+                for name in rows.column_names
+            }
+        )
         encoded = _encode_group(rows, group)
     if _is_distinct(encoded[-1]):
         return NOTHING
@@ -144,16 +140,6 @@ def _drop_exempt(rows: pa.Table, group: Sequence[str]) -> pa.Table:
         if rows.column(name).null_count:
             rows = rows.filter(pc.is_valid(rows.column(name)))
     return rows
-
-
-def _join(held: pa.Table, rows: pa.Table) -> pa.Table:
-    # Column by column: the fields of older rows may differ in properties such as nullability.
-    return pa.table(
-        {
-            name: pa.chunked_array([*held.column(name).chunks, *rows.column(name).chunks])
-            for name in rows.column_names
-        }
-    )
 
 
 def _encode_group(rows: pa.Table, group: Sequence[str]) -> list[DictionaryColumn]:

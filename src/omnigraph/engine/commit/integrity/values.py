@@ -60,7 +60,10 @@ def _find_floats_outside(cells: pa.ChunkedArray, bounds: Range) -> pa.ChunkedArr
 
 
 def _find_integers_outside(cells: pa.ChunkedArray, bounds: Range) -> pa.ChunkedArray:
-    least, greatest = _limits(cells.type)
+    bits = cells.type.bit_width
+    least, greatest = 0, 2**bits - 1
+    if pa.types.is_signed_integer(cells.type):
+        least, greatest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     low = least if bounds.minimum is None else math.ceil(bounds.minimum)
     high = greatest if bounds.maximum is None else math.floor(bounds.maximum)
     if low > greatest or high < least:
@@ -72,19 +75,15 @@ def _find_integers_outside(cells: pa.ChunkedArray, bounds: Range) -> pa.ChunkedA
     )
 
 
-def _limits(type: pa.DataType) -> tuple[int, int]:
-    if pa.types.is_signed_integer(type):
-        return -(2 ** (type.bit_width - 1)), 2 ** (type.bit_width - 1) - 1
-    return 0, 2**type.bit_width - 1
-
-
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def find_unmatched(texts: pa.ChunkedArray, pattern: str, *, label: str) -> pa.ChunkedArray:
     """Mark the texts that do not contain a match of a pattern; null for null."""
+    # RE2 rejects a backslash before a non-ASCII character.
+    for_re2 = _ESCAPED.sub(lambda each: each[0] if each[1].isascii() else each[1], pattern)
     try:
-        return pc.invert(pc.match_substring_regex(texts, pattern=_to_re2(pattern)))
+        return pc.invert(pc.match_substring_regex(texts, pattern=for_re2))
     except pa.ArrowInvalid as error:
         # RE2 does not compile many long repetitions in a row.
         raise InvalidValueError(
@@ -94,11 +93,6 @@ def find_unmatched(texts: pa.ChunkedArray, pattern: str, *, label: str) -> pa.Ch
             problem=f"the pattern cannot be run ({error}); the graph is unchanged; "
             "shorten its repetitions in the schema",
         ) from error
-
-
-def _to_re2(pattern: str) -> str:
-    """The pattern without backslashes before non-ASCII characters, which RE2 requires unescaped."""
-    return _ESCAPED.sub(lambda escape: escape[0] if escape[1].isascii() else escape[1], pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +140,9 @@ class _Column:
     def id(self, row: int) -> str:
         return str(self.ids[row].as_py())
 
-    def blame(self, row: int, problem: str) -> str:
-        return f"{problem} (row {show_text(self.id(row))})"
+    def blame(self, row: int, cell: pa.Scalar, *, rule: str, problem: str) -> Violation:
+        message = f"{problem} (row {show_text(self.id(row))})"
+        return self.violation(row, rule=rule, value=plain_value(cell), message=message)
 
     def violation(self, row: int, *, rule: str, value: object, message: str) -> Violation:
         return Violation(
@@ -195,8 +190,8 @@ def _check_enum(column: _Column, declared: Property, allowed: tuple[str, ...]) -
     def describe(row: int) -> Violation:
         cell = values[int(wrong[np.searchsorted(rows, row)])]
         problem = f"invalid enum value {show_value(cell)} for {column.label}"
-        message = column.blame(row, f"{problem} (expected: {', '.join(allowed)})")
-        return column.violation(row, rule="enum", value=plain_value(cell), message=message)
+        problem = f"{problem} (expected: {', '.join(allowed)})"
+        return column.blame(row, cell, rule="enum", problem=problem)
 
     return ValueFaults(np.unique(rows), describe)
 
@@ -207,8 +202,7 @@ def _check_range(column: _Column, bounds: Range) -> ValueFaults:
     def describe(row: int) -> Violation:
         cell = column.cells[row]
         problem = f"@range violation on {column.label}: value {describe_excess(cell, bounds)}"
-        message = column.blame(row, problem)
-        return column.violation(row, rule="range", value=plain_value(cell), message=message)
+        return column.blame(row, cell, rule="range", problem=problem)
 
     return ValueFaults(rows, describe)
 
@@ -218,12 +212,9 @@ def _check_pattern(column: _Column, check: Check) -> ValueFaults:
 
     def describe(row: int) -> Violation:
         cell = column.cells[row]
-        message = column.blame(
-            row,
-            f"@check violation on {column.label}: value {show_value(cell)} "
-            f"does not match pattern '{check.pattern}'",
-        )
-        return column.violation(row, rule="check", value=plain_value(cell), message=message)
+        problem = f"@check violation on {column.label}: value {show_value(cell)}"
+        problem = f"{problem} does not match pattern '{check.pattern}'"
+        return column.blame(row, cell, rule="check", problem=problem)
 
     return ValueFaults(rows, describe)
 
