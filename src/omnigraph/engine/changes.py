@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -151,7 +150,15 @@ class ChangeSet:
         found = self._found
         if not isinstance(found, Sequence) and "_parts" not in vars(self):
             return found.count()
-        return count_changes(self._parts)
+        counted = {op: sum(part.count(op) for part in self._parts) for op in ChangeOp}
+        return ChangeStats(
+            inserts=counted[ChangeOp.INSERT],
+            updates=counted[ChangeOp.UPDATE],
+            deletes=counted[ChangeOp.DELETE],
+            types_affected=tuple(
+                sorted({part.declared.name for part in self._parts if len(part.ops)})
+            ),
+        )
 
     @property
     def parts(self) -> tuple[ChangedRows, ...]:
@@ -211,8 +218,12 @@ class ChangeSet:
             return self._found.to_frame(type, session)
         part = None if type is None else self._get_part(type)
         parts = self._parts if part is None else (part,)
-        make = _import_frames().make_frame
-        frame: DataFrame = make(parts, is_typed=part is not None, session=session)
+        try:
+            frames = import_module("omnigraph.spark.ops.diff")
+        except ModuleNotFoundError as error:
+            advice = "install it, or use `to_arrow`"
+            raise NotFoundError(kind="package", name=str(error.name), advice=advice) from error
+        frame: DataFrame = frames.make_frame(parts, is_typed=part is not None, session=session)
         return frame
 
     def page(self, token: str | None = None, *, limit: int = CHANGES_PER_PAGE) -> ChangePage:
@@ -308,7 +319,11 @@ def find_type_index(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
 
     Raises `NotFoundError` if there is none, and `InvalidValueError` if the name is ambiguous.
     """
-    found = [place for place, each in enumerate(declared) if name in _names_of(each)]
+    found = [
+        index
+        for index, each in enumerate(declared)
+        if name in (each.name, f"{each.kind}:{each.name}")
+    ]
     if not found:
         raise NotFoundError(kind="type", name=name, advice="it was not compared")
     if len(found) > 1:
@@ -320,16 +335,6 @@ def find_type_index(name: str, declared: Sequence[NodeType | EdgeType]) -> int:
             f"'edge:{name}'",
         )
     return found[0]
-
-
-def count_changes(parts: Sequence[ChangedRows]) -> ChangeStats:
-    """The number of changes of some types."""
-    return ChangeStats(
-        inserts=sum(part.count(ChangeOp.INSERT) for part in parts),
-        updates=sum(part.count(ChangeOp.UPDATE) for part in parts),
-        deletes=sum(part.count(ChangeOp.DELETE) for part in parts),
-        types_affected=tuple(sorted({part.declared.name for part in parts if len(part.ops)})),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,19 +365,6 @@ def _describe_change(change: Change) -> tuple[object, object]:
         return before or "", after or ""
     names = [name for name in after if name not in before or before[name] != after[name]]
     return {name: before.get(name) for name in names}, {name: after[name] for name in names}
-
-
-def _import_frames() -> ModuleType:
-    try:
-        return import_module("omnigraph.spark.ops.diff")
-    except ModuleNotFoundError as error:
-        raise NotFoundError(
-            kind="package", name=str(error.name), advice="install it, or use `to_arrow`"
-        ) from error
-
-
-def _names_of(declared: NodeType | EdgeType) -> tuple[str, str]:
-    return declared.name, f"{declared.kind}:{declared.name}"
 
 
 def _as_json(declared: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, object] | None]:

@@ -26,7 +26,6 @@ from omnigraph.engine.ops.retry import READ_AGAIN, branch_guard
 from omnigraph.engine.read.cache import ReadCache
 from omnigraph.engine.read.expand import AccessRules
 from omnigraph.engine.row_security.views import RowSecurity
-from omnigraph.engine.rows.snapshot_rows import SnapshotRows
 from omnigraph.engine.settings import Settings
 from omnigraph.engine.state.branch_state import Basis, BranchStates
 from omnigraph.engine.state.history import Commit
@@ -52,7 +51,7 @@ from omnigraph.model.names import (
     require_branch_or_commit,
     require_text,
 )
-from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action, View
+from omnigraph.model.ports import UNTOLD_BRANCH, Access, Action
 from omnigraph.model.runtime import lazy_module
 from omnigraph.storage.external_files import ExternalFiles
 from omnigraph.storage.locks import open_write_locks
@@ -60,11 +59,8 @@ from omnigraph.storage.ports import Stores
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.background import Reconciler
-    from omnigraph.engine.ops import change_feed
-    from omnigraph.engine.ops.change_feed import FeedPath
     from omnigraph.engine.row_security import writes
 else:
-    change_feed = lazy_module("omnigraph.engine.ops.change_feed")
     writes = lazy_module("omnigraph.engine.row_security.writes")
 
 
@@ -92,34 +88,17 @@ class GraphContext:
         self.readers = Readers(stores.objects, settings.locking.clock)
         self.views = RowSecurity(stores.tables, self.reads.cache)
         self.writes = _make_write_path(settings, stores, self.branch_states)
+        # Nothing may be written, not even the registration of a reader.
+        self.is_read_only = is_read_only
+        self.life = Life(None)
         self._actor = actor
-        self._is_read_only = is_read_only
-        self._life = _Life(None)
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether nothing may be written, not even the registration of a reader."""
-        return self._is_read_only
-
-    @property
-    def feeds(self) -> FeedPath:
-        """The dependencies of a change feed of this graph."""
-        return change_feed.FeedPath(self.pin, self.restrict, self.branch_states, self.stores.tables)
-
-    def close(self) -> None:
-        """Reject further calls, and stop the background tasks of the graph."""
-        self._life.end()
-
-    def stop_with(self, working: Reconciler) -> None:
-        """Stop a background task when the graph is closed."""
-        self._life.stop_with(working)
 
     def for_actor(self, actor: str) -> GraphContext:
         """The same context for another actor, with shared caches; closing this one closes both."""
         require_text(actor, subject="actor")
         made: GraphContext = copy(self)
         made._actor = actor
-        made._life = _Life(self._life)
+        made.life = Life(self.life)
         return made
 
     def pin(self, branch: BranchName) -> Basis:
@@ -173,7 +152,8 @@ class GraphContext:
 
         `present` is a state under the accepted schema.
         """
-        view = self.view_of(action, branch=branch)
+        gate = self.settings.gate
+        view = None if gate is None else gate.view(self._make_access(action, branch, None))
         if view is None:
             return basis
         return self.views.limit(basis, view, present=present, now=self.settings.runtime.now())
@@ -242,17 +222,14 @@ class GraphContext:
             )
         found = self.branch_states.find_commit(commit)
         if found is None:
-            raise self._no_commit(commit)
+            advice = "a commit is named by its full id, or by a tag"
+            for each in self.branch_states.commits(MAIN):
+                if each.merged_parent_id == commit:
+                    advice = f"commit {each.id} merged it, and then its branch was deleted"
+            raise NotFoundError(kind="commit", name=commit, advice=advice)
         return self.branch_states.state_of(
             found.id, branch=found.branch, version=found.manifest_version
         )
-
-    def _no_commit(self, name: str) -> NotFoundError:
-        advice = "a commit is named by its full id, or by a tag"
-        for each in self.branch_states.commits(MAIN):
-            if each.merged_parent_id == name:
-                advice = f"commit {each.id} merged it, and then its branch was deleted"
-        return NotFoundError(kind="commit", name=name, advice=advice)
 
     def _listed_branches(self) -> Iterable[str]:
         """The branches, if the caller may list them; otherwise none."""
@@ -310,10 +287,6 @@ class GraphContext:
             return False
         return restricted.visible is None
 
-    def rows_of(self, basis: Basis) -> SnapshotRows:
-        """The rows of a state, for the lookups of a write."""
-        return SnapshotRows(basis.snapshot, tables=self.stores.tables)
-
     def read_context(self, basis: Basis) -> ReadContext:
         """The context for reading the input of a load under the schema of a state."""
         files = ExternalFiles(self.settings.location.storage_options, folder="")
@@ -323,7 +296,7 @@ class GraphContext:
     def reading(self, basis: Basis, *, is_past: bool) -> Iterator[None]:
         """Protect the versions of a state from cleanup during a long read."""
         with self.guard(basis):
-            if self._is_read_only:
+            if self.is_read_only:
                 # A read-only graph registers no reader; cleanup retains recent versions for a
                 # while.
                 yield
@@ -385,11 +358,6 @@ class GraphContext:
             )
         gate.require(access)
 
-    def view_of(self, action: Action, *, branch: str | None) -> View | None:
-        """The view of a branch for reading or exporting; None if the caller sees everything."""
-        gate = self.settings.gate
-        return None if gate is None else gate.view(self._make_access(action, branch, None))
-
     def _make_access(self, action: Action, branch: str | None, target: str | None) -> Access:
         if isinstance(branch, PrivateBranchName):
             # A transaction counts as a change of the branch that it began on, and as nothing else.
@@ -399,22 +367,22 @@ class GraphContext:
 
     def require_open(self) -> None:
         """Raise if the graph was closed."""
-        if self._life.has_ended:
+        if self.life.has_ended:
             raise ForbiddenError(actor=None, action="use this graph", reason="it was closed")
 
     def require_writable(self, action: str) -> None:
         """Raise unless the graph is open for writing."""
         self.require_open()
-        if self._is_read_only:
+        if self.is_read_only:
             raise ForbiddenError(
                 actor=self._actor, action=action, reason="the graph was opened with read_only=True"
             )
 
 
-class _Life:
+class Life:
     """Whether a graph is open, and the background tasks to stop when it is closed."""
 
-    def __init__(self, within: _Life | None) -> None:
+    def __init__(self, within: Life | None) -> None:
         self._within = within
         self._is_over = False
         self._working: WeakSet[Reconciler] = WeakSet()

@@ -95,7 +95,7 @@ class Graph(GraphHistory, GraphMaintenance):
 
     def close(self) -> None:
         """Close the graph; further calls are rejected, and closing it again has no effect."""
-        self._open.close()
+        self._open.life.end()
 
     def for_actor(self, actor: str) -> Graph:
         """A handle on the same open graph for another actor, which shares its caches.
@@ -529,10 +529,8 @@ class Graph(GraphHistory, GraphMaintenance):
             }
         )
         given = None if vector is None else requests.parse_vector(vector)
-        with self._open.settings.observer.phase(Phase.PIN):
-            basis = self._open.at(branch, commit, action=Action.READ)
-        reads = self._start_reads(basis, limits)
-        with self._open.guard(basis):
+        reads = self._start_reads(branch, commit, limits)
+        with self._open.guard(reads.basis):
             vectors = retrieve.find_vectors(request, reads, given=given)
             return retrieve.retrieve(
                 request, vectors, reads=reads, count_tokens=count_tokens or results.count_bytes
@@ -567,16 +565,15 @@ class Graph(GraphHistory, GraphMaintenance):
                 "counted_by": results.BYTES_RULE if count_tokens is None else "caller",
             }
         )
-        with self._open.settings.observer.phase(Phase.PIN):
-            basis = self._open.at(branch, commit, action=Action.READ)
-        with self._open.guard(basis):
+        reads = self._start_reads(branch, commit, limits)
+        with self._open.guard(reads.basis):
             return retrieve.retrieve_by(
                 source,
                 params,
                 name=name,
                 options=options,
                 compiled=self._open.compiled,
-                reads=self._start_reads(basis, limits),
+                reads=reads,
                 count_tokens=count_tokens or results.count_bytes,
             )
 
@@ -594,10 +591,9 @@ class Graph(GraphHistory, GraphMaintenance):
         sees a different part of the graph.
         """
         parsed = receipts.parse_receipt(receipt, count_tokens=count_tokens)
-        with self._open.settings.observer.phase(Phase.PIN):
-            basis = self._open.at(None, parsed.commit_id, action=Action.READ)
-        reads, count = self._start_reads(basis, limits), count_tokens or results.count_bytes
-        with self._open.guard(basis):
+        reads = self._start_reads(None, parsed.commit_id, limits)
+        count = count_tokens or results.count_bytes
+        with self._open.guard(reads.basis):
             if isinstance(parsed.request, results.QueryRequest):
                 retrieval = retrieve.retrieve_again(
                     parsed.request,
@@ -617,8 +613,12 @@ class Graph(GraphHistory, GraphMaintenance):
         with self._open.reading(basis, is_past=is_past):
             yield from parts
 
-    def _start_reads(self, basis: Basis, limits: CallLimits | None) -> Reads:
+    def _start_reads(
+        self, branch: str | None, commit: str | None, limits: CallLimits | None
+    ) -> Reads:
         path, settings = self._open.reads, self._open.settings
+        with settings.observer.phase(Phase.PIN):
+            basis = self._open.at(branch, commit, action=Action.READ)
         path = replace(path, allowance=path.allowance.within(limits))
         now = settings.runtime.now()
         return retrieve.start_reads(basis, path=path, observer=settings.observer, now=now)
@@ -673,5 +673,5 @@ def relocate_graph(settings: Settings) -> list[RelocationReport]:
 
     Does not open the graph, because interrupted writes on such a branch cannot be recovered yet.
     """
-    reports = relocate(settings.location, stores=open_stores(settings), locking=settings.locking)
-    return list(reports)
+    stores = open_stores(settings)
+    return list(relocate(settings.location, stores=stores, locking=settings.locking))

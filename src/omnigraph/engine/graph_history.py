@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from omnigraph.engine.commit.audit import mark_recovered
@@ -34,7 +33,6 @@ from omnigraph.model.names import (
 )
 from omnigraph.model.ports import Action
 from omnigraph.model.runtime import lazy_module
-from omnigraph.storage.ports import TableReader
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes import ChangeSet
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.merge.options import MergeOptions
     from omnigraph.engine.ops import change_feed, diff
     from omnigraph.engine.ops.change_feed import ChangeFeed
-    from omnigraph.engine.ops.diff import Selection
 else:
     change_feed = lazy_module("omnigraph.engine.ops.change_feed")
     diff = lazy_module("omnigraph.engine.ops.diff")
@@ -170,7 +167,11 @@ class GraphHistory:
         recorded = None if dry_run else self._find_recorded(target, authorship)
         if recorded is not None:
             return recorded
-        is_large = partial(self._is_large_merge, branch, target)
+
+        def is_large() -> bool:
+            pairs = diff.pair_types(self._open.pin(target), self._open.pin(branch))
+            return diff.is_large_diff(pairs, self._open.stores.tables)
+
         chosen = choose_engine(engine, spark=spark, is_large=is_large)
         with self._open.redacted_errors(branch, target=target):
             done = self._merge_on(chosen, spark, branch, target, merge_options, authorship)
@@ -210,11 +211,6 @@ class GraphHistory:
         return find_recorded(
             target, codec=MERGE_CODEC, authorship=authorship, path=self._open.writes
         )
-
-    def _is_large_merge(self, source: BranchName, target: BranchName) -> bool:
-        """Whether two branches differ in more rows than one process should merge."""
-        pairs = diff.pair_types(self._open.pin(target), self._open.pin(source))
-        return diff.is_large_diff(pairs, self._open.stores.tables)
 
     def revert(
         self,
@@ -329,7 +325,13 @@ class GraphHistory:
             advice="compare the current states",
             checks_result=True,
         ):
-            is_large = partial(_is_large, before, after, selection, tables)
+
+            def is_large() -> bool:
+                if before.visible is not None or after.visible is not None:
+                    # Spark does not apply row-level security.
+                    return False
+                return diff.is_large_diff(diff.list_pairs(before, after, selection), tables)
+
             if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
                 return diff.diff(before, after, selection=selection, tables=tables)
             for each in (before, after):
@@ -344,7 +346,11 @@ class GraphHistory:
         """The changes of each commit of a branch from `now`, `beginning` or `after:<commit>` on."""
         name = parse_branch_name(branch)
         self._open.require_allowed(Action.READ, branch=name, target=None, actor=None)
-        return change_feed.open_feed(start, branch=name, path=self._open.feeds)
+        opened = self._open
+        path = change_feed.FeedPath(
+            opened.pin, opened.restrict, opened.branch_states, opened.stores.tables
+        )
+        return change_feed.open_feed(start, branch=name, path=path)
 
     def tables(self, branch: str = "main") -> dict[str, TableState]:
         """The tables in the snapshot of a branch, for readers that use other Lance tools."""
@@ -372,11 +378,3 @@ class GraphHistory:
         }
         (head,) = self._open.redact_commits([basis.head], branch=name)
         return SnapshotState(head, tables)
-
-
-def _is_large(before: Basis, after: Basis, selection: Selection, tables: TableReader) -> bool:
-    """Whether two states differ in more rows than one process should compare."""
-    if before.visible is not None or after.visible is not None:
-        # Spark does not apply row-level security.
-        return False
-    return diff.is_large_diff(diff.list_pairs(before, after, selection), tables)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from omnigraph.engine.commit.idempotency import Request
 from omnigraph.engine.commit.protocol import Authorship
@@ -93,14 +93,6 @@ class LoadCall:
     embed: EmbedMode | None
 
 
-class BulkLoadFunction(Protocol):
-    """Loads any number of rows as one commit."""
-
-    def __call__(
-        self, inputs: Sequence[Input], call: LoadCall, opened: GraphContext
-    ) -> LoadResult: ...
-
-
 def parse_call(
     *,
     mode: str,
@@ -116,7 +108,15 @@ def parse_call(
     embed: str | None,
 ) -> LoadCall:
     """Parse and check the arguments of a load."""
-    rejecting = _parse_on_error(on_error)
+    try:
+        rejecting = OnError(on_error)
+    except ValueError as error:
+        raise InvalidValueError(
+            subject="on_error",
+            expected="raise or quarantine",
+            value=on_error,
+            problem=f"{on_error!r} is neither raise nor quarantine",
+        ) from error
     if quarantine is not None and rejecting is OnError.RAISE:
         raise InvalidValueError(
             subject="quarantine",
@@ -129,7 +129,7 @@ def parse_call(
         target=parse_branch_name(branch),
         base=None if base is None else parse_branch_name(base),
         actor=actor,
-        progress=progress or _say_nothing,
+        progress=progress or (lambda *_: None),
         spark=spark,
         on_error=rejecting,
         quarantine=None if quarantine is None else os.fspath(quarantine),
@@ -202,9 +202,8 @@ class BulkJob:
     ) -> None:
         if error is None:
             _require_all_properties(self._call, self._opened)
-            load_all = _find_loader(self._opened)
             with self._opened.redacted_errors(None, target=_start_of(self._call, self._opened)):
-                self._result = load_all(self._inputs, self._call, self._opened)
+                self._result = _run_spark_job(self._inputs, self._call, self._opened)
 
     @property
     def result(self) -> LoadResult:
@@ -297,7 +296,13 @@ def _load_on_spark(given: object, call: LoadCall, opened: GraphContext) -> LoadR
         )
         if recorded is not None:
             return recorded
-    return _find_loader(opened)([Input(None, given)], call, opened)
+    return _run_spark_job([Input(None, given)], call, opened)
+
+
+def _run_spark_job(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadResult:
+    part = get_spark_module("load.load", settings=opened.settings, action="load")
+    loaded: LoadResult = part.load(inputs, call, opened)
+    return loaded
 
 
 def _require_all_properties(call: LoadCall, opened: GraphContext) -> None:
@@ -378,26 +383,3 @@ def _receive(
 
     received = gather(reading(), runtime=opened.settings.runtime)
     return received, "" if noted is None else noted.digest(received)
-
-
-def _find_loader(opened: GraphContext) -> BulkLoadFunction:
-    """The Spark bulk loader that the graph was opened with."""
-    part = get_spark_module("load.load", settings=opened.settings, action="load")
-    found: BulkLoadFunction = part.load
-    return found
-
-
-def _parse_on_error(text: str) -> OnError:
-    try:
-        return OnError(text)
-    except ValueError as error:
-        raise InvalidValueError(
-            subject="on_error",
-            expected="raise or quarantine",
-            value=text,
-            problem=f"{text!r} is neither raise nor quarantine",
-        ) from error
-
-
-def _say_nothing(stage: str, done: int, total: int | None) -> None:
-    """A progress callback that does nothing."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from omnigraph.engine.commit import audit
@@ -69,7 +70,13 @@ class GraphMaintenance:
         """Finish or undo interrupted writes, and reread the state of the graph."""
         self._open.require_writable("refresh")
         if is_bare(self._open.stores.objects):
-            self._restore_derived_files()
+            if len(self._open.branch_states.branches()) > 1:
+                raise SchemaChangedError(
+                    reason="the generated schema files are missing and there are branches besides "
+                    "main; restore the files from a copy"
+                )
+            accepted = self._open.branch_states.state(MAIN).head.schema_hash
+            write_derived_files(self._open.stores.objects, accepted=accepted)
         root = self._open.writes.recover()
         sweep_transactions(root, path=self._open.writes)
         self._open.pin(MAIN)
@@ -149,14 +156,8 @@ class GraphMaintenance:
         name = parse_branch_name(branch)
         self._open.require_full_view("build indexes", branch=name)
         authorship = self._open.author(actor, WriterKind.ENSURE_INDICES, expected_head=None)
-        tables = self._open.stores.tables
-        chosen = self._choose(
-            engine,
-            spark,
-            name,
-            measure=lambda basis: optimize.count_unindexed(basis, tables=tables),
-        )
-        with self._working(chosen, spark, name, action="build indexes") as path:
+        measure = partial(optimize.count_unindexed, tables=self._open.stores.tables)
+        with self._working(engine, spark, name, measure, action="build indexes") as path:
             return list(optimize.ensure_indexes(name, authorship=authorship, path=path))
 
     def optimize(
@@ -178,13 +179,8 @@ class GraphMaintenance:
         name = parse_branch_name(branch)
         self._open.require_full_view("optimize", branch=name)
         authorship = self._open.author(actor, WriterKind.OPTIMIZE, expected_head=None)
-        chosen = self._choose(
-            engine,
-            spark,
-            name,
-            measure=lambda basis: optimize.count_moved(basis, path=self._open.writes),
-        )
-        with self._working(chosen, spark, name, action="optimize") as path:
+        measure = partial(optimize.count_moved, path=self._open.writes)
+        with self._working(engine, spark, name, measure, action="optimize") as path:
             return list(optimize.optimize(name, authorship=authorship, path=path))
 
     def embed(
@@ -337,13 +333,20 @@ class GraphMaintenance:
         made = background.Reconciler(
             chores, interval_s=pause_s, clock=self._open.settings.locking.clock
         )
-        self._open.stop_with(made)
+        self._open.life.stop_with(made)
         return made
 
-    def _choose(
-        self, engine: str, spark: object, branch: BranchName, *, measure: Callable[[Basis], int]
-    ) -> Engine:
-        """The engine for maintenance work of the measured number of rows."""
+    @contextmanager
+    def _working(
+        self,
+        engine: str,
+        spark: object,
+        branch: BranchName,
+        measure: Callable[[Basis], int],
+        *,
+        action: str,
+    ) -> Iterator[WritePath]:
+        """The write path for work on the measured number of rows, with workers if on Spark."""
 
         def is_large() -> bool:
             basis = self._open.pin(branch)
@@ -353,14 +356,7 @@ class GraphMaintenance:
                 and measure(basis) > MAINTENANCE_ROWS_MAX
             )
 
-        return choose_engine(engine, spark=spark, is_large=is_large)
-
-    @contextmanager
-    def _working(
-        self, engine: Engine, spark: object, branch: BranchName, *, action: str
-    ) -> Iterator[WritePath]:
-        """The write path of a call, with Spark workers if the engine is Spark."""
-        if engine is Engine.LOCAL:
+        if choose_engine(engine, spark=spark, is_large=is_large) is Engine.LOCAL:
             yield self._open.writes
             return
         workers = self._find_workers(spark, action=action)
@@ -375,12 +371,3 @@ class GraphMaintenance:
         part = get_spark_module("jobs", settings=self._open.settings, action=action)
         found: Workers = part.open_workers(spark)
         return found
-
-    def _restore_derived_files(self) -> None:
-        if len(self._open.branch_states.branches()) > 1:
-            raise SchemaChangedError(
-                reason="the generated schema files are missing and there are branches besides "
-                "main; restore the files from a copy"
-            )
-        accepted = self._open.branch_states.state(MAIN).head.schema_hash
-        write_derived_files(self._open.stores.objects, accepted=accepted)

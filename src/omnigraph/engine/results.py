@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -257,11 +256,9 @@ class DeferredRows(Protocol):
 
     def collect(self) -> pa.Table:
         """The rows, collected in this process."""
-        ...
 
     def frame(self, session: object) -> DataFrame:
         """The rows as a DataFrame that is not computed yet."""
-        ...
 
 
 class Result:
@@ -289,7 +286,11 @@ class Result:
     def _table(self) -> pa.Table:
         source = self._source
         table = source if isinstance(source, pa.Table) else source.collect()
-        return pa.Table.from_arrays(table.columns, schema=_schema(table, self._columns))
+        fields = [
+            pa.field(each.name, column.type, nullable=each.is_aggregate or column.null_count > 0)
+            for column, each in zip(table.columns, self._columns, strict=True)
+        ]
+        return pa.Table.from_arrays(table.columns, schema=pa.schema(fields))
 
     @property
     def columns(self) -> list[str]:
@@ -376,7 +377,14 @@ class Result:
         with new_file(target) as hidden:
             match chosen:
                 case ResultFormat.PARQUET | ResultFormat.ARROW | ResultFormat.NDJSON:
-                    self._write_rows(hidden, FileFormat(chosen))
+                    is_text = chosen is ResultFormat.NDJSON
+                    write_rows(
+                        hidden,
+                        self._table.to_batches(RESULT_ROWS_WRITTEN if is_text else None),
+                        schema=self._table.schema,
+                        format=FileFormat(chosen),
+                        encode=lambda rows: memoryview(encode_lines(pa.table(rows))),
+                    )
                 case ResultFormat.JSON | ResultFormat.CSV | ResultFormat.TSV:
                     with hidden.open("wb") as file:
                         file.writelines(self._write_text(chosen))
@@ -430,16 +438,6 @@ class Result:
         for part in parts:
             yield encode_csv(part, delimiter)
 
-    def _write_rows(self, path: Path, format: FileFormat) -> None:
-        chunk_rows = RESULT_ROWS_WRITTEN if format is FileFormat.NDJSON else None
-        write_rows(
-            path,
-            self._table.to_batches(chunk_rows),
-            schema=self._table.schema,
-            format=format,
-            encode=lambda rows: memoryview(encode_lines(pa.table(rows))),
-        )
-
     def _require_names(self, call: str) -> None:
         repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if repeated:
@@ -449,15 +447,6 @@ class Result:
                 value=repeated,
                 problem=f"two columns are named '{repeated[0]}'; add an alias with `as`",
             )
-
-
-def _schema(table: pa.Table, columns: tuple[ResultColumn, ...]) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field(each.name, column.type, nullable=each.is_aggregate or column.null_count > 0)
-            for column, each in zip(table.columns, columns, strict=True)
-        ]
-    )
 
 
 def _import(package: str) -> ModuleType:

@@ -77,8 +77,6 @@ from omnigraph.storage.locks import HeldLocks, LockKey
 from omnigraph.storage.ports import (
     NewFile,
     Stores,
-    TableBranchFolder,
-    TablePart,
     TableReader,
     TableRef,
     TableStore,
@@ -108,11 +106,6 @@ class TableMove:
     def published_key(self) -> str:
         """The key of the table after the change."""
         return table_key_of(self.declared)
-
-    @property
-    def is_renamed(self) -> bool:
-        """Whether the key changes."""
-        return self.published_key != self.entry.table_key
 
     @property
     def is_version(self) -> bool:
@@ -146,10 +139,14 @@ def plan_tables(
 ) -> TablePlan:
     """The changes that a supported plan makes to the tables in the manifest."""
     moved = list(_find_moved(plan, accepted, desired, state))
-    renamed = [each for each in moved if each.is_renamed]
+    renamed = [each for each in moved if each.published_key != each.entry.table_key]
     dropped = tuple(_find_dropped(plan, accepted, state.snapshot))
     return TablePlan(
-        added=tuple(_find_added(plan, desired)),
+        added=tuple(
+            _declared(desired, step.type_kind, step.name)
+            for step in plan.steps
+            if isinstance(step, AddType) and step.type_kind is not TypeKind.INTERFACE
+        ),
         changed=tuple(each for each in moved if each.is_version),
         dropped=dropped,
         registered=tuple(Register(each.published_key, each.entry.path) for each in renamed),
@@ -160,7 +157,11 @@ def plan_tables(
         ),
         tombstones=(
             *(Tombstone(each.entry.table_key, each.entry.version + 1) for each in renamed),
-            *(_bury(each) for each in dropped),
+            # One above the last version; emptying the table of a permanent drop adds another.
+            *(
+                Tombstone(each.entry.table_key, each.entry.version + 1 + each.is_final)
+                for each in dropped
+            ),
         ),
     )
 
@@ -168,19 +169,6 @@ def plan_tables(
 def is_additive(step: Step) -> bool:
     """Whether rows that were written before a step, on any branch, are valid after it."""
     return not isinstance(step, RenameType | RenameProperty | DropType | DropProperty)
-
-
-def _bury(drop: TypeDrop) -> Tombstone:
-    # One above the last version; if the rows are deleted permanently, emptying the table adds one.
-    above = 2 if drop.is_final else 1
-    return Tombstone(drop.entry.table_key, drop.entry.version + above)
-
-
-def _find_added(plan: PlannedMigration, desired: Catalog) -> Iterator[NodeType | EdgeType]:
-    for step in plan.steps:
-        match step:
-            case AddType(kind, name) if kind is not TypeKind.INTERFACE:
-                yield _declared(desired, kind, name)
 
 
 def _find_dropped(
@@ -205,40 +193,27 @@ def _find_moved(
         entry = state.snapshot.entries.get(make_table_key(declared.kind, old_name))
         if entry is None or old_name not in _names(accepted, declared.kind):
             continue
-        own = [step for step in plan.steps if _is_about(step, declared)]
+        own = [
+            step
+            for step in plan.steps
+            if isinstance(step, RenameProperty | DropProperty)
+            and (step.type_kind, step.type_name) == (declared.kind, declared.name)
+        ]
         renames = {step.old: step.new for step in own if isinstance(step, RenameProperty)}
         before = _declared(accepted, declared.kind, old_name)
-        has_other_columns = bool(renames) or _columns(before) != _columns(declared)
+        has_other_columns = bool(renames) or (
+            set(table_schema(before).names) != set(table_schema(declared).names)
+        )
+        key = table_key_of(declared)
+        hidden = 0 if key == entry.table_key else state.tombstones.get(key, 0)
         yield TableMove(
             declared=declared,
             entry=entry,
             renames=renames,
             has_other_columns=has_other_columns,
             is_final=any(isinstance(s, DropProperty) and s.mode is DropMode.HARD for s in own),
-            version_bumps=_count_version_bumps(
-                declared, entry.version + has_other_columns, entry, state
-            ),
+            version_bumps=max(0, hidden + 1 - (entry.version + has_other_columns)),
         )
-
-
-def _count_version_bumps(
-    declared: NodeType | EdgeType, version: int, entry: Entry, state: ManifestState
-) -> int:
-    key = table_key_of(declared)
-    hidden = 0 if key == entry.table_key else state.tombstones.get(key, 0)
-    return max(0, hidden + 1 - version)
-
-
-def _columns(declared: NodeType | EdgeType) -> frozenset[str]:
-    return frozenset(table_schema(declared).names)
-
-
-def _is_about(step: Step, declared: NodeType | EdgeType) -> bool:
-    match step:
-        case RenameProperty(kind, type_name) | DropProperty(kind, type_name):
-            return (kind, type_name) == (declared.kind, declared.name)
-        case _:
-            return False
 
 
 def _names(catalog: Catalog, kind: TypeKind) -> Mapping[str, NodeType | EdgeType]:
@@ -247,28 +222,6 @@ def _names(catalog: Catalog, kind: TypeKind) -> Mapping[str, NodeType | EdgeType
 
 def _declared(catalog: Catalog, kind: TypeKind, name: str) -> NodeType | EdgeType:
     return _names(catalog, kind)[name]
-
-
-def measure(move: TableMove, tables: TableReader) -> int:
-    """The approximate size in bytes of the rows that a rewrite of a table retains."""
-    sought = _find_columns(move, tables).sought
-    return sum(tables.stored_bytes(move.entry.at, name) for name in sought)
-
-
-def rewrite(move: TableMove, tables: TableReader) -> pa.Table:
-    """All rows of a table with the columns of a type, so that no file contains dropped values."""
-    columns = _find_columns(move, tables)
-    rows = tables.scan(move.entry.at, columns=columns.sought, predicate=None)
-    return _arrange(columns, rows)
-
-
-def rewrite_by(workers: Workers, move: TableMove, tables: TableReader) -> tuple[NewFile, ...]:
-    """The same rewrite, as files that workers write."""
-    entry = move.entry
-    parts = tables.parts(entry.at, rows_max=workers.share(entry.row_count))
-    work = partial(_copy, _find_columns(move, tables), tables.folder(entry.at.ref))
-    written = workers.run(work, parts, stage="rewrite")
-    return tuple(file for files in written for file in files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,20 +245,27 @@ def _find_columns(move: TableMove, tables: TableReader) -> _Columns:
     return _Columns(schema, tuple(name if name in stored else None for name in wanted))
 
 
+def _rewrite_by(
+    workers: Workers, entry: Entry, columns: _Columns, tables: TableReader
+) -> tuple[NewFile, ...]:
+    parts = tables.parts(entry.at, rows_max=workers.share(entry.row_count))
+    # The workers import these functions by name.
+    work = partial(
+        copy_rows,
+        into=tables.folder(entry.at.ref),
+        columns=columns.sought,
+        convert=partial(_arrange, columns),
+    )
+    written = workers.run(work, parts, stage="rewrite")
+    return tuple(file for files in written for file in files)
+
+
 def _arrange(columns: _Columns, rows: pa.Table) -> pa.Table:
     arranged = [
         pa.nulls(rows.num_rows, field.type) if name is None else rows[name]
         for name, field in zip(columns.stored, columns.schema, strict=True)
     ]
     return pa.table(arranged, schema=columns.schema)
-
-
-# Runs on the workers
-
-
-def _copy(columns: _Columns, folder: TableBranchFolder, part: TablePart) -> tuple[NewFile, ...]:
-    convert = partial(_arrange, columns)
-    return copy_rows(part, into=folder, columns=columns.sought, convert=convert)
 
 
 def plan_schema(
@@ -341,7 +301,9 @@ def apply_schema(
     known = path.branch_states.capture(MAIN)
     for _ in range(PREPARE_ATTEMPTS_MAX):
         with path.locks.hold(_lock_keys(desired, known, authorship)) as held:
-            if not _has_left_something(path):
+            # Under the locks no other writer of `main` is active. The sidecar of one that died
+            # names types as they are now, so it has to be recovered before they change.
+            if not any(each.branch == MAIN for each in list_sidecars(path.stores.objects)):
                 known_hash = known.accepted_schema.schema_hash
                 call = _Call(source, desired, known_hash, find_workers, authorship, readers)
                 return _apply_under(held, call, allow_data_loss=allow_data_loss, path=path)
@@ -369,14 +331,6 @@ def _lock_keys(desired: Catalog, known: Basis, authorship: Authorship) -> list[L
     if authorship.request is not None:
         keys.append(request_lock(authorship.request.key, MAIN))
     return keys
-
-
-def _has_left_something(path: WritePath) -> bool:
-    """Whether a writer of `main` died during its write; under the locks no other writer is active.
-
-    Its sidecar names types as they are now, so it has to be recovered before they change.
-    """
-    return any(each.branch == MAIN for each in list_sidecars(path.stores.objects))
 
 
 def _apply_under(
@@ -438,23 +392,19 @@ def _find_blocked(
     step = next((step for step in taken if not is_additive(step)), None)
     if step is None or not branches:
         return None
+    advice = "merge or delete the other branches first"
+    if all(map(is_internal_branch, branches)):
+        advice = "wait for the transaction to end"
+    names = (
+        "a transaction" if is_internal_branch(each) else f"branch '{each}'" for each in branches
+    )
     return StillNeededError(
         kind="the accepted schema of",
         name=MAIN,
-        needed_by=" and ".join(dict.fromkeys(map(_name_branch, branches))),
-        advice=f"'{describe_step(step)}' needs a graph with only main; {_advise(branches)}; "
+        needed_by=" and ".join(dict.fromkeys(names)),
+        advice=f"'{describe_step(step)}' needs a graph with only main; {advice}; "
         "nothing was changed",
     )
-
-
-def _name_branch(branch: BranchName) -> str:
-    return "a transaction" if is_internal_branch(branch) else f"branch '{branch}'"
-
-
-def _advise(branches: Iterable[BranchName]) -> str:
-    if all(map(is_internal_branch, branches)):
-        return "wait for the transaction to end"
-    return "merge or delete the other branches first"
 
 
 def _explain(step: UnsupportedChange) -> str:
@@ -507,22 +457,36 @@ def _list_changes(
     plan: TablePlan, call: _Call, tables: TableStore
 ) -> Iterable[tuple[str, TableChange]]:
     nothing = pa.array([], pa.string())
-    rewrites = [each for each in plan.changed if each.is_final]
-    size = sum(measure(each, tables) for each in rewrites)
+    # A table is rewritten completely, so that no file contains dropped values.
+    rewritten = {
+        each.entry.table_key: _find_columns(each, tables) for each in plan.changed if each.is_final
+    }
+    size = sum(
+        tables.stored_bytes(each.entry.at, name)
+        for each in plan.changed
+        if each.is_final
+        for name in rewritten[each.entry.table_key].sought
+    )
     workers = call.find_workers(size) if size else None
     for each in plan.changed:
-        is_here = each.is_final and workers is None
+        put, files = table_schema(each.declared).empty_table(), tuple[NewFile, ...]()
+        columns = rewritten.get(each.entry.table_key)
+        if columns is not None and workers is not None:
+            files = _rewrite_by(workers, each.entry, columns, tables)
+        elif columns is not None:
+            rows = tables.scan(each.entry.at, columns=columns.sought, predicate=None)
+            put = _arrange(columns, rows)
         yield (
             each.entry.table_key,
             TableChange(
                 type=each.declared,
-                put=rewrite(each, tables) if is_here else table_schema(each.declared).empty_table(),
+                put=put,
                 removed=nothing,
                 is_overwrite=each.is_final,
                 renames=each.renames,
                 published_key=each.published_key,
                 version_bumps=each.version_bumps,
-                files=rewrite_by(workers, each, tables) if each.is_final and workers else (),
+                files=files,
             ),
         )
     for drop in plan.dropped:
@@ -559,25 +523,20 @@ def _open_tables(
     opened = []
     for declared in types:
         key = table_key_of(declared)
-        at = _reopen(declared, state.path_by_table.get(key), taken, stores.tables)
-        if at is None:
+        # An earlier type of the same name left its table, unless another type uses it now.
+        path = state.path_by_table.get(key)
+        left = None if path is None or path in taken else TableRef(path, None)
+        head = None if left is None else stores.tables.find_head(left)
+        if left is None or head is None:
             path = _find_place(declared, stores.tables)
             at = create_table(declared, path=path, stores=stores).at
+        else:
+            at = _empty(declared, TableVersion(left, head), stores.tables)
         while at.version <= state.tombstones.get(key, 0):
             at = _empty(declared, at, stores.tables)
         taken.add(at.ref.path)
         opened.append(Entry(key, at.ref.path, at.version, None, 0))
     return opened
-
-
-def _reopen(
-    declared: NodeType | EdgeType, path: str | None, taken: Collection[str], tables: TableStore
-) -> TableVersion | None:
-    """The emptied table of an earlier type of the same name, if no type uses it now."""
-    if path is None or path in taken:
-        return None
-    head = tables.find_head(TableRef(path, None))
-    return None if head is None else _empty(declared, _at(path, head), tables)
 
 
 def _find_place(declared: NodeType | EdgeType, tables: TableStore) -> str:
@@ -591,7 +550,3 @@ def _find_place(declared: NodeType | EdgeType, tables: TableStore) -> str:
 def _empty(declared: NodeType | EdgeType, at: TableVersion, tables: TableStore) -> TableVersion:
     rows = table_schema(declared).empty_table()
     return tables.apply(tables.stage_overwrite(rows, onto=at))
-
-
-def _at(path: str, version: int) -> TableVersion:
-    return TableVersion(TableRef(path, None), version)
