@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.support.told import sum_up
+from tests.support.run_report import sum_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import answer_command, invoke_command
+from tests.support.commands import invoke_command, run_with_reply
 from tests.support.graphs import social_graph
 from tests.support.policed_servers import ALLOWED_TOKEN, READER_TOKEN, policed_server
 from tests.support.servers import Server, open_server
@@ -166,7 +166,7 @@ def test_graphs_of_a_server_are_listed(policed: Server) -> None:
     by_nobody = invoke_command("graphs", "list", "--uri", policed.url)
 
     assert by_flag.code == 0
-    assert by_flag.fields == policed.ask("GET", "/graphs", token=ALLOWED_TOKEN).json()
+    assert by_flag.fields == policed.request("GET", "/graphs", token=ALLOWED_TOKEN).json()
     assert by_url.out == "default /graphs/default\n"
     assert (by_nobody.code, by_nobody.out) == (1, "")
     assert "Try: export OMNIGRAPH_BEARER_TOKEN=TOKEN" in by_nobody.err
@@ -223,13 +223,13 @@ def test_a_branch_of_a_server_is_not_deleted_without_consent(
     assert done.code == 0
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("yes", 0), ("n", 1), ("", 1)])
-def test_at_a_terminal_consent_is_asked_for(server: Server, answer: str, code: int) -> None:
-    name = f"asked-{answer or 'nothing'}"
+@pytest.mark.parametrize(("reply", "code"), [("y", 0), ("yes", 0), ("n", 1), ("", 1)])
+def test_at_a_terminal_consent_is_asked_for(server: Server, reply: str, code: int) -> None:
+    name = f"asked-{reply or 'nothing'}"
     where = ["--server", server.url, "--graph", "default"]
     invoke_command("branch", "create", name, *where)
 
-    ended, _ = answer_command("branch", "delete", name, *where, prompt="[y/N] ", answer=answer)
+    ended, _ = run_with_reply("branch", "delete", name, *where, prompt="[y/N] ", reply=reply)
     listed = invoke_command("branch", "list", *where)
 
     assert ended.code == code

@@ -12,7 +12,7 @@ import omnigraph
 from omnigraph.model.limits import CHANGES_PER_PAGE_MAX
 from tests.support.commands import Ended, command_environment, invoke_command
 from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, social_graph
-from tests.support.upkeep import clean_later
+from tests.support.later_graphs import clean_later
 
 
 @pytest.fixture(scope="module")

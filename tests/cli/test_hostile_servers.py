@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.commands import Ended, invoke_command
-from tests.support.scripted_servers import ScriptedServer, Turn, answers, scripted_server
+from tests.support.scripted_servers import ScriptedServer, Turn, responds, scripted_server
 
 # Clears the screen, sets the title of the window, and turns the direction of writing.
 EVIL = "\x1b[2J\x1b]0;owned\x07\u202eevil\x9b1m"
@@ -14,10 +14,10 @@ TOKEN = "a-secret-token"
 @pytest.mark.parametrize(
     ("arguments", "turn"),
     [
-        (["branch", "list"], answers({"branches": ["main", EVIL]})),
-        (["tag", "list"], answers({"tags": [{"name": EVIL, "commit_id": EVIL}]})),
-        (["explain", "-e", "query a() {}"], answers({"plan": EVIL, "query_name": EVIL})),
-        (["entity", "Person", "Ann"], answers({"entity": {EVIL: "x"}})),
+        (["branch", "list"], responds({"branches": ["main", EVIL]})),
+        (["tag", "list"], responds({"tags": [{"name": EVIL, "commit_id": EVIL}]})),
+        (["explain", "-e", "query a() {}"], responds({"plan": EVIL, "query_name": EVIL})),
+        (["entity", "Person", "Ann"], responds({"entity": {EVIL: "x"}})),
     ],
     ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else "",
 )
@@ -34,11 +34,11 @@ def test_nothing_that_a_server_tells_is_obeyed_by_a_terminal(
 @pytest.mark.parametrize(
     "turn",
     [
-        answers({"error": EVIL, "code": "bad_request"}, status=400),
-        answers({"error": EVIL, "code": EVIL}, status=400),
-        answers({"error": EVIL, "error_type": "NotFoundError", "details": {}}, status=404),
-        answers({"error": EVIL}, status=500),
-        answers({"graphs": [{"graph_id": EVIL, "uri": EVIL}]}),
+        responds({"error": EVIL, "code": "bad_request"}, status=400),
+        responds({"error": EVIL, "code": EVIL}, status=400),
+        responds({"error": EVIL, "error_type": "NotFoundError", "details": {}}, status=404),
+        responds({"error": EVIL}, status=500),
+        responds({"graphs": [{"graph_id": EVIL, "uri": EVIL}]}),
     ],
 )
 def test_no_error_of_a_server_is_obeyed_by_a_terminal(turn: Turn) -> None:
@@ -51,11 +51,11 @@ def test_no_error_of_a_server_is_obeyed_by_a_terminal(turn: Turn) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_token_is_not_taken_along_to_where_a_server_points(status: int) -> None:
-    with scripted_server(answers({"branches": ["main"]})) as elsewhere:
+    with scripted_server(responds({"branches": ["main"]})) as elsewhere:
         ended, asked = _ask(
             "branch",
             "list",
-            turns=[answers({}, status=status, Location=f"{elsewhere.url}/graphs/g/branches")],
+            turns=[responds({}, status=status, Location=f"{elsewhere.url}/graphs/g/branches")],
         )
 
         assert elsewhere.received == []

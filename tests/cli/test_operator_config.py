@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.cli.credentials import read_token, store_token
 from omnigraph.cli.output import CommandError
-from tests.support.commands import answer_command, invoke_command, run_command
+from tests.support.commands import invoke_command, run_command, run_with_reply
 from tests.support.graphs import social_graph
 
 # Ten lines that stand for a thousand million values.
@@ -234,8 +234,8 @@ def test_a_blank_token_is_refused(stdin: str, tmp_path: Path) -> None:
 
 
 def test_a_token_typed_at_a_terminal_is_not_shown(tmp_path: Path) -> None:
-    ended, echoed = answer_command(
-        "login", "prod", prompt="Token of prod: ", answer="hidden-token", home=tmp_path
+    ended, echoed = run_with_reply(
+        "login", "prod", prompt="Token of prod: ", reply="hidden-token", home=tmp_path
     )
 
     assert ended.code == 0

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.commands import run_command
 from tests.support.graphs import SOCIAL, build_graph, ndjson, node
-from tests.support.scripted_servers import Hangs, answers, scripted_server
+from tests.support.scripted_servers import Hangs, responds, scripted_server
 from tests.support.shells import on_a_terminal
 
 ROWS = 2_000
@@ -84,7 +84,7 @@ def test_what_takes_a_while_says_so_on_a_terminal(
 ) -> None:
     (tmp_path / "schema.pg").write_text(SOCIAL)
     given = [each.replace("SCHEMA", str(tmp_path / "schema.pg")) for each in arguments]
-    refusal = answers({"error": "not today", "code": "bad_request"}, status=400)
+    refusal = responds({"error": "not today", "code": "bad_request"}, status=400)
 
     with scripted_server(Hangs(1.5), refusal) as server:
         address = ("--server", server.url, "--graph", "default")

@@ -30,19 +30,19 @@ from omnigraph.model.runtime import SystemClock
 from omnigraph.model.types import I64
 from tests.support.both_graphs import ADD_THING, NAMES, lines
 from tests.support.scripted_servers import (
-    Answers,
     Hangs,
     HangsUp,
+    Responds,
     ScriptedServer,
     Turn,
-    answers,
     closed_port,
+    responds,
     scripted_server,
 )
 
 HEAD = {"branch": "main", "commit_id": "01A"}
 CHANGED = {"affected_nodes": 1, "affected_edges": 0, "commit_id": "01A"}
-MOVED = answers(
+MOVED = responds(
     {
         "error": "stale",
         "code": "conflict",
@@ -51,7 +51,7 @@ MOVED = answers(
     },
     status=409,
 )
-BUSY = answers({"error": "later", "code": "too_many_requests"}, status=429, retry_after="60")
+BUSY = responds({"error": "later", "code": "too_many_requests"}, status=429, retry_after="60")
 DONE = MutationResult(1, 0, "01A")
 
 
@@ -108,13 +108,13 @@ ROWS = arrow_stream(3)
     [
         HangsUp(),
         HangsUp(b"HTTP/1.1 200 OK\r\ncontent-length: 40\r\n\r\n{"),
-        Answers(502, b"<html>"),
+        Responds(502, b"<html>"),
     ],
     ids=["no answer", "half an answer", "a proxy's answer"],
 )
 def test_a_read_is_asked_again_when_its_connection_fails(failure: Turn) -> None:
     waits: list[float] = []
-    with scripted_server(failure, failure, answers(HEAD)) as server:
+    with scripted_server(failure, failure, responds(HEAD)) as server:
         assert connect(server.url, waits=waits).head() == "01A"
 
     assert len(server.received) == 3
@@ -135,7 +135,7 @@ def test_a_read_is_not_asked_for_ever() -> None:
 def test_rows_that_are_cut_in_the_middle_are_asked_for_again() -> None:
     arrow = {"content-type": "application/vnd.apache.arrow.stream"}
     head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(ROWS)}\r\n\r\n".encode()
-    with scripted_server(HangsUp(head + ROWS[:-20]), Answers(200, ROWS, arrow)) as server:
+    with scripted_server(HangsUp(head + ROWS[:-20]), Responds(200, ROWS, arrow)) as server:
         result = connect(server.url, waits=[]).query(NAMES)
 
     assert result.rows == [{"n": 0}, {"n": 1}, {"n": 2}]
@@ -156,7 +156,7 @@ def test_rows_that_end_without_the_end_of_their_answer_are_not_taken_for_all() -
 
 
 def test_a_write_whose_answer_got_lost_is_asked_again_with_its_key() -> None:
-    with scripted_server(HangsUp(), answers(CHANGED)) as server:
+    with scripted_server(HangsUp(), responds(CHANGED)) as server:
         assert mutate(connect(server.url, waits=[])) == DONE
 
     first, second = server.received
@@ -166,7 +166,7 @@ def test_a_write_whose_answer_got_lost_is_asked_again_with_its_key() -> None:
 
 
 def test_two_writes_have_two_keys() -> None:
-    with scripted_server(answers(CHANGED), answers(CHANGED)) as server:
+    with scripted_server(responds(CHANGED), responds(CHANGED)) as server:
         graph = connect(server.url, waits=[])
         mutate(graph)
         mutate(graph)
@@ -175,7 +175,7 @@ def test_two_writes_have_two_keys() -> None:
 
 
 def test_a_write_keeps_the_key_that_its_caller_gave_it() -> None:
-    with scripted_server(answers(CHANGED)) as server:
+    with scripted_server(responds(CHANGED)) as server:
         connect(server.url, waits=[]).mutate(ADD_THING, {"name": "x"}, idempotency_key="mine")
 
     assert server.keys == ["mine"]
@@ -193,10 +193,10 @@ def test_a_write_that_nobody_answers_says_how_to_find_out() -> None:
     "later",
     [
         BUSY,
-        answers({"error": "who?", "code": "unauthorized"}, status=401),
-        answers({"error": "no graph", "code": "not_found"}, status=404),
-        answers({"error": "disk", "code": "unavailable"}, status=500),
-        Answers(503, b"starting"),
+        responds({"error": "who?", "code": "unauthorized"}, status=401),
+        responds({"error": "no graph", "code": "not_found"}, status=404),
+        responds({"error": "disk", "code": "unavailable"}, status=500),
+        Responds(503, b"starting"),
     ],
     ids=["busy", "who", "no graph", "no disk", "a proxy"],
 )
@@ -217,7 +217,7 @@ def test_a_write_that_got_lost_and_then_finds_no_server_is_uncertain() -> None:
 
 
 def test_a_write_that_got_lost_and_is_then_refused_was_not_done() -> None:
-    refused = answers({"error": "no", "code": "key_conflict"}, status=409)
+    refused = responds({"error": "no", "code": "key_conflict"}, status=409)
     with scripted_server(HangsUp(), refused) as server, pytest.raises(KeyConflictError):
         mutate(connect(server.url, waits=[]))
 
@@ -233,7 +233,7 @@ WITHOUT_KEYS: dict[str, Callable[[RemoteGraph], object]] = {
 @pytest.mark.parametrize("deed", WITHOUT_KEYS)
 def test_what_has_no_key_is_never_asked_twice(deed: str) -> None:
     with (
-        scripted_server(HangsUp(), answers({})) as server,
+        scripted_server(HangsUp(), responds({})) as server,
         pytest.raises(UncertainError, match="check whether it was applied"),
     ):
         WITHOUT_KEYS[deed](connect(server.url, waits=[]))
@@ -243,7 +243,7 @@ def test_what_has_no_key_is_never_asked_twice(deed: str) -> None:
 
 @pytest.mark.parametrize("refusal", [MOVED, BUSY], ids=["moved", "busy"])
 def test_a_write_that_wrote_nothing_because_of_others_is_asked_again(refusal: Turn) -> None:
-    with scripted_server(refusal, answers(CHANGED)) as server:
+    with scripted_server(refusal, responds(CHANGED)) as server:
         assert mutate(connect(server.url, waits=[])) == DONE
 
     assert len(server.received) == 2
@@ -251,7 +251,7 @@ def test_a_write_that_wrote_nothing_because_of_others_is_asked_again(refusal: Tu
 
 def test_a_server_that_asks_for_patience_gets_a_bounded_amount() -> None:
     waits: list[float] = []
-    with scripted_server(BUSY, answers(CHANGED)) as server:
+    with scripted_server(BUSY, responds(CHANGED)) as server:
         mutate(connect(server.url, waits=waits))
 
     assert waits == [10.0]
@@ -259,7 +259,7 @@ def test_a_server_that_asks_for_patience_gets_a_bounded_amount() -> None:
 
 def test_nobody_waits_for_longer_than_the_caller_wants() -> None:
     waits: list[float] = []
-    with scripted_server(BUSY, answers(CHANGED)) as server, pytest.raises(BusyError):
+    with scripted_server(BUSY, responds(CHANGED)) as server, pytest.raises(BusyError):
         mutate(connect(server.url, waits=waits, timeout_s=5.0))
 
     assert waits == []
@@ -273,7 +273,7 @@ def test_nobody_waits_for_longer_than_the_caller_wants() -> None:
 def test_a_write_that_hangs_on_a_commit_is_not_asked_again(
     refusal: Turn, kind: type[GraphError]
 ) -> None:
-    with scripted_server(refusal, answers(CHANGED)) as server, pytest.raises(kind):
+    with scripted_server(refusal, responds(CHANGED)) as server, pytest.raises(kind):
         connect(server.url, waits=[]).mutate(ADD_THING, {"name": "x"}, if_commit="01A")
 
     assert len(server.received) == 1
@@ -305,7 +305,7 @@ FINAL = {
 def test_other_refusals_are_final(case: str) -> None:
     status, body, kind = FINAL[case]
     with (
-        scripted_server(answers(body, status=status), answers(CHANGED)) as server,
+        scripted_server(responds(body, status=status), responds(CHANGED)) as server,
         pytest.raises(kind),
     ):
         mutate(connect(server.url, waits=[]))
@@ -339,7 +339,7 @@ def test_a_write_that_takes_too_long_is_uncertain() -> None:
 
 def test_an_export_that_is_cut_says_so_and_is_not_started_again() -> None:
     head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-    with scripted_server(HangsUp(head + b"8\r\n{}\n{}\n{}\r\n"), answers({})) as server:
+    with scripted_server(HangsUp(head + b"8\r\n{}\n{}\n{}\r\n"), responds({})) as server:
         exported = connect(server.url, waits=[]).export()
         found = [next(exported), next(exported)]
         with pytest.raises(UnavailableError, match="closed before the end"):
@@ -351,24 +351,24 @@ def test_an_export_that_is_cut_says_so_and_is_not_started_again() -> None:
 
 def test_an_answer_that_is_no_json_is_refused() -> None:
     with (
-        scripted_server(Answers(200, b"<html>")) as server,
+        scripted_server(Responds(200, b"<html>")) as server,
         pytest.raises(UnavailableError, match="OmniGraph server"),
     ):
         connect(server.url, waits=[]).head()
 
 
 FOREIGN = {
-    "a page": Answers(200, b"<html>"),
-    "half of an answer": Answers(200, b'{"affected_nodes": 1'),
-    "a list": Answers(200, b"[]"),
-    "another object": answers({}),
-    "a number that is none": answers({**CHANGED, "affected_nodes": "many"}),
+    "a page": Responds(200, b"<html>"),
+    "half of an answer": Responds(200, b'{"affected_nodes": 1'),
+    "a list": Responds(200, b"[]"),
+    "another object": responds({}),
+    "a number that is none": responds({**CHANGED, "affected_nodes": "many"}),
 }
 
 
 @pytest.mark.parametrize("case", FOREIGN)
 def test_a_write_whose_answer_cannot_be_read_may_have_been_done(case: str) -> None:
-    with scripted_server(FOREIGN[case], answers(CHANGED)) as server:
+    with scripted_server(FOREIGN[case], responds(CHANGED)) as server:
         graph = connect(server.url, waits=[])
         with pytest.raises(UncertainError, match="idempotency_key"):
             mutate(graph)
@@ -399,15 +399,15 @@ def test_a_write_whose_answer_cannot_be_read_may_have_been_done(case: str) -> No
 def test_a_read_whose_answer_tells_nothing_is_refused(
     call: Callable[[RemoteGraph], object],
 ) -> None:
-    with scripted_server(*[answers({})] * 4) as server:
+    with scripted_server(*[responds({})] * 4) as server:
         graph = connect(server.url, waits=[])
         with pytest.raises(UnavailableError):
             call(graph)
 
 
 def test_headers_that_are_no_numbers_are_left_alone() -> None:
-    odd = answers({"error": "later", "code": "too_many_requests"}, status=429, retry_after="\xb2")
-    with scripted_server(odd, answers(CHANGED)) as server:
+    odd = responds({"error": "later", "code": "too_many_requests"}, status=429, retry_after="\xb2")
+    with scripted_server(odd, responds(CHANGED)) as server:
         assert mutate(connect(server.url, waits=[])) == DONE
 
     assert len(server.received) == 2
@@ -416,14 +416,14 @@ def test_headers_that_are_no_numbers_are_left_alone() -> None:
 def test_rows_of_somebody_who_does_not_say_what_they_are_are_refused() -> None:
     table = pa.table({"n": [1]})
     with (
-        scripted_server(Answers(200, encode_table(table))) as server,
+        scripted_server(Responds(200, encode_table(table))) as server,
         pytest.raises(UnavailableError, match="another version"),
     ):
         connect(server.url, waits=[]).query(NAMES)
 
 
 def test_a_redirect_is_not_followed() -> None:
-    moved = Answers(307, b"", {"location": "http://elsewhere.example/"})
+    moved = Responds(307, b"", {"location": "http://elsewhere.example/"})
     with (
         scripted_server(moved) as server,
         pytest.raises(UnavailableError, match=r"redirects to http://elsewhere\.example/"),
@@ -434,8 +434,8 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def test_calls_share_a_connection() -> None:
-    refused = answers({"error": "no", "code": "not_found"}, status=404)
-    with scripted_server(*[answers(HEAD)] * 20, refused, answers(HEAD)) as server:
+    refused = responds({"error": "no", "code": "not_found"}, status=404)
+    with scripted_server(*[responds(HEAD)] * 20, refused, responds(HEAD)) as server:
         graph = connect(server.url, waits=[])
         for _ in range(20):
             graph.head()
@@ -448,7 +448,7 @@ def test_calls_share_a_connection() -> None:
 
 def test_a_load_whose_job_the_server_has_forgotten_is_asked_for_again() -> None:
     job = {"job_id": "j", "status": "running", "stage": "read", "done": 1, "total": None}
-    forgotten = answers({"error": "job 'j' not found", "code": "not_found"}, status=404)
+    forgotten = responds({"error": "job 'j' not found", "code": "not_found"}, status=404)
     loaded = {
         "tables": [{"table_key": "node:P", "rows_loaded": 1}],
         "commit_id": "01A",
@@ -459,7 +459,7 @@ def test_a_load_whose_job_the_server_has_forgotten_is_asked_for_again() -> None:
     }
     told: list[tuple[str, int, int | None]] = []
     # Asked how far it is, told to stop, and asked for again without a job.
-    turns = (answers(job, status=202), forgotten, forgotten, answers(loaded))
+    turns = (responds(job, status=202), forgotten, forgotten, responds(loaded))
     with scripted_server(*turns) as server:
         done = connect(server.url, waits=[]).load(
             lines("{}"), mode="merge", progress=lambda *report: told.append(report)
@@ -477,7 +477,7 @@ def test_a_load_is_stopped_by_what_its_watcher_raises() -> None:
         raise KeyError(stage, done, total)
 
     with (
-        scripted_server(answers(job, status=202), answers(job)) as server,
+        scripted_server(responds(job, status=202), responds(job)) as server,
         pytest.raises(KeyError),
     ):
         connect(server.url, waits=[]).load(lines("{}"), mode="merge", progress=watch)

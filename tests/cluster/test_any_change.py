@@ -23,8 +23,8 @@ from tests.support.clusters import (
     PEOPLE,
     PEOPLE_WITH_EMAIL,
     TEAM_POLICY,
-    faulty_world,
-    plain_world,
+    faulty_context,
+    plain_context,
     require_converged,
     write_config,
     write_files,
@@ -90,7 +90,7 @@ def converge(folder: Path) -> None:
     """Apply until there is nothing left to do."""
     for _ in range(ROUNDS_MAX):
         prepare(folder)
-        report = apply(folder, plain_world(), actor="ann")
+        report = apply(folder, plain_context(), actor="ann")
         assert report.heading.is_ok, report.heading.findings
         if report.is_converged:
             return
@@ -99,7 +99,7 @@ def converge(folder: Path) -> None:
 
 def require_as_declared(folder: Path, graphs: dict[str, Declared]) -> None:
     desired = read_desired(folder, Findings())
-    facts = status(folder, plain_world()).facts
+    facts = status(folder, plain_context()).facts
     assert facts is not None
     assert facts.ledger is not None
     assert facts.ledger.digests == desired.digests
@@ -111,7 +111,7 @@ def require_as_declared(folder: Path, graphs: dict[str, Declared]) -> None:
         with omnigraph.open(folder / f"graphs/{id}.omni", read_only=True) as opened:
             assert opened.schema_source == graph.schema
     if graphs:
-        served = read_serving_snapshot(open_cluster(str(folder), plain_world()))
+        served = read_serving_snapshot(open_cluster(str(folder), plain_context()))
         assert {
             each.id: (len(each.queries), each.policy is not None, each.embedding is not None)
             for each in served.graphs
@@ -127,15 +127,15 @@ def holds_more_than_locks(path: Path) -> bool:
 
 def prepare(folder: Path) -> None:
     """What a person does before an apply: take a dead lock away, agree to what is to go."""
-    facts = status(folder, plain_world()).facts
+    facts = status(folder, plain_context()).facts
     assert facts is not None
     if facts.held is not None:
-        force_unlock(folder, plain_world(), lock_id=facts.held.id)
-    planned = plan(folder, plain_world()).plan
+        force_unlock(folder, plain_context(), lock_id=facts.held.id)
+    planned = plan(folder, plain_context()).plan
     assert planned is not None
     for gate in planned.gates:
         if gate.approval is None:
-            approve(folder, plain_world(), resource=gate.resource, actor="ann")
+            approve(folder, plain_context(), resource=gate.resource, actor="ann")
 
 
 @settings(max_examples=20)
@@ -151,16 +151,16 @@ def test_a_cluster_ends_as_what_was_declared_last(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         declare(folder, first)
-        import_cluster(folder, plain_world(), actor=None)
-        require_converged(apply(folder, plain_world(), actor="ann"))
+        import_cluster(folder, plain_context(), actor=None)
+        require_converged(apply(folder, plain_context(), actor="ann"))
 
         for graphs, at, when in later:
             declare(folder, graphs)
             prepare(folder)
             with suppress(SimulatedCrash):
                 fault = Fault(at=at, when=when, scope=Scope.EFFECTS)
-                apply(folder, faulty_world(fault), actor="ann")
+                apply(folder, faulty_context(fault), actor="ann")
         converge(folder)
 
         require_as_declared(folder, later[-1][0])
-        assert not apply(folder, plain_world(), actor="ann").is_written
+        assert not apply(folder, plain_context(), actor="ann").is_written

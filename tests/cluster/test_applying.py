@@ -22,7 +22,7 @@ from tests.support.clusters import (
     applied_cluster,
     codes_of,
     knowledge_cluster,
-    plain_world,
+    plain_context,
     read_state,
     two_graph_cluster,
     write_config,
@@ -485,8 +485,8 @@ def test_a_provider_stays_while_a_graph_that_needs_it_does(tmp_path: Path) -> No
 
 
 def test_a_file_that_is_edited_meanwhile_stops_an_apply(tmp_path: Path) -> None:
-    import_cluster(knowledge_cluster(tmp_path), plain_world(), actor=None)
-    editing = replace(plain_world(), open_objects=lambda place: _edit(tmp_path, place))
+    import_cluster(knowledge_cluster(tmp_path), plain_context(), actor=None)
+    editing = replace(plain_context(), open_objects=lambda place: _edit(tmp_path, place))
 
     report = apply(tmp_path, editing, actor=None)
 
@@ -539,7 +539,7 @@ def test_an_apply_stops_at_a_record_that_it_does_not_understand(
 
 
 def test_a_graph_in_the_way_is_taken_in_by_a_refresh(tmp_path: Path) -> None:
-    import_cluster(knowledge_cluster(tmp_path), plain_world(), actor=None)
+    import_cluster(knowledge_cluster(tmp_path), plain_context(), actor=None)
     (tmp_path / "graphs").mkdir(exist_ok=True)
     omnigraph.init(tmp_path / "graphs/knowledge.omni", PEOPLE).close()
 

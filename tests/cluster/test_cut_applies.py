@@ -24,9 +24,9 @@ from tests.support.clusters import (
     PEOPLE_WITH_EMAIL,
     TEAM_POLICY,
     applied_cluster,
-    faulty_world,
+    faulty_context,
     knowledge_cluster,
-    plain_world,
+    plain_context,
     read_state,
     require_converged,
     two_graph_cluster,
@@ -49,7 +49,7 @@ class Ending:
 
 
 def only_imported(folder: Path) -> None:
-    import_cluster(two_graph_cluster(folder), plain_world(), actor=None)
+    import_cluster(two_graph_cluster(folder), plain_context(), actor=None)
 
 
 def with_changed_schema_and_query(folder: Path) -> None:
@@ -75,7 +75,7 @@ def with_approved_deletion(folder: Path) -> None:
             "policies": {"team": {"file": "team.yaml", "applies_to": ["knowledge"]}},
         },
     )
-    report = approve(folder, plain_world(), resource="graph.map", actor="ann")
+    report = approve(folder, plain_context(), resource="graph.map", actor="ann")
     assert report.heading.is_ok, report.heading.findings
 
 
@@ -96,9 +96,9 @@ def test_an_apply_cut_anywhere_is_finished_by_the_next(
         folder = tmp_path / str(next(folders))
         shutil.copytree(prepared, folder)
         with suppress(SimulatedCrash):
-            apply(folder, faulty_world(fault), actor="ann")
+            apply(folder, faulty_context(fault), actor="ann")
         unlock(folder)
-        require_converged(apply(folder, plain_world(), actor="ann"))
+        require_converged(apply(folder, plain_context(), actor="ann"))
         assert ending_of(folder) == wanted
         require_clean(folder)
         shutil.rmtree(folder)
@@ -110,7 +110,7 @@ def test_an_apply_cut_anywhere_is_finished_by_the_next(
 
 def unharmed(prepared: Path, folder: Path) -> Ending:
     shutil.copytree(prepared, folder)
-    require_converged(apply(folder, plain_world(), actor="ann"))
+    require_converged(apply(folder, plain_context(), actor="ann"))
     return ending_of(folder)
 
 
@@ -130,10 +130,10 @@ def ending_of(folder: Path) -> Ending:
 
 def unlock(folder: Path) -> None:
     """What a person does after a crash, who sees that nobody is at work."""
-    facts = status(folder, plain_world()).facts
+    facts = status(folder, plain_context()).facts
     assert facts is not None
     if facts.held is not None:
-        assert force_unlock(folder, plain_world(), lock_id=facts.held.id).removed is not None
+        assert force_unlock(folder, plain_context(), lock_id=facts.held.id).removed is not None
 
 
 def require_clean(folder: Path) -> None:
@@ -145,7 +145,7 @@ def require_clean(folder: Path) -> None:
     for path in (folder / "__cluster/approvals").glob("*.json"):
         kept = json.loads(path.read_text())
         assert (kept["consumed_at"] is not None) == (kept["approval_id"] in records)
-    again = apply(folder, plain_world(), actor="ann")
+    again = apply(folder, plain_context(), actor="ann")
     assert not again.is_written
     assert again.is_converged
 
@@ -162,10 +162,10 @@ def test_storage_that_does_not_answer_once_is_told_and_the_next_apply_finishes(
     def play(fault: Fault) -> None:
         folder = tmp_path / str(next(folders))
         shutil.copytree(prepared, folder)
-        report = apply(folder, faulty_world(fault), actor="ann")
+        report = apply(folder, faulty_context(fault), actor="ann")
         assert fault.hit is None or report.heading.findings or report.is_converged
         unlock(folder)
-        require_converged(apply(folder, plain_world(), actor="ann"))
+        require_converged(apply(folder, plain_context(), actor="ann"))
         assert ending_of(folder) == wanted
         shutil.rmtree(folder)
 
@@ -181,12 +181,12 @@ def test_an_import_cut_anywhere_is_there_or_not_there(tmp_path: Path, when: When
     def play(fault: Fault) -> None:
         folder = knowledge_cluster(tmp_path / str(next(folders)))
         with suppress(SimulatedCrash):
-            import_cluster(folder, faulty_world(fault), actor=None)
+            import_cluster(folder, faulty_context(fault), actor=None)
         unlock(folder)
-        again = import_cluster(folder, plain_world(), actor=None)
+        again = import_cluster(folder, plain_context(), actor=None)
         errors = {each.code for each in again.heading.findings if each.severity == "error"}
         assert errors <= {"state_already_exists"}
-        require_converged(apply(folder, plain_world(), actor="ann"))
+        require_converged(apply(folder, plain_context(), actor="ann"))
 
     swept = each_fault(play, whens=[when], scope=Scope.EFFECTS)
 
@@ -203,9 +203,9 @@ def test_a_refresh_cut_anywhere_loses_nothing(tmp_path: Path, when: When) -> Non
         folder = tmp_path / str(next(folders))
         shutil.copytree(prepared, folder)
         with suppress(SimulatedCrash):
-            refresh(folder, faulty_world(fault), actor=None)
+            refresh(folder, faulty_context(fault), actor=None)
         unlock(folder)
-        require_converged(apply(folder, plain_world(), actor="ann"))
+        require_converged(apply(folder, plain_context(), actor="ann"))
         assert ending_of(folder) == before
 
     swept = each_fault(play, whens=[when], scope=Scope.EFFECTS)
@@ -226,7 +226,7 @@ def test_an_apply_whose_process_is_killed_is_finished_by_the_next(tmp_path: Path
     killed.wait()
 
     unlock(tmp_path)
-    report = apply(tmp_path, plain_world(), actor="ann")
+    report = apply(tmp_path, plain_context(), actor="ann")
 
     require_converged(report)
     require_clean(tmp_path)

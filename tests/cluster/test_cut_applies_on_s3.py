@@ -110,9 +110,9 @@ def rounds(
     """Applies that meet a fault, each from the same state, and each finished by a second one."""
     faulty.start_over({})
     prepare(folder, faulty)
-    before = faulty.image()
+    before = faulty.stored()
     require_converged(apply(folder, world_of(faulty), actor="ann"))
-    wanted = ending_of(faulty.image())
+    wanted = ending_of(faulty.stored())
 
     def play(fault: RequestFault) -> ApplyReport:
         faulty.set_back(before)
@@ -120,7 +120,7 @@ def rounds(
             first = apply(folder, world_of(faulty), actor="ann")
         unlock(folder, faulty)
         require_converged(apply(folder, world_of(faulty), actor="ann"))
-        ended = faulty.image()
+        ended = faulty.stored()
         assert ending_of(ended) == wanted, fault
         assert not [path for path in ended if path.startswith("__cluster/recoveries/")], fault
         assert "__cluster/lock.json" not in ended
@@ -129,10 +129,10 @@ def rounds(
     return play
 
 
-def ending_of(image: Mapping[str, bytes]) -> object:
+def ending_of(stored: Mapping[str, bytes]) -> object:
     """What an apply leaves, without ids and times."""
-    state = json.loads(image["__cluster/state.json"])
-    graphs = {path.split("/")[1] for path in image if path.startswith("graphs/")}
+    state = json.loads(stored["__cluster/state.json"])
+    graphs = {path.split("/")[1] for path in stored if path.startswith("graphs/")}
     return state["applied_revision"], state["resource_statuses"], graphs
 
 

@@ -23,7 +23,7 @@ from tests.support.clusters import (
     applied_cluster,
     codes_of,
     knowledge_cluster,
-    plain_world,
+    plain_context,
     read_state,
     require_converged,
     two_graph_cluster,
@@ -31,7 +31,7 @@ from tests.support.clusters import (
     write_files,
 )
 from tests.support.commands import invoke_command
-from tests.support.meddling import meddled_world, refusing_world
+from tests.support.hooked_objects import failing_context, hooked_context
 
 Command = Callable[[Path, ClusterContext], Heading]
 
@@ -82,7 +82,7 @@ def deleting(folder: Path) -> None:
 def agreed(folder: Path) -> None:
     """A graph that is to go, with somebody's word."""
     deleting(folder)
-    assert approved(folder, plain_world()).is_ok
+    assert approved(folder, plain_context()).is_ok
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_what_a_storage_does_not_do_has_a_code_and_is_done_by_the_next(
 ) -> None:
     prepare(tmp_path)
 
-    failed = command(tmp_path, refusing_world(call, part))
-    again = command(tmp_path, plain_world())
+    failed = command(tmp_path, failing_context(call, part))
+    again = command(tmp_path, plain_context())
 
     assert not failed.is_ok
     assert told in codes_of(failed.findings)
@@ -144,7 +144,7 @@ def test_what_can_wait_for_the_next_command_is_a_warning(
 ) -> None:
     prepare(tmp_path)
 
-    warned = command(tmp_path, refusing_world(call, part))
+    warned = command(tmp_path, failing_context(call, part))
 
     assert warned.is_ok, warned.findings
     assert told in codes_of(warned.findings)
@@ -152,7 +152,7 @@ def test_what_can_wait_for_the_next_command_is_a_warning(
 
 def test_a_lock_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
-    context = refusing_world("find", "lock.json")
+    context = failing_context("find", "lock.json")
 
     looked, broken = looked_at(tmp_path, context), force_unlock(tmp_path, context, lock_id="x")
 
@@ -161,7 +161,7 @@ def test_a_lock_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_somebody_else_has_taken_meanwhile_is_not_taken_away(tmp_path: Path) -> None:
-    cluster = open_cluster(str(applied_cluster(knowledge_cluster(tmp_path))), plain_world())
+    cluster = open_cluster(str(applied_cluster(knowledge_cluster(tmp_path))), plain_context())
     dead, lively = (cluster.make_lock("apply", actor=name) for name in ("ann", "bob"))
     lock = tmp_path / "__cluster/lock.json"
     take_lock(lively, cluster.objects)
@@ -172,7 +172,7 @@ def test_a_lock_that_somebody_else_has_taken_meanwhile_is_not_taken_away(tmp_pat
     def change_hands(*_given: object) -> None:
         lock.write_bytes(taken)
 
-    context = meddled_world("put_if_match", "lock.json", change_hands)
+    context = hooked_context("put_if_match", "lock.json", change_hands)
     report = force_unlock(tmp_path, context, lock_id=dead.id)
 
     assert codes_of(report.heading.findings) == {"state_lock_id_mismatch"}
@@ -186,7 +186,7 @@ def test_a_lock_whose_answer_got_lost_is_not_left_behind(tmp_path: Path) -> None
         (tmp_path / path).write_bytes(content)
         raise UnavailableError(action="write the lock", reason="the answer got lost")
 
-    failed = applied(tmp_path, meddled_world("put_if_absent", "lock.json", lose))
+    failed = applied(tmp_path, hooked_context("put_if_absent", "lock.json", lose))
 
     assert codes_of(failed.findings) == {"state_lock_error"}
     assert not (tmp_path / "__cluster/lock.json").exists()
@@ -209,7 +209,7 @@ def test_what_storage_refuses_because_it_was_written_already_counts(
     def send_twice(path: str, content: bytes) -> None:
         (tmp_path / path).write_bytes(content)
 
-    done = command(tmp_path, meddled_world(call, part, send_twice))
+    done = command(tmp_path, hooked_context(call, part, send_twice))
 
     assert done.is_ok, done.findings
     assert not (tmp_path / "__cluster/lock.json").exists()
@@ -223,9 +223,9 @@ def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(tmp_path: Path) -
     def meddle(*_given: object) -> None:
         state.write_text(other)
 
-    failed = apply(tmp_path, meddled_world("put_if_match", "state.json", meddle), actor="ann")
+    failed = apply(tmp_path, hooked_context("put_if_match", "state.json", meddle), actor="ann")
     kept = state.read_text()
-    again = apply(tmp_path, plain_world(), actor="ann")
+    again = apply(tmp_path, plain_context(), actor="ann")
 
     assert codes_of(failed.heading.findings) == {"state_cas_mismatch"}
     assert kept == other
@@ -239,8 +239,8 @@ def test_a_word_that_is_taken_back_meanwhile_does_not_count(tmp_path: Path) -> N
     def take_back(*_given: object) -> None:
         approval.unlink(missing_ok=True)
 
-    failed = apply(tmp_path, meddled_world("find", approval.name, take_back), actor="ann")
-    again = apply(tmp_path, plain_world(), actor="ann")
+    failed = apply(tmp_path, hooked_context("find", approval.name, take_back), actor="ann")
+    again = apply(tmp_path, plain_context(), actor="ann")
 
     assert (tmp_path / "graphs/map.omni").is_dir()
     assert "approval_required" in codes_of(again.heading.findings)
@@ -254,11 +254,11 @@ def test_a_word_that_is_taken_back_after_the_plan_stops_the_deletion(tmp_path: P
         tmp_path, {"team.yaml": "# another comment\n" + (tmp_path / "team.yaml").read_text()}
     )
     approval.unlink()
-    assert approved(tmp_path, plain_world()).is_ok
+    assert approved(tmp_path, plain_context()).is_ok
     [approval] = (tmp_path / "__cluster/approvals").iterdir()
 
     # Contents are published when the plan is made and nothing was deleted yet.
-    context = meddled_world("put_if_absent", "resources/policy", lambda *_given: approval.unlink())
+    context = hooked_context("put_if_absent", "resources/policy", lambda *_given: approval.unlink())
     failed = apply(tmp_path, context, actor="ann")
 
     assert {"apply_approval_invariant_violation", "graph_delete_failed"} <= codes_of(
@@ -270,9 +270,9 @@ def test_a_word_that_is_taken_back_after_the_plan_stops_the_deletion(tmp_path: P
 
 def test_a_deletion_that_stopped_is_told_and_tried_again(tmp_path: Path) -> None:
     agreed(tmp_path)
-    applied(tmp_path, refusing_world("delete_prefix", "graphs/map.omni"))
+    applied(tmp_path, failing_context("delete_prefix", "graphs/map.omni"))
 
-    again = apply(tmp_path, plain_world(), actor="ann")
+    again = apply(tmp_path, plain_context(), actor="ann")
 
     require_converged(again)
     assert codes_of(again.heading.findings) == {"graph_delete_incomplete"}
@@ -285,10 +285,10 @@ def test_after_a_failure_no_other_graph_is_made_or_deleted(tmp_path: Path) -> No
     config = (tmp_path / "cluster.yaml").read_text()
     added = "  a: {schema: places.pg}\n  b: {schema: places.pg}\n"
     (tmp_path / "cluster.yaml").write_text(config.replace("graphs:\n", f"graphs:\n{added}"))
-    assert approved(tmp_path, plain_world()).is_ok
+    assert approved(tmp_path, plain_context()).is_ok
 
-    failed = apply(tmp_path, refusing_world("put", "recoveries/"), actor="ann")
-    again = apply(tmp_path, plain_world(), actor="ann")
+    failed = apply(tmp_path, failing_context("put", "recoveries/"), actor="ann")
+    again = apply(tmp_path, plain_context(), actor="ann")
 
     assert {"graph_create_failed", "graph_create_skipped", "graph_delete_skipped"} <= codes_of(
         failed.heading.findings
@@ -303,13 +303,13 @@ def test_after_a_failure_no_other_graph_is_made_or_deleted(tmp_path: Path) -> No
 
 def test_one_deletion_uses_up_every_word_that_was_given_for_it(tmp_path: Path) -> None:
     agreed(tmp_path)
-    assert approve(tmp_path, plain_world(), resource="graph.map", actor="bob").heading.is_ok
-    require_converged(apply(tmp_path, plain_world(), actor="ann"))
+    assert approve(tmp_path, plain_context(), resource="graph.map", actor="bob").heading.is_ok
+    require_converged(apply(tmp_path, plain_context(), actor="ann"))
     two_graph_cluster(tmp_path)
-    require_converged(apply(tmp_path, plain_world(), actor="ann"))
+    require_converged(apply(tmp_path, plain_context(), actor="ann"))
     without_map(tmp_path)
 
-    report = apply(tmp_path, plain_world(), actor="ann")
+    report = apply(tmp_path, plain_context(), actor="ann")
 
     assert "approval_required" in codes_of(report.heading.findings)
     assert (tmp_path / "graphs/map.omni").is_dir()
@@ -321,11 +321,11 @@ def test_one_deletion_uses_up_every_word_that_was_given_for_it(tmp_path: Path) -
 )
 def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, told: str) -> None:
     agreed(tmp_path)
-    applied(tmp_path, refusing_world("delete_prefix", "graphs/map.omni"))
+    applied(tmp_path, failing_context("delete_prefix", "graphs/map.omni"))
     [record] = (tmp_path / "__cluster" / kind).iterdir()
     record.rename(record.with_name("another.json"))
 
-    report = apply(tmp_path, plain_world(), actor="ann")
+    report = apply(tmp_path, plain_context(), actor="ann")
 
     assert told in codes_of(report.heading.findings)
     assert (tmp_path / "graphs/map.omni").is_dir()
@@ -334,7 +334,7 @@ def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, told:
 def test_steps_that_cannot_be_told_leave_a_plan_without_them(tmp_path: Path) -> None:
     changing(tmp_path)
 
-    planned = plan(tmp_path, refusing_world("list", "graphs"))
+    planned = plan(tmp_path, failing_context("list", "graphs"))
 
     assert planned.heading.is_ok
     assert codes_of(planned.heading.findings) == {"schema_preview_unavailable"}
@@ -381,7 +381,7 @@ def test_a_graph_that_is_nowhere_is_told_by_its_cluster(
     where = place or str(tmp_path)
 
     with pytest.raises(StoppedError) as caught:
-        get_graph_uri(open_cluster(where, plain_world()), "other")
+        get_graph_uri(open_cluster(where, plain_context()), "other")
     ended = invoke_command("optimize", "--cluster", where, "--graph", "other")
 
     assert codes_of(caught.value.findings) == {told}

@@ -30,7 +30,7 @@ def write_and_read(server: Server, number: int) -> list[httpx.Response]:
 
 
 def names_on(server: Server) -> set[str]:
-    answer = server.ask("POST", f"{PATH}/query", token="t-rob", json={"query": PEOPLE})
+    answer = server.request("POST", f"{PATH}/query", token="t-rob", json={"query": PEOPLE})
     return {row["p.name"] for row in answer.json()["rows"]}
 
 

@@ -26,7 +26,7 @@ from tests.support.clusters import (
     applied_cluster,
     codes_of,
     knowledge_cluster,
-    plain_world,
+    plain_context,
     read_state,
     write_files,
 )
@@ -50,7 +50,7 @@ def codes(ended: Ended) -> list[str]:
 
 
 def held_by_zoe(folder: Path) -> str:
-    cluster = open_root(str(folder), plain_world(), code="")
+    cluster = open_root(str(folder), plain_context(), code="")
     lock = cluster.make_lock("apply", actor="zoe")
     take_lock(lock, cluster.objects)
     return lock.id
@@ -101,7 +101,7 @@ def test_a_status_waits_for_nobody_and_shows_the_lock(tmp_path: Path) -> None:
 def test_how_old_a_lock_is_can_be_read_at_a_glance(tmp_path: Path, held_s: int, told: str) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     held_by_zoe(tmp_path)
-    report = status(tmp_path, plain_world())
+    report = status(tmp_path, plain_context())
     assert report.facts is not None
     aged = replace(report, facts=replace(report.facts, held_s=held_s))
 
@@ -230,7 +230,7 @@ def test_of_two_applies_without_a_lock_one_wins_and_the_next_apply_converges(
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "queries/email.gq": FIND_EMAIL})
 
     def apply_as(name: str) -> ApplyReport:
-        return apply(tmp_path, plain_world(), actor=name)
+        return apply(tmp_path, plain_context(), actor=name)
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         reports = list(pool.map(apply_as, ["ann", "bob", "cleo", "dan"]))

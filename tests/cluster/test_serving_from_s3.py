@@ -15,12 +15,12 @@ PATH = "/graphs/knowledge/queries"
 
 def add(server: Server, name: str) -> int:
     adding = {"params": {"name": name}}
-    return server.ask("POST", f"{PATH}/add_person", token="t-ann", json=adding).status_code
+    return server.request("POST", f"{PATH}/add_person", token="t-ann", json=adding).status_code
 
 
 def find(server: Server, name: str) -> list[object]:
     asked = {"params": {"name": name}}
-    answer = server.ask("POST", f"{PATH}/find_person", token="t-rob", json=asked)
+    answer = server.request("POST", f"{PATH}/find_person", token="t-rob", json=asked)
     rows: list[object] = answer.json()["rows"]
     return rows
 
@@ -60,9 +60,9 @@ def test_two_servers_serve_a_cluster_in_a_bucket_and_take_what_is_applied_there(
             {"people.pg": PEOPLE_WITH_EMAIL, "queries/people.gq": ADD_PERSON + FIND_EMAIL},
         )
         cluster("apply")
-        reloaded = one.ask("POST", "/admin/reload", token="t-ann").json()
+        reloaded = one.request("POST", "/admin/reload", token="t-ann").json()
         names = [
-            [query["name"] for query in each.ask("GET", PATH, token="t-rob").json()["queries"]]
+            [query["name"] for query in each.request("GET", PATH, token="t-rob").json()["queries"]]
             for each in (one, two)
         ]
 

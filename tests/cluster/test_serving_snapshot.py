@@ -23,7 +23,7 @@ from tests.support.clusters import (
     applied_cluster,
     codes_of,
     knowledge_cluster,
-    plain_world,
+    plain_context,
     read_state,
     require_converged,
     two_graph_cluster,
@@ -34,7 +34,7 @@ from tests.support.clusters import (
 
 
 def snapshot_of(folder: Path) -> ServingSnapshot:
-    return read_serving_snapshot(open_cluster(str(folder), plain_world()))
+    return read_serving_snapshot(open_cluster(str(folder), plain_context()))
 
 
 def refusal_of(folder: Path) -> set[str]:
@@ -67,7 +67,7 @@ def test_a_storage_root_is_served_without_its_configuration(tmp_path: Path) -> N
     applied_cluster(knowledge_cluster(tmp_path))
     (tmp_path / "cluster.yaml").unlink()
 
-    cluster = open_cluster(f"file://{tmp_path}", plain_world())
+    cluster = open_cluster(f"file://{tmp_path}", plain_context())
 
     assert [each.id for each in read_serving_snapshot(cluster).graphs] == ["knowledge"]
 
@@ -171,10 +171,10 @@ def test_a_policy_that_was_lost_is_not_done_without(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     [blob] = (tmp_path / "__cluster/resources/policy/team").iterdir()
     blob.unlink()
-    refresh(tmp_path, plain_world(), actor=None)
+    refresh(tmp_path, plain_context(), actor=None)
 
     assert refusal_of(tmp_path) == {"catalog_payload_missing"}
-    require_converged(apply(tmp_path, plain_world(), actor=None))
+    require_converged(apply(tmp_path, plain_context(), actor=None))
     assert snapshot_of(tmp_path).has_policy
 
 
@@ -185,7 +185,7 @@ def test_without_a_state_there_is_nothing_to_serve(tmp_path: Path) -> None:
 
 
 def test_a_cluster_without_applied_graphs_is_empty(tmp_path: Path) -> None:
-    import_cluster(knowledge_cluster(tmp_path), plain_world(), actor=None)
+    import_cluster(knowledge_cluster(tmp_path), plain_context(), actor=None)
 
     assert refusal_of(tmp_path) == {"cluster_empty"}
 
@@ -229,7 +229,7 @@ def test_a_policy_without_bindings_stops_everything(tmp_path: Path) -> None:
 def test_upkeep_finds_a_graph_by_the_ledger_alone(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_sidecar(tmp_path, "knowledge")
-    cluster = open_cluster(str(tmp_path), plain_world())
+    cluster = open_cluster(str(tmp_path), plain_context())
 
     uri = get_graph_uri(cluster, "knowledge")
 
@@ -242,22 +242,22 @@ def test_upkeep_finds_a_graph_by_the_ledger_alone(tmp_path: Path) -> None:
 def test_the_only_graph_of_a_cluster_needs_no_name(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path / "one"))
     applied_cluster(two_graph_cluster(tmp_path / "two"))
-    import_cluster(knowledge_cluster(tmp_path / "none"), plain_world(), actor=None)
+    import_cluster(knowledge_cluster(tmp_path / "none"), plain_context(), actor=None)
 
-    one = get_graph_uri(open_cluster(str(tmp_path / "one"), plain_world()), None)
+    one = get_graph_uri(open_cluster(str(tmp_path / "one"), plain_context()), None)
 
     assert one == str(tmp_path / "one/graphs/knowledge.omni")
     with pytest.raises(StoppedError, match="--graph <id>: knowledge, map"):
-        get_graph_uri(open_cluster(str(tmp_path / "two"), plain_world()), None)
+        get_graph_uri(open_cluster(str(tmp_path / "two"), plain_context()), None)
     with pytest.raises(StoppedError, match="no graph is applied"):
-        get_graph_uri(open_cluster(str(tmp_path / "none"), plain_world()), None)
+        get_graph_uri(open_cluster(str(tmp_path / "none"), plain_context()), None)
 
 
 def test_applied_policies_are_read_with_what_they_apply_to(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"team.yaml": "edited since"})
 
-    [policy] = read_policies(open_cluster(str(tmp_path), plain_world()))
+    [policy] = read_policies(open_cluster(str(tmp_path), plain_context()))
 
     assert (policy.name, policy.applies_to) == ("team", ("graph.knowledge",))
     assert policy.content.decode() == TEAM_POLICY

@@ -82,7 +82,7 @@ def test_an_empty_folder_becomes_a_served_cluster_that_changes_while_it_is_used(
         with http_agent(tools, token="t-ann", mode="auto") as agent:
             assert "find_email" not in agent.tools()
 
-            reloaded = server.ask("POST", "/admin/reload", token="t-ann")
+            reloaded = server.request("POST", "/admin/reload", token="t-ann")
 
             assert reloaded.json()["graphs"] == ["knowledge", "map"]
             assert "find_email" in agent.tools()

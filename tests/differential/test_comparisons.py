@@ -18,7 +18,7 @@ from tests.support.comparison_table import (
     update_of_all,
 )
 from tests.support.generated_graphs import GeneratedRead
-from tests.support.read_graphs import ask_referee, compile_for, store
+from tests.support.read_graphs import compile_for, run_oracle, store
 from tests.support.read_referee import ROWS_MAX, find_fault
 from tests.support.spark_reads import planned_for_few_rows
 
@@ -51,7 +51,7 @@ def test_a_comparison_that_compiles_has_the_answer_of_the_referee(
 
     faults: list[str] = []
     for case in compiled.values():
-        expected = ask_referee(graph, case.read(), case.params, rows_max=ROWS_MAX)
+        expected = run_oracle(graph, case.read(), case.params, rows_max=ROWS_MAX)
         fault = find_fault(stored, GeneratedRead(case.read(), case.params), expected)
         if fault is not None:
             faults.append(f"{case.condition}: {fault}")
@@ -122,6 +122,6 @@ def _expected(cases: Mapping[int, Case]) -> Kept:
     graph = rows_for([0])
     kept: Kept = []
     for number, case in cases.items():
-        answer = ask_referee(graph, case.read(), case.params, rows_max=ROWS_MAX)
+        answer = run_oracle(graph, case.read(), case.params, rows_max=ROWS_MAX)
         kept += [(number, row) for _, row in answer.rows]
     return kept

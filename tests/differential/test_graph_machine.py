@@ -21,22 +21,22 @@ from hypothesis.strategies import DataObject, DrawFn, SearchStrategy
 
 from tests.support.choices import Choices
 from tests.support.crashing import Fault, Scope, When
+from tests.support.machine_actions import BRANCHES, Action, draw_race, draw_write, end, start
 from tests.support.machine_checks import (
     read_lines,
     require_difference,
     require_feed,
     require_history,
     require_merged_once,
-    require_one_answer,
+    require_one_result,
     require_past,
     require_present,
     require_quiet,
     require_rows,
     require_tagged,
 )
-from tests.support.machine_deeds import BRANCHES, Deed, draw_race, draw_write, end, start
 from tests.support.machine_merges import draw_any, draw_effective, draw_merge_of, failpoints_of
-from tests.support.machine_model import World
+from tests.support.machine_model import ModelHistory
 from tests.support.machine_story import Cure, Story
 from tests.support.sweeps import Reached
 
@@ -45,17 +45,17 @@ STEPS_MAX = 20
 # A story costs as much as some thousand generated texts.
 EXAMPLES_MAX = isqrt(settings().max_examples)
 
-LOOKS_MAX = 6
+READS_MAX = 6
 WRITERS = st.sampled_from([0, 0, 1])
 
 T = TypeVar("T")
-Drawing = Callable[[Choices, World], T]
+Drawing = Callable[[Choices, ModelHistory], T]
 
 
 @st.composite
-def drawn(draw: DrawFn, make: Drawing[T], world: World) -> T:
+def drawn(draw: DrawFn, make: Drawing[T], history: ModelHistory) -> T:
     """Something that may happen in a world."""
-    return make(Choices(draw), world)
+    return make(Choices(draw), history)
 
 
 def faults(effects: Sequence[int], whens: Sequence[When]) -> SearchStrategy[Fault]:
@@ -100,13 +100,13 @@ class GraphMachine(RuleBasedStateMachine):
         self.story = Story(Path(self.folder.name) / "graph")
         self.story.begin()
         self.seen: dict[str, str] = {}
-        self.looks = 0
+        self.reads = 0
         self.is_between_steps = True
 
     @property
-    def world(self) -> World:
+    def history(self) -> ModelHistory:
         """What should be there."""
-        return self.story.world
+        return self.story.history
 
     def teardown(self) -> None:
         """Look at all that was, and forget it."""
@@ -137,7 +137,7 @@ class GraphMachine(RuleBasedStateMachine):
             case Turn.FAIL:
                 self.fail(data)
             case Turn.RACE:
-                self.story.race(*data.draw(drawn(draw_race, self.world)))
+                self.story.race(*data.draw(drawn(draw_race, self.history)))
             case Turn.REOPEN:
                 self.story.open_again()
             case Turn.READ:
@@ -146,53 +146,53 @@ class GraphMachine(RuleBasedStateMachine):
                 self.look_back(data)
         self.is_between_steps = True
 
-    def act(self, data: DataObject, draw: Drawing[Deed]) -> None:
+    def act(self, data: DataObject, draw: Drawing[Action]) -> None:
         """Do something."""
-        self.perform(data, data.draw(drawn(draw, self.world)))
+        self.perform(data, data.draw(drawn(draw, self.history)))
 
-    def perform(self, data: DataObject, deed: Deed) -> None:
+    def perform(self, data: DataObject, action: Action) -> None:
         """Do it with one of the handles."""
-        self.story.perform(deed, self.story.graphs[data.draw(WRITERS)])
+        self.story.perform(action, self.story.graphs[data.draw(WRITERS)])
 
     def weave(self, data: DataObject) -> None:
         """Let two branches take from each other, each what the other was before.
 
         They have two last commits in common then, and no single one to be measured from.
         """
-        free = [name for name in BRANCHES if name not in self.world.heads]
-        if len(self.world.heads) == 1 or not free:
+        free = [name for name in BRANCHES if name not in self.history.heads]
+        if len(self.history.heads) == 1 or not free:
             return
-        left, right = data.draw(st.permutations(self.world.branches))[:2]
-        self.perform(data, start(free[0], left, self.world))
+        left, right = data.draw(st.permutations(self.history.branches))[:2]
+        self.perform(data, start(free[0], left, self.history))
         self.act(data, partial(draw_merge_of, right, left))
         self.act(data, partial(draw_merge_of, free[0], right))
-        self.perform(data, end(free[0], self.world))
+        self.perform(data, end(free[0], self.history))
 
     def crash(self, data: DataObject) -> None:
         """Stop a process at any of its effects, in any way."""
-        deed = data.draw(drawn(draw_effective, self.world))
-        fault = data.draw(faults(deed.effects, list(When)))
-        allowed = self.story.crash(deed, fault)
-        self.settle(data, deed, allowed)
+        action = data.draw(drawn(draw_effective, self.history))
+        fault = data.draw(faults(action.effects, list(When)))
+        allowed = self.story.crash(action, fault)
+        self.recover(data, action, allowed)
 
     def fail(self, data: DataObject) -> None:
         """Let a process fail at a failpoint and go on afterwards."""
-        deed = data.draw(drawn(draw_effective, self.world))
-        failpoint = data.draw(st.sampled_from(failpoints_of(deed)))
-        allowed = self.story.fail(deed, failpoint, times=data.draw(st.integers(1, 2)))
-        self.settle(data, deed, allowed)
+        action = data.draw(drawn(draw_effective, self.history))
+        failpoint = data.draw(st.sampled_from(failpoints_of(action)))
+        allowed = self.story.fail(action, failpoint, times=data.draw(st.integers(1, 2)))
+        self.recover(data, action, allowed)
 
-    def settle(self, data: DataObject, deed: Deed, allowed: frozenset[Reached]) -> None:
+    def recover(self, data: DataObject, action: Action, allowed: frozenset[Reached]) -> None:
         """Let a stopped deed be recovered, now and then at the second attempt."""
         # What is left of a transaction keeps its branch till the graph is opened or refreshed.
-        cures = [Cure.OPEN, Cure.REFRESH] if deed.is_private else list(Cure)
+        cures = [Cure.OPEN, Cure.REFRESH] if action.is_private else list(Cure)
         cure, interruption = data.draw(st.sampled_from(cures)), data.draw(INTERRUPTIONS)
-        self.story.settle(deed, allowed, cure, interruption)
+        self.story.recover(action, allowed, cure, interruption)
 
     def read_meanwhile(self, data: DataObject) -> None:
         """Read on after somebody has written."""
-        branch = data.draw(st.sampled_from(self.world.branches))
-        expected = self.world.state(branch)
+        branch = data.draw(st.sampled_from(self.history.branches))
+        expected = self.history.state(branch)
         lines = self.story.graphs[0].export(branch=branch)
         taken = [line for line in [next(lines, None)] if line is not None]
 
@@ -202,42 +202,42 @@ class GraphMachine(RuleBasedStateMachine):
 
     def look_back(self, data: DataObject) -> None:
         """Compare any two commits, and read from every branch."""
-        graph, known = self.story.graphs[0], list(self.world.commits.values())
-        chosen = data.draw(st.lists(st.sampled_from(known), min_size=2, max_size=LOOKS_MAX))
-        require_past(graph, self.world, chosen)
-        for old, new in pairwise(filter(self.world.is_readable, chosen)):
+        graph, known = self.story.graphs[0], list(self.history.commits.values())
+        chosen = data.draw(st.lists(st.sampled_from(known), min_size=2, max_size=READS_MAX))
+        require_past(graph, self.history, chosen)
+        for old, new in pairwise(filter(self.history.is_readable, chosen)):
             require_difference(graph, old, new)
-        for branch in self.world.branches:
-            require_one_answer(graph, self.world, branch)
+        for branch in self.history.branches:
+            require_one_result(graph, self.history, branch)
 
     def look_at_everything(self) -> None:
         """Start again from what is stored, and look at the whole of history."""
         self.story.open_again()
         graph, other = self.story.graphs
-        require_history(graph, self.world)
-        require_past(other, self.world, self.world.commits.values())
-        require_tagged(graph, self.world)
-        for branch in self.world.branches:
-            require_rows(graph, self.world, branch)
-            require_feed(other, self.world, branch)
-        require_merged_once(graph, self.world)
+        require_history(graph, self.history)
+        require_past(other, self.history, self.history.commits.values())
+        require_tagged(graph, self.history)
+        for branch in self.history.branches:
+            require_rows(graph, self.history, branch)
+            require_feed(other, self.history, branch)
+        require_merged_once(graph, self.history)
 
     # What must always hold
 
     @invariant()
     def branches_heads_and_tags_are_those_of_the_model(self) -> None:
         """To whoever writes less, and so knows what others did only from the storage."""
-        require_present(self.story.graphs[1], self.world)
+        require_present(self.story.graphs[1], self.history)
 
     @invariant()
     def rows_are_those_of_the_model(self) -> None:
         """Where something happened, and in turns on the other branches."""
-        branches, graph = self.world.branches, self.story.graphs[1]
-        self.looks += 1
-        moved = [each for each in branches if self.seen.get(each) != self.world.heads[each]]
-        for branch in {*moved, branches[self.looks % len(branches)]}:
-            require_rows(graph, self.world, branch)
-        self.seen = dict(self.world.heads)
+        branches, graph = self.history.branches, self.story.graphs[1]
+        self.reads += 1
+        moved = [each for each in branches if self.seen.get(each) != self.history.heads[each]]
+        for branch in {*moved, branches[self.reads % len(branches)]}:
+            require_rows(graph, self.history, branch)
+        self.seen = dict(self.history.heads)
 
     @invariant()
     def no_write_is_under_way(self) -> None:

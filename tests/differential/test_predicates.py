@@ -31,7 +31,7 @@ from tests.support.generated_conditions import (
     COMPARATORS,
     NOW,
     SCALARS,
-    Asked,
+    BoundCondition,
     Rows,
     awkward_constants,
     awkward_rows,
@@ -68,7 +68,7 @@ def test_every_awkward_value_finds_its_place(tmp_path: Path, scalar: Scalar) -> 
     for constant in awkward_constants(scalar):
         for comparator in (*COMPARATORS, Comparator.IN):
             given = (constant,) if comparator is Comparator.IN else constant
-            asked = Asked(Comparison(column, comparator, Constant(given, None)), {})
+            asked = BoundCondition(Comparison(column, comparator, Constant(given, None)), {})
             found = _find(uri, asked, has_index=False)
             assert found == _marked(asked, stored), asked
             assert found == _expected(asked, rows), asked
@@ -81,7 +81,7 @@ def test_an_index_changes_no_answer(tmp_path: Path) -> None:
         lance.dataset(uri).create_scalar_index(name, "BTREE")
 
     @given(conditions(AWKWARD))
-    def agree(asked: Asked) -> None:
+    def agree(asked: BoundCondition) -> None:
         found = _find(uri, asked, has_index=True)
         assert found == _find(uri, asked, has_index=False)
         assert found == _marked(asked, stored)
@@ -100,7 +100,7 @@ def test_the_deepest_condition_that_is_bound_is_one_that_lance_reads(tmp_path: P
     rows = Rows({"zeros": zeros.type}, ({"zeros": (-0.0,)}, {"zeros": (1.0,)}, {"zeros": None}))
     uri = create_table(tmp_path / "t", _as_table(rows))
 
-    found = _find(uri, Asked(condition, {}), has_index=False)
+    found = _find(uri, BoundCondition(condition, {}), has_index=False)
 
     assert found == [0]
 
@@ -113,7 +113,7 @@ def _as_table(rows: Rows) -> pa.Table:
     return pa.table({"row": list(range(len(rows.rows))), **columns})
 
 
-def _find(uri: str, asked: Asked, *, has_index: bool) -> list[int]:
+def _find(uri: str, asked: BoundCondition, *, has_index: bool) -> list[int]:
     bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
     table = lance.dataset(uri)
     text = render_predicate(find_predicate(bound), table.schema)
@@ -122,7 +122,7 @@ def _find(uri: str, asked: Asked, *, has_index: bool) -> list[int]:
     return sorted(found)
 
 
-def _marked(asked: Asked, stored: pa.Table) -> list[int]:
+def _marked(asked: BoundCondition, stored: pa.Table) -> list[int]:
     bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
     # In two chunks, as a table that was put together is.
     chunked = pa.concat_tables([stored.slice(0, 1), stored.slice(1)])
@@ -130,7 +130,7 @@ def _marked(asked: Asked, stored: pa.Table) -> list[int]:
     return marked
 
 
-def _expected(asked: Asked, rows: Rows) -> list[int]:
+def _expected(asked: BoundCondition, rows: Rows) -> list[int]:
     return [
         position
         for position, row in enumerate(rows.rows)

@@ -19,7 +19,7 @@ from omnigraph.model.catalog import NodeType
 from omnigraph.model.types import FLOATS, PropertyType
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
 from tests.support.oracle_pipeline import TooManyRowsError
-from tests.support.read_graphs import PlainGraph, ask_referee, store, to_arrow
+from tests.support.read_graphs import PlainGraph, run_oracle, store, to_arrow
 from tests.support.read_referee import GENERATING, ROWS_MAX
 
 READS_PER_GRAPH = 10
@@ -133,7 +133,7 @@ def _draw_reads(graph: PlainGraph, drawn: st.DataObject) -> Iterator[GeneratedRe
         if "now()" in read.text:
             continue
         try:
-            ask_referee(graph, read.text, read.params, rows_max=ROWS_MAX)
+            run_oracle(graph, read.text, read.params, rows_max=ROWS_MAX)
         except TooManyRowsError:
             continue
         yield read

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 from tests.support.generated_graphs import GeneratedRead
 from tests.support.read_corpus import parse_case
-from tests.support.read_graphs import ask_referee, store
+from tests.support.read_graphs import run_oracle, store
 from tests.support.read_referee import GENERATING, ROWS_MAX, compare_all, find_fault, show
 
 READS_MIN = 20 * settings().max_examples
@@ -31,7 +31,7 @@ def test_the_engine_and_the_referee_agree() -> None:
 @pytest.mark.parametrize("path", corpus_paths("reads/*.gq"), ids=corpus_id)
 def test_a_read_that_went_wrong_once_does_so_no_more(tmp_path: Path, path: Path) -> None:
     graph, text, params = parse_case(read_corpus_file(path))
-    expected = ask_referee(graph, text, params, rows_max=ROWS_MAX)
+    expected = run_oracle(graph, text, params, rows_max=ROWS_MAX)
 
     fault = find_fault(store(tmp_path / "g", graph), GeneratedRead(text, params), expected)
 

@@ -25,7 +25,7 @@ from omnigraph.errors import IntegrityError, MergeConflictError
 from omnigraph.model.catalog import NodeType
 from tests.support.generated_graphs import graphs, other_rows, reads
 from tests.support.oracle_pipeline import TooManyRowsError
-from tests.support.read_graphs import PlainGraph, ask_referee, store, to_arrow, types_of
+from tests.support.read_graphs import PlainGraph, run_oracle, store, to_arrow, types_of
 from tests.support.read_referee import GENERATING, ROWS_MAX, find_fault, show
 from tests.support.schemas import compile_text
 
@@ -98,7 +98,7 @@ def _compare(data: st.DataObject, stored: Graph, states: list[State], history: l
     for state in [states[-1]] * READS_PER_COMMIT + [earlier]:
         read = data.draw(reads(state.graph))
         try:
-            expected = ask_referee(state.graph, read.text, read.params, rows_max=ROWS_MAX)
+            expected = run_oracle(state.graph, read.text, read.params, rows_max=ROWS_MAX)
         except TooManyRowsError:
             continue
         commit = None if state is states[-1] else state.commit_id

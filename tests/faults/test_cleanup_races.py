@@ -6,9 +6,9 @@ from pathlib import Path
 from subprocess import Popen
 
 from tests.support.cleanup_racers import clock_graph, require_same
+from tests.support.later_graphs import open_later, versions
 from tests.support.process_meetings import require_all_ended, running, wait_for
 from tests.support.sweeps import open_plain
-from tests.support.upkeep import open_later, versions
 
 VERSIONS_REMOVED_MIN = 60
 ROUNDS_MIN = 10

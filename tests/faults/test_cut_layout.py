@@ -7,9 +7,9 @@ from pathlib import Path
 
 from omnigraph import Graph
 from omnigraph.errors import GraphError, Outcome
+from tests.support.archived_graphs import date64_graph
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When
 from tests.support.graphs import Record, build_graph, edge, ndjson, node
-from tests.support.kept_graphs import date64_graph
 from tests.support.queries import query
 from tests.support.sweeps import (
     Swept,

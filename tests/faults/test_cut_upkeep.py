@@ -23,6 +23,7 @@ from tests.support.graphs import (
     pins,
     table_paths,
 )
+from tests.support.later_graphs import A_DAY_S, LaterRuntime, open_later
 from tests.support.queries import query
 from tests.support.sweeps import (
     Swept,
@@ -34,7 +35,6 @@ from tests.support.sweeps import (
     require_writable,
     state_of,
 )
-from tests.support.upkeep import A_DAY_S, LaterRuntime, open_later
 
 SCHEMA = """
 node Person { name: String @key  age: I64? @index }

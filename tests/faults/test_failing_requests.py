@@ -160,7 +160,7 @@ def test_a_first_write_on_a_branch_of_which_any_request_fails_is_there_or_not_th
 
 def sweep_write(s3: FaultyS3, write: Write) -> Swept:
     """Hit a write at each of its requests in each way, and look at the graph afterwards."""
-    before = s3.image()
+    before = s3.stored()
     states = states_of_unharmed(s3, write)
 
     def play(fault: RequestFault, is_new: IsNew) -> None:
@@ -170,7 +170,7 @@ def sweep_write(s3: FaultyS3, write: Write) -> Swept:
             allowed = operate_under_fault(write, graph)
         if fault.hit is None or fault.way in (Way.BUSY, Way.LOST):
             assert allowed == {Reached.NEW}, "clients repeat it, so it need not fail"
-        if is_new((allowed, shape(s3.image(), before=before))):
+        if is_new((allowed, shape(s3.stored(), before=before))):
             reached, graph = require_recovered(s3, states, allowed=allowed)
             if reached is Reached.OLD:
                 write(graph)
@@ -195,7 +195,7 @@ def states_of_unharmed(s3: FaultyS3, write: Write) -> States:
 
 def test_a_recovery_of_which_any_request_fails_ends_where_it_would_have(s3: FaultyS3) -> None:
     build_people(s3)
-    before = s3.image()
+    before = s3.stored()
     commits_before = len(open_graph(s3).commits())
 
     for half_way in images_half_way(s3, DELETE_ALICE, before=before):
@@ -214,10 +214,10 @@ def images_half_way(
         graph = open_graph(s3)
         with s3.failing(fault):
             operate_under_fault(write, graph)
-        image = s3.image()
-        if any(key.startswith(SIDECARS) for key in image):
-            versions = sum("/_versions/" in key for key in image.keys() - before.keys())
-            image_by_versions.setdefault(versions, image)
+        stored = s3.stored()
+        if any(key.startswith(SIDECARS) for key in stored):
+            versions = sum("/_versions/" in key for key in stored.keys() - before.keys())
+            image_by_versions.setdefault(versions, stored)
     assert image_by_versions.keys() == {0, 1, 2, 3}, "two types, and the manifest after both"
     # What moved half of its types is undone, what moved all of them finished.
     return image_by_versions[1], image_by_versions[2]
@@ -235,7 +235,7 @@ def sweep_recovery(s3: FaultyS3, half_way: Mapping[str, bytes], *, commits_befor
             is_told = try_to_recover(s3)
         if fault.hit is None or fault.way is Way.LOST:
             assert is_told, "clients repeat it, so it need not fail"
-        if is_new((is_told, shape(s3.image(), before=half_way))):
+        if is_new((is_told, shape(s3.stored(), before=half_way))):
             reached, graph = require_recovered(s3, states, allowed=EITHER)
             assert reached is Reached.NEW
             assert len(graph.recoveries()) == 1
@@ -270,7 +270,7 @@ def test_a_creation_of_which_any_request_fails_is_a_whole_graph_or_can_be_done_a
             outcome = create(s3)
         if fault.hit is None or fault.way is Way.BUSY:
             assert outcome is None
-        if is_new((outcome, fault.way, shape(s3.image(), before={}))):
+        if is_new((outcome, fault.way, shape(s3.stored(), before={}))):
             require_created_or_creatable(s3, fault, outcome)
 
     swept = each_request(play, ways=EVERY_WAY)
@@ -376,15 +376,15 @@ def build_people(s3: FaultyS3) -> Graph:
     return graph
 
 
-def put_back(s3: FaultyS3, image: Mapping[str, bytes]) -> None:
+def put_back(s3: FaultyS3, stored: Mapping[str, bytes]) -> None:
     """Make the bucket hold a graph as it was; in another place, for processes remember places.
 
     Branches cannot be moved: Lance notes in them where the files of their base are.
     """
-    if any("/tree/" in path for path in image):
-        s3.set_back(image)
+    if any("/tree/" in path for path in stored):
+        s3.set_back(stored)
     else:
-        s3.start_over(image)
+        s3.start_over(stored)
 
 
 def open_graph(s3: FaultyS3, *, is_read_only: bool = False) -> Graph:
@@ -411,8 +411,8 @@ def require_recovered(
 
 def require_sound(s3: FaultyS3, graph: Graph, state: State) -> None:
     """Fail unless nothing is under way, history is a line, and it names what there is."""
-    image = s3.image()
-    assert [key for key in image if key.startswith(SIDECARS)] == []
+    stored = s3.stored()
+    assert [key for key in stored if key.startswith(SIDECARS)] == []
     for branch, rows_by_type in state.items():
         require_linear(graph.commits(branch))
         tables = graph.tables(branch)
@@ -421,7 +421,7 @@ def require_sound(s3: FaultyS3, graph: Graph, state: State) -> None:
             key: (table.version, newest)
             for key, table in tables.items()
             if table.branch == own
-            and (newest := newest_version(image, table.path.removeprefix(f"{s3.uri}/")))
+            and (newest := newest_version(stored, table.path.removeprefix(f"{s3.uri}/")))
             != table.version
         }
         assert not ahead, f"history and table differ on {branch}: {ahead}"
@@ -429,10 +429,10 @@ def require_sound(s3: FaultyS3, graph: Graph, state: State) -> None:
         assert counted == {name: len(rows_by_type.get(name, ())) for name in counted}
 
 
-def newest_version(image: Mapping[str, bytes], path: str) -> int:
+def newest_version(stored: Mapping[str, bytes], path: str) -> int:
     """The newest version of a table, by the names of the files that describe them."""
     folder = f"{path}/_versions/"
-    names = [key.removeprefix(folder) for key in image if key.startswith(folder)]
+    names = [key.removeprefix(folder) for key in stored if key.startswith(folder)]
     return max(2**64 - 1 - int(name.removesuffix(".manifest")) for name in names)
 
 

@@ -13,7 +13,7 @@ from tests.support.graphs import contents, require_linear
 from tests.support.histories import Append, HistoryLog, Outcome, ReadList, ReadSet, read_log
 from tests.support.isolation_runs import run_clients
 from tests.support.rule_racers import Rule, possible_outcomes, run_races
-from tests.support.told import tell_story
+from tests.support.run_report import report_story
 
 CLIENTS = 4
 TURNS = 20
@@ -26,7 +26,7 @@ def test_what_many_clients_see_and_write_has_one_order(tmp_path: Path) -> None:
 
     report = run_clients(tmp_path, seed=seed, clients=CLIENTS, turns=TURNS, kills=0)
 
-    tell_story(f"many clients, {report}")
+    report_story(f"many clients, {report}")
     assert not report.anomalies, str(report)
     assert report.count(Outcome.OK) >= CLIENTS, str(report)
     assert report.count(Outcome.FAILED) >= 1, f"nobody was in anybody's way: {report}"
@@ -38,7 +38,7 @@ def test_a_client_killed_in_a_write_leaves_the_others_one_order(tmp_path: Path) 
 
     report = run_clients(tmp_path, seed=seed, clients=CLIENTS, turns=TURNS, kills=1)
 
-    tell_story(f"many clients, {report}")
+    report_story(f"many clients, {report}")
     assert not report.anomalies, str(report)
     assert report.count(Outcome.OK) >= CLIENTS, str(report)
     assert any(each.ended is None for each in report.history), f"nobody died in a call: {report}"

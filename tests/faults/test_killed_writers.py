@@ -3,8 +3,8 @@
 import random
 from pathlib import Path
 
+from tests.support.run_report import report_story
 from tests.support.soak import run_story
-from tests.support.told import tell_story
 
 KILLS = 5
 
@@ -16,7 +16,7 @@ def test_writers_killed_at_any_moment_lose_nothing_and_leave_nothing_half_done(
 
     report = run_story(tmp_path, seed=seed, kills_min=KILLS, seconds=0)
 
-    tell_story(f"killed writers, {report}")
+    report_story(f"killed writers, {report}")
     assert report.flaws == [], f"{report}\n" + "\n".join(report.flaws)
     assert sum(report.kills.values()) >= KILLS, report
     assert report.endings["done"] >= KILLS, report

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.run_report import report_story
 from tests.support.spark_kills import NOT_REPORTED, Driver, Victim
-from tests.support.spark_ordeal import Ending, Kill, Moment, Ordeal, require_tidy, sum_up_kills
-from tests.support.told import tell_story
+from tests.support.spark_ordeal import Ending, Kill, KillPoint, Ordeal, require_tidy, sum_up_kills
 
 
 @pytest.mark.exhaustive
@@ -18,11 +18,11 @@ def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_i
 ) -> None:
     ordeal = new_ordeal(tmp_path)
     kills = [
-        Kill(Victim.WORKER, Moment.READ),
-        Kill(Victim.INTERRUPTED, Moment.READ),
-        Kill(Victim.WORKER, Moment.CHECK),
-        Kill(Victim.INTERRUPTED, Moment.REPLACE),
-        Kill(Victim.DRIVER, Moment.COMMIT),
+        Kill(Victim.WORKER, KillPoint.READ),
+        Kill(Victim.INTERRUPTED, KillPoint.READ),
+        Kill(Victim.WORKER, KillPoint.CHECK),
+        Kill(Victim.INTERRUPTED, KillPoint.REPLACE),
+        Kill(Victim.DRIVER, KillPoint.COMMIT),
     ]
 
     with ordeal.driver("local[2,3]") as driver:
@@ -40,9 +40,9 @@ def test_a_load_whose_tasks_are_tried_once_fails_with_a_worker_or_java_and_can_b
 ) -> None:
     ordeal = new_ordeal(tmp_path)
     kills = [
-        Kill(Victim.WORKER, Moment.READ),
-        Kill(Victim.JAVA, Moment.CHECK),
-        Kill(Victim.INTERRUPTED, Moment.CHECK),
+        Kill(Victim.WORKER, KillPoint.READ),
+        Kill(Victim.JAVA, KillPoint.CHECK),
+        Kill(Victim.INTERRUPTED, KillPoint.CHECK),
     ]
 
     with ordeal.driver("local[2]") as driver:
@@ -58,7 +58,7 @@ def test_a_load_whose_tasks_are_tried_once_fails_with_a_worker_or_java_and_can_b
 def new_ordeal(folder: Path) -> Ordeal:
     """A graph to be loaded into, by a seed that is told if something fails."""
     seed = random.randrange(1_000_000)
-    tell_story(f"killed loads, seed {seed}")
+    report_story(f"killed loads, seed {seed}")
     return Ordeal(folder, random.Random(seed))
 
 
@@ -69,5 +69,5 @@ def suffer(ordeal: Ordeal, driver: Driver, kills: Sequence[Kill]) -> Sequence[En
         endings.append(ordeal.suffer(kill, driver, is_last=number == len(kills)))
         require_tidy(endings[-1])
         ordeal.write()
-    tell_story(f"killed loads, {sum_up_kills(endings)}")
+    report_story(f"killed loads, {sum_up_kills(endings)}")
     return endings

@@ -33,7 +33,7 @@ from tests.support.graphs import (
     values,
 )
 from tests.support.queries import query
-from tests.support.staged_files import STAGED, STRUCK, load_while, once, open_files
+from tests.support.staged_files import REPLACED, STAGED, load_while, once, open_files
 from tests.support.sweeps import (
     Operation,
     Reached,
@@ -57,7 +57,7 @@ EFFECTS_MIN = 4
 
 EVE = (node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
 OLDER_BOB = (node("Person", name="Bob", age=26), node("Person", name="Fay", age=1))
-EVERYBODY = tuple(
+EVERY_PERSON = tuple(
     node("Person", name=name, age=99) for name in ("Alice", "Bob", "Charlie", "Diana")
 )
 
@@ -70,8 +70,8 @@ def load_files(*records: Record, mode: Mode, branch: str = "main") -> Write:
 ON_MAIN = {
     "an append": (load_files(*EVE, mode="append"), 2),
     "a merge that replaces a row": (load_files(*OLDER_BOB, mode="merge"), 1),
-    "a merge that replaces all rows": (load_files(*EVERYBODY, mode="merge"), 1),
-    "an overwrite": (load_files(*EVERYBODY, edge("Knows", "Bob", "Bob"), mode="overwrite"), 2),
+    "a merge that replaces all rows": (load_files(*EVERY_PERSON, mode="merge"), 1),
+    "an overwrite": (load_files(*EVERY_PERSON, edge("Knows", "Bob", "Bob"), mode="overwrite"), 2),
 }
 
 
@@ -164,14 +164,14 @@ def test_a_merge_whose_marks_of_replaced_rows_are_gone_is_refused(tmp_path: Path
     graph = social_graph(tmp_path)
 
     def lose_marks(stage: str) -> None:
-        for path in (tmp_path / "nodes").rglob("_deletions/*") if stage == STRUCK else ():
+        for path in (tmp_path / "nodes").rglob("_deletions/*") if stage == REPLACED else ():
             path.unlink()
 
     with unchanged(graph), pytest.raises(ReadSetChangedError, match="a new file"):
         load_while(open_files(tmp_path), *OLDER_BOB, mode="merge", meanwhile=lose_marks)
 
 
-@pytest.mark.parametrize("stage", [STAGED, STRUCK])
+@pytest.mark.parametrize("stage", [STAGED, REPLACED])
 @pytest.mark.parametrize("branch", ["main", "draft"])
 def test_a_merge_by_files_that_somebody_overtakes_loses_nothing(
     tmp_path: Path, branch: str, stage: str
@@ -194,10 +194,10 @@ def test_a_merge_by_files_that_somebody_overtakes_loses_nothing(
 
 def test_an_overwrite_by_files_that_somebody_overtakes_is_refused(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
-    overtake = once(STRUCK, lambda: graph.mutate(query('insert Person { name: "Zoe" }')))
+    overtake = once(REPLACED, lambda: graph.mutate(query('insert Person { name: "Zoe" }')))
 
     with pytest.raises(ExpectedVersionMismatchError):
-        load_while(open_files(tmp_path), *EVERYBODY, mode="overwrite", meanwhile=overtake)
+        load_while(open_files(tmp_path), *EVERY_PERSON, mode="overwrite", meanwhile=overtake)
 
     assert "Zoe" in rows(graph, "Person")
     require_sound(graph, state_of(graph))
@@ -212,7 +212,7 @@ def test_a_merge_that_dies_with_a_line_just_opened_leaves_nothing_in_the_way(
 
     with pytest.raises(SimulatedCrash):
         load_while(
-            open_files(tmp_path), *OLDER_BOB, mode="merge", branch="draft", meanwhile=die(STRUCK)
+            open_files(tmp_path), *OLDER_BOB, mode="merge", branch="draft", meanwhile=die(REPLACED)
         )
 
     again = open_plain(tmp_path)
@@ -240,7 +240,7 @@ def test_files_in_the_folder_of_a_line_that_a_dead_writer_moved_are_not_missed_i
     require_sound(graph, state_of(graph))
 
 
-@pytest.mark.parametrize("stage", [STAGED, STRUCK])
+@pytest.mark.parametrize("stage", [STAGED, REPLACED])
 def test_files_for_a_branch_that_was_deleted_and_made_anew_are_refused(
     tmp_path: Path, stage: str
 ) -> None:
@@ -273,7 +273,7 @@ def test_a_line_that_another_opened_for_its_files_serves_whoever_writes_first(
     graph = social_graph(tmp_path)
     graph.create_branch("draft")
     first = load_files(node("Person", name="Alice", age=31), mode="merge", branch="draft")
-    meanwhile = once(STRUCK, lambda: first(open_files(tmp_path)))
+    meanwhile = once(REPLACED, lambda: first(open_files(tmp_path)))
 
     load_while(open_files(tmp_path), *OLDER_BOB, mode="merge", branch="draft", meanwhile=meanwhile)
 

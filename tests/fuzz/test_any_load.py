@@ -15,7 +15,7 @@ from omnigraph.engine.input.batches import ReceivedRows
 from omnigraph.engine.input.sources import read_input
 from omnigraph.errors import RequestError
 from tests.support.naive_records import RefusedRecordError, Row, read_naively
-from tests.support.received import CountedIds, means_of
+from tests.support.received import CountedIds, make_read_context
 from tests.support.schemas import compile_text
 
 CATALOG = compile_text("""
@@ -27,7 +27,7 @@ node Number { n: I64 @key }
 edge Knows: Person -> Person { since: Date?  weight: F32? }
 """)
 
-MEANS = means_of(CATALOG)
+CONTEXT = make_read_context(CATALOG)
 
 VALUES: dict[str, SearchStrategy[object]] = {
     "f": st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70),
@@ -112,7 +112,7 @@ LINES = record_lines() | st.sampled_from(["", " \t", "\r"])
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-16")))
 def test_any_bytes_are_loaded_or_refused(content: bytes) -> None:
     with suppress(RequestError):
-        read_input(io.BytesIO(content), context=MEANS, runtime=CountedIds())
+        read_input(io.BytesIO(content), context=CONTEXT, runtime=CountedIds())
 
 
 @given(st.lists(LINES, max_size=8).map("\n".join))
@@ -148,7 +148,7 @@ def test_records_of_one_type_mean_what_a_naive_reader_says_they_mean(text: str) 
 @given(st.dictionaries(st.sampled_from(["Thing", "knows", "Nothing", ""]), ANYTHING) | ANYTHING)
 def test_any_value_is_loaded_or_refused(value: object) -> None:
     with suppress(RequestError):
-        read_input(value, context=MEANS, runtime=CountedIds())
+        read_input(value, context=CONTEXT, runtime=CountedIds())
 
 
 @st.composite
@@ -164,7 +164,7 @@ def any_columns(draw: DrawFn) -> pa.Array:
 def test_any_column_fits_a_property_or_is_refused(name: str, column: pa.Array) -> None:
     with suppress(RequestError):
         rows = pa.table({name: column})
-        received = read_input({"Thing": rows}, context=MEANS, runtime=CountedIds())
+        received = read_input({"Thing": rows}, context=CONTEXT, runtime=CountedIds())
 
         assert received["node:Thing"].rows.num_rows == len(column)
 
@@ -175,9 +175,9 @@ def require_agreement(text: str) -> None:
         expected = read_naively(text, CATALOG)
     except RefusedRecordError as refused:
         with pytest.raises(RequestError, match=rf"^record {refused.number} \(line "):
-            read_input(io.StringIO(text), context=MEANS, runtime=CountedIds())
+            read_input(io.StringIO(text), context=CONTEXT, runtime=CountedIds())
         return
-    received = read_input(io.StringIO(text), context=MEANS, runtime=CountedIds())
+    received = read_input(io.StringIO(text), context=CONTEXT, runtime=CountedIds())
     assert list(received) == list(expected)
     for key, rows in expected.items():
         require_rows(received[key], rows)

@@ -119,7 +119,7 @@ def test_a_caller_who_may_use_no_tool_is_refused_whatever_the_message(
 ) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": method}
 
-    answer = server.ask("POST", "/graphs/default/mcp", token=TOKENS["otto"], json=message)
+    answer = server.request("POST", "/graphs/default/mcp", token=TOKENS["otto"], json=message)
 
     assert answer.status_code == 403
     assert "policy denied action 'read'" in answer.json()["error"]
@@ -129,7 +129,7 @@ def test_a_denied_tool_and_an_unknown_one_are_told_alike(server: Server) -> None
     with agent_of(server, "rob") as rob:
         denied = rob.refused("everybody")
         unknown = rob.refused("no_such_tool")
-    over_http = server.ask(
+    over_http = server.request(
         "POST", "/graphs/default/queries/everybody", token=TOKENS["rob"], json={}
     )
 
@@ -196,7 +196,7 @@ def test_a_write_makes_the_branch_of_its_actor_and_goes_there(ann: Agent, server
     assert done["branch"] == "agent/ann"
     assert ann.call("find_person", name="Cid")["row_count"] == 0
     assert ann.call("find_person", name="Cid", branch="agent/ann")["row_count"] == 1
-    asked = server.ask(
+    asked = server.request(
         "GET", "/graphs/default/commits?branch=agent%2Fann", token=TOKENS["ann"], json=None
     )
     commit = asked.json()["commits"][-1]
@@ -284,7 +284,7 @@ def test_a_client_of_the_older_protocol_is_served_alike(server: Server) -> None:
 def test_an_agent_without_a_token_is_not_let_in(server: Server) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
-    answer = server.ask("POST", "/graphs/default/mcp", token=None, json=hello)
+    answer = server.request("POST", "/graphs/default/mcp", token=None, json=hello)
 
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
 
@@ -292,14 +292,14 @@ def test_an_agent_without_a_token_is_not_let_in(server: Server) -> None:
 def test_a_graph_that_is_not_served_has_no_tools(server: Server) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
-    answer = server.ask("POST", "/graphs/other/mcp", token=TOKENS["ann"], json=hello)
+    answer = server.request("POST", "/graphs/other/mcp", token=TOKENS["ann"], json=hello)
 
     assert answer.status_code == 404
 
 
 def test_there_are_no_sessions_to_open_or_to_end(server: Server) -> None:
     for method in ("GET", "DELETE"):
-        answer = server.ask(method, "/graphs/default/mcp", token=TOKENS["ann"], json=None)
+        answer = server.request(method, "/graphs/default/mcp", token=TOKENS["ann"], json=None)
 
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
@@ -320,7 +320,9 @@ def test_a_page_from_elsewhere_does_not_call_tools_of_an_open_server(
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"Origin": origin, "Accept": "application/json, text/event-stream"}
 
-    answer = open_server.ask("POST", "/graphs/default/mcp", token=None, json=hello, headers=headers)
+    answer = open_server.request(
+        "POST", "/graphs/default/mcp", token=None, json=hello, headers=headers
+    )
 
     assert answer.status_code == status
 
@@ -329,20 +331,20 @@ def test_requests_of_agents_have_ids_and_are_counted(server: Server) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     headers = {"X-Request-Id": "mine", "Accept": "application/json"}
 
-    answer = server.ask(
+    answer = server.request(
         "POST", "/graphs/default/mcp", token=TOKENS["ann"], json=hello, headers=headers
     )
-    counted = server.ask("GET", "/metrics", token=TOKENS["ann"], json=None).text
+    counted = server.request("GET", "/metrics", token=TOKENS["ann"], json=None).text
 
     assert answer.headers["x-request-id"] == "mine"
     assert "/graphs/{graph_id}/mcp" in counted
 
 
 def test_a_body_that_is_too_long_or_no_message_is_refused(server: Server) -> None:
-    long = server.ask(
+    long = server.request(
         "POST", "/graphs/default/mcp", token=TOKENS["ann"], json={"x": "y" * (1024 * 1024)}
     )
-    senseless = server.ask(
+    senseless = server.request(
         "POST",
         "/graphs/default/mcp",
         token=TOKENS["ann"],

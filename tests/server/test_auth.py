@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.parametrize("token", [None, "t-ann", "nonsense"])
 def test_whether_a_server_lives_is_told_to_everybody(server: Server, token: str | None) -> None:
-    answer = server.ask("GET", "/healthz", token=token)
+    answer = server.request("GET", "/healthz", token=token)
 
     assert answer.status_code == 200
     assert set(answer.json()) == {"status", "version"}
@@ -51,14 +51,14 @@ def test_whether_a_server_lives_is_told_to_everybody(server: Server, token: str 
 
 
 def test_the_description_of_the_server_is_for_everybody(server: Server) -> None:
-    answer = server.ask("GET", "/openapi.json", token=None)
+    answer = server.request("GET", "/openapi.json", token=None)
 
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path"), GRAPH_ROUTES)
 def test_without_a_token_nothing_else_is_told(server: Server, method: str, path: str) -> None:
-    answer = server.ask(method, path, token=None)
+    answer = server.request(method, path, token=None)
 
     assert answer.status_code == 401
     assert answer.json() == {"error": "missing bearer token", "code": "unauthorized"}
@@ -66,7 +66,7 @@ def test_without_a_token_nothing_else_is_told(server: Server, method: str, path:
 
 @pytest.mark.parametrize("header", ["Basic x", "bearer t-ann", "Bearer", "t-ann", ""])
 def test_a_header_of_another_kind_is_no_token(server: Server, header: str) -> None:
-    answer = server.ask(
+    answer = server.request(
         "GET", "/graphs/default/snapshot", token=None, headers={"Authorization": header}
     )
 
@@ -86,7 +86,7 @@ def test_two_tokens_are_as_good_as_none(server: Server) -> None:
 
 @pytest.mark.parametrize("token", ["wrong", "t-ann2", "t-cyd", " t-ann"])
 def test_a_token_that_nobody_has_is_refused(server: Server, token: str) -> None:
-    answer = server.ask("GET", "/graphs/default/snapshot", token=token)
+    answer = server.request("GET", "/graphs/default/snapshot", token=token)
 
     assert answer.status_code == 401
     assert answer.json()["error"] == "invalid bearer token"
@@ -94,13 +94,13 @@ def test_a_token_that_nobody_has_is_refused(server: Server, token: str) -> None:
 
 @pytest.mark.parametrize("token", ["legacy", "t-ann", "t-bob"])
 def test_each_token_of_each_source_is_known(server: Server, token: str) -> None:
-    answer = server.ask("GET", "/graphs/default/snapshot", token=token)
+    answer = server.request("GET", "/graphs/default/snapshot", token=token)
 
     assert answer.status_code == 200
 
 
 def test_without_a_policy_holders_of_tokens_may_read_and_nothing_else(server: Server) -> None:
-    ask = partial(server.ask, token="t-ann")
+    ask = partial(server.request, token="t-ann")
     query = {"query": FIND_PERSON, "name": "all_people"}
     schema = {"schema_source": "node X { a: String @key }"}
 
@@ -129,14 +129,14 @@ def test_without_a_policy_holders_of_tokens_may_read_and_nothing_else(server: Se
 
 
 def test_a_denial_for_want_of_a_policy_says_so(server: Server) -> None:
-    answer = server.ask("POST", "/graphs/default/change", token="t-ann", json=CHANGE)
+    answer = server.request("POST", "/graphs/default/change", token="t-ann", json=CHANGE)
 
     assert answer.json()["code"] == "forbidden"
     assert "default-deny" in answer.json()["error"]
 
 
 def test_who_somebody_says_to_be_does_not_matter(server: Server) -> None:
-    server.ask(
+    server.request(
         "GET",
         "/graphs/default/snapshot",
         token="t-bob",
@@ -154,8 +154,8 @@ def test_who_somebody_says_to_be_does_not_matter(server: Server) -> None:
 
 
 def test_no_token_is_ever_logged(server: Server) -> None:
-    server.ask("GET", "/graphs/default/snapshot", token="t-ann")
-    server.ask(
+    server.request("GET", "/graphs/default/snapshot", token="t-ann")
+    server.request(
         "GET",
         "/graphs/default/snapshot",
         token="a-guess",
@@ -171,7 +171,7 @@ def test_no_token_is_ever_logged(server: Server) -> None:
 
 
 def test_counts_are_for_holders_of_tokens(server: Server) -> None:
-    answer = server.ask("GET", "/metrics", token="t-ann")
+    answer = server.request("GET", "/metrics", token="t-ann")
 
     assert answer.status_code == 200
     assert "omnigraph_http_requests_total" in answer.text

@@ -164,8 +164,8 @@ def test_a_policy_of_the_server_says_who_may_list_its_graphs(tmp_path: Path) -> 
         *("--server-policy", str(policy)),
         environment={"OMNIGRAPH_SERVER_BEARER_TOKENS_JSON": '{"ann": "one", "bob": "two"}'},
     ) as server:
-        listed = server.ask("GET", "/graphs", token="one")
-        denied = server.ask("GET", "/graphs", token="two")
+        listed = server.request("GET", "/graphs", token="one")
+        denied = server.request("GET", "/graphs", token="two")
 
         assert listed.status_code == 200
         assert [each["graph_id"] for each in listed.json()["graphs"]] == ["default"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.graphs import build_graph, edge, node
-from tests.support.raw_requests import ask
+from tests.support.raw_requests import send_raw
 from tests.support.servers import Server, open_server, running_server
 
 GRAPH = "/graphs/default"
@@ -18,8 +18,8 @@ GRAPH = "/graphs/default"
 
 def test_in_open_mode_every_caller_lists_the_graphs_and_reloads(tmp_path: Path) -> None:
     with open_server(tmp_path) as server:
-        listed = server.ask("GET", "/graphs", token=None)
-        reloaded = server.ask("POST", "/admin/reload", token=None)
+        listed = server.request("GET", "/graphs", token=None)
+        reloaded = server.request("POST", "/admin/reload", token=None)
 
     assert listed.status_code == 200
     assert [each["graph_id"] for each in listed.json()["graphs"]] == ["default"]
@@ -90,10 +90,10 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     ],
 )
 def test_what_a_policy_hides_is_in_no_answer_to_a_question(limited: Server, path: str) -> None:
-    commits = limited.ask("GET", f"{GRAPH}/commits", token="t-lim").json()["commits"]
+    commits = limited.request("GET", f"{GRAPH}/commits", token="t-lim").json()["commits"]
     asked = path.format(first=commits[0]["graph_commit_id"])
 
-    answer = limited.ask("GET", f"{GRAPH}{asked}", token="t-lim")
+    answer = limited.request("GET", f"{GRAPH}{asked}", token="t-lim")
 
     assert answer.status_code in (200, 404)
     assert [word for word in HIDDEN if word in answer.text] == []
@@ -127,7 +127,7 @@ def test_what_a_policy_hides_is_in_no_answer_to_a_question(limited: Server, path
 def test_what_a_policy_hides_is_in_no_answer_to_a_request(
     limited: Server, path: str, body: Mapping[str, object], accepted: str
 ) -> None:
-    answer = limited.ask(
+    answer = limited.request(
         "POST", f"{GRAPH}{path}", token="t-lim", json=body, headers={"Accept": accepted}
     )
 
@@ -138,8 +138,8 @@ def test_what_a_policy_hides_is_in_no_answer_to_a_request(
 
 
 def test_a_count_counts_only_what_is_seen(limited: Server) -> None:
-    answer = limited.ask("POST", f"{GRAPH}/queries/how_many", token="t-lim", json={})
-    snapshot = limited.ask("GET", f"{GRAPH}/snapshot", token="t-lim").json()
+    answer = limited.request("POST", f"{GRAPH}/queries/how_many", token="t-lim", json={})
+    snapshot = limited.request("GET", f"{GRAPH}/snapshot", token="t-lim").json()
 
     assert answer.json()["rows"] == [{"n": 2}]
     counts = {each["table_key"]: each["row_count"] for each in snapshot["tables"]}
@@ -149,7 +149,7 @@ def test_a_count_counts_only_what_is_seen(limited: Server) -> None:
 def test_two_tokens_are_none(limited: Server) -> None:
     headers = [(b"Authorization", b"Bearer wrong"), (b"Authorization", b"Bearer t-lim")]
 
-    first = ask(limited.url, b"GET", b"/graphs/default/schema", headers, b"")
-    last = ask(limited.url, b"GET", b"/graphs/default/schema", headers[::-1], b"")
+    first = send_raw(limited.url, b"GET", b"/graphs/default/schema", headers, b"")
+    last = send_raw(limited.url, b"GET", b"/graphs/default/schema", headers[::-1], b"")
 
     assert (first.status, last.status) == (401, 401)

@@ -32,13 +32,13 @@ def test_a_cluster_is_served_with_its_graphs_queries_and_policies(tmp_path: Path
     write_files(tmp_path, {"queries/people.gq": "not applied", "everything.yaml": "not applied"})
 
     with cluster_server(tmp_path) as server:
-        listed = server.ask("GET", "/graphs", token="t-ann").json()["graphs"]
+        listed = server.request("GET", "/graphs", token="t-ann").json()["graphs"]
         path = "/graphs/knowledge/queries"
-        catalog = server.ask("GET", path, token="t-rob").json()["queries"]
+        catalog = server.request("GET", path, token="t-rob").json()["queries"]
         adding = {"params": {"name": "Zoe"}}
-        added = server.ask("POST", f"{path}/add_person", token="t-ann", json=adding)
-        denied = server.ask("POST", f"{path}/add_person", token="t-rob", json=adding)
-        found = server.ask("POST", f"{path}/find_person", token="t-rob", json=adding)
+        added = server.request("POST", f"{path}/add_person", token="t-ann", json=adding)
+        denied = server.request("POST", f"{path}/add_person", token="t-rob", json=adding)
+        found = server.request("POST", f"{path}/find_person", token="t-rob", json=adding)
 
     assert [each["graph_id"] for each in listed] == ["knowledge", "map"]
     assert listed[0]["uri"] == "/graphs/knowledge"
@@ -57,7 +57,7 @@ def test_a_storage_root_is_served_without_a_configuration(tmp_path: Path) -> Non
 
     place = f"file://{tmp_path}"
     with serving(tmp_path, "--cluster", place, environment=TOKENS) as server:
-        answer = server.ask("GET", "/graphs/map/snapshot", token="t-rob")
+        answer = server.request("GET", "/graphs/map/snapshot", token="t-rob")
 
     assert answer.status_code == 200
 
@@ -67,9 +67,9 @@ def test_of_two_graphs_the_one_that_can_be_opened_is_served(tmp_path: Path) -> N
     shutil.rmtree(tmp_path / "graphs/map.omni")
 
     with cluster_server(tmp_path) as server:
-        listed = server.ask("GET", "/graphs", token="t-ann")
-        found = server.ask("GET", "/graphs/knowledge/snapshot", token="t-ann")
-        missing = server.ask("GET", "/graphs/map/snapshot", token="t-ann")
+        listed = server.request("GET", "/graphs", token="t-ann")
+        found = server.request("GET", "/graphs/knowledge/snapshot", token="t-ann")
+        missing = server.request("GET", "/graphs/map/snapshot", token="t-ann")
         line = server.wait_for_line("graph quarantined", graph="map")
     needing_all = refused_server(
         tmp_path, "--cluster", str(tmp_path), "--require-all-graphs", environment=TOKENS
@@ -90,8 +90,8 @@ def test_a_graph_whose_change_stopped_on_its_way_is_left_out(tmp_path: Path) -> 
     write_sidecar(tmp_path, "map")
 
     with cluster_server(tmp_path) as server:
-        found = server.ask("GET", "/graphs/knowledge/snapshot", token="t-ann")
-        missing = server.ask("GET", "/graphs/map/snapshot", token="t-ann")
+        found = server.request("GET", "/graphs/knowledge/snapshot", token="t-ann")
+        missing = server.request("GET", "/graphs/map/snapshot", token="t-ann")
 
     assert (found.status_code, missing.status_code) == (200, 404)
 
@@ -106,7 +106,7 @@ def test_an_id_that_no_path_can_name_is_not_served(tmp_path: Path) -> None:
 
     with serving(tmp_path, "--cluster", str(tmp_path), "--unauthenticated") as server:
         line = server.wait_for_line("graph quarantined", graph="my_graph")
-        answer = server.ask("GET", "/graphs/mine/snapshot", token=None)
+        answer = server.request("GET", "/graphs/mine/snapshot", token=None)
 
     assert "letters, digits and hyphens" in str(line["reason"])
     assert answer.status_code == 200
@@ -118,9 +118,9 @@ def test_the_schema_of_a_clusters_graph_is_changed_in_the_cluster_alone(tmp_path
 
     with cluster_server(tmp_path) as server:
         path = "/graphs/knowledge/schema"
-        denied = server.ask("POST", f"{path}/apply", token="t-rob", json=wanted)
-        refused = server.ask("POST", f"{path}/apply", token="t-ann", json=wanted)
-        schema = server.ask("GET", path, token="t-ann").json()["schema_source"]
+        denied = server.request("POST", f"{path}/apply", token="t-rob", json=wanted)
+        refused = server.request("POST", f"{path}/apply", token="t-ann", json=wanted)
+        schema = server.request("GET", path, token="t-ann").json()["schema_source"]
 
     assert denied.status_code == 403
     assert refused.status_code == 409
@@ -173,9 +173,10 @@ def test_a_graph_without_a_policy_beside_one_that_has_one_is_only_read(tmp_path:
 
     with cluster_server(tmp_path) as server:
         on_a, on_b = (
-            server.ask("POST", f"/graphs/{id}/mutate", token="t-ann", json=adding) for id in "ab"
+            server.request("POST", f"/graphs/{id}/mutate", token="t-ann", json=adding)
+            for id in "ab"
         )
-        read = server.ask("GET", "/graphs/b/snapshot", token="t-ann")
+        read = server.request("GET", "/graphs/b/snapshot", token="t-ann")
 
     assert (on_a.status_code, on_b.status_code, read.status_code) == (200, 403, 200)
     assert "default-deny" in on_b.json()["error"]
@@ -203,7 +204,7 @@ def test_a_graph_whose_provider_has_no_key_is_left_out(tmp_path: Path, key: str)
     applied_cluster(tmp_path)
 
     with cluster_server(tmp_path, environment={"TEAM_KEY": key}) as server:
-        answer = server.ask("GET", "/graphs/docs/snapshot", token="t-ann")
+        answer = server.request("GET", "/graphs/docs/snapshot", token="t-ann")
         said = server.log_text()
 
     assert answer.status_code == (200 if key else 404)

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.raw_requests import RawAnswer, exchange
+from tests.support.raw_requests import RawResponse, exchange
 from tests.support.servers import Server, refused_server, running_server
 
 REMOVE = 'query remove_alice() { delete Person where name = "Alice" }\n'
@@ -59,7 +59,7 @@ def send(
     origin: bytes | None = None,
     kind: bytes | None = None,
     body: bytes = b"",
-) -> RawAnswer:
+) -> RawResponse:
     """Send a request with exactly these headers."""
     given = ((b"Host", host), (b"Origin", origin), (b"Content-Type", kind))
     lines = [b"%b: %b" % (name, value) for name, value in given if value is not None]
@@ -184,8 +184,8 @@ def test_with_tokens_the_token_is_the_proof(tmp_path: Path) -> None:
         tmp_path, environment={"OMNIGRAPH_SERVER_BEARER_TOKEN": "sesame"}
     ) as guarded:
         headers = {"Host": "graphs.example.com", "Origin": "https://app.example.com"}
-        without = guarded.ask("GET", f"{G}/schema", token=None, headers=headers)
-        with_token = guarded.ask("GET", f"{G}/schema", token="sesame", headers=headers)
+        without = guarded.request("GET", f"{G}/schema", token=None, headers=headers)
+        with_token = guarded.request("GET", f"{G}/schema", token="sesame", headers=headers)
 
     assert (without.status_code, with_token.status_code) == (401, 200)
 

@@ -17,19 +17,19 @@ from tests.support.hostile_requests import (
     WRITE,
     Hostile,
     Operation,
-    find_answer_flaws,
     find_log_flaws,
+    find_response_flaws,
     read_document,
     read_operations,
     requests,
 )
 from tests.support.policed_servers import ALLOWED_TOKEN, READER_TOKEN, SECRETS, policed_server
 from tests.support.raw_requests import (
-    RawAnswer,
-    ask,
-    ask_in_chunks,
+    RawResponse,
     exchange,
     head,
+    send_in_chunks,
+    send_raw,
     unfinished,
 )
 from tests.support.servers import Server
@@ -55,16 +55,16 @@ def operations(server: Server) -> Sequence[Operation]:
     return read_operations(read_document(server))
 
 
-def send(server: Server, sent: Hostile, *identity: tuple[bytes, bytes]) -> RawAnswer:
-    return ask(server.url, sent.method, sent.target, (*identity, *sent.headers), sent.body)
+def send(server: Server, sent: Hostile, *identity: tuple[bytes, bytes]) -> RawResponse:
+    return send_raw(server.url, sent.method, sent.target, (*identity, *sent.headers), sent.body)
 
 
-def require_clean(server: Server, answer: RawAnswer) -> None:
-    assert list(find_answer_flaws(answer, server=server, secrets=SECRETS)) == []
+def require_clean(server: Server, answer: RawResponse) -> None:
+    assert list(find_response_flaws(answer, server=server, secrets=SECRETS)) == []
 
 
 def require_well(server: Server) -> None:
-    answer = ask(server.url, b"GET", GRAPH + b"/branches", (ALLOWED,), b"")
+    answer = send_raw(server.url, b"GET", GRAPH + b"/branches", (ALLOWED,), b"")
     assert answer.status == 200
     assert list(find_log_flaws(server, secrets=SECRETS)) == []
 
@@ -102,7 +102,7 @@ def test_no_request_without_a_token_gets_past_the_door(
 def test_somebody_who_may_only_read_changes_nothing(
     server: Server, operations: Sequence[Operation]
 ) -> None:
-    before = ask(server.url, b"GET", GRAPH + b"/commits", (ALLOWED,), b"").body
+    before = send_raw(server.url, b"GET", GRAPH + b"/commits", (ALLOWED,), b"").body
 
     @settings(max_examples=EXAMPLES)
     @given(requests(operations))
@@ -111,7 +111,7 @@ def test_somebody_who_may_only_read_changes_nothing(
 
     check()
 
-    assert ask(server.url, b"GET", GRAPH + b"/commits", (ALLOWED,), b"").body == before
+    assert send_raw(server.url, b"GET", GRAPH + b"/commits", (ALLOWED,), b"").body == before
     require_well(server)
 
 
@@ -141,7 +141,7 @@ def test_somebody_who_may_only_read_changes_nothing(
 def test_only_the_token_itself_opens_the_door(server: Server, identities: list[bytes]) -> None:
     headers = [(b"Authorization", each) for each in identities]
 
-    answer = ask(server.url, b"GET", GRAPH + b"/schema", headers, b"")
+    answer = send_raw(server.url, b"GET", GRAPH + b"/schema", headers, b"")
 
     require_clean(server, answer)
     assert answer.status in (400, 401)
@@ -154,7 +154,7 @@ def test_a_body_in_pieces_is_the_same_body(server: Server, cuts: list[int]) -> N
     edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = [body[start:end] for start, end in pairwise(edges)]
 
-    answer = ask_in_chunks(server.url, b"POST", GRAPH + b"/query", (ALLOWED, JSON_TYPE), chunks)
+    answer = send_in_chunks(server.url, b"POST", GRAPH + b"/query", (ALLOWED, JSON_TYPE), chunks)
 
     assert answer.status == 200
     assert json.loads(answer.body)["rows"] == [{"p.name": "Alice"}]
@@ -212,7 +212,7 @@ def test_a_body_without_end_is_refused(server: Server) -> None:
     pieces = [body[start : start + 50_000] for start in range(0, len(body), 50_000)]
     request = (server.url, b"POST", GRAPH + b"/query", (ALLOWED, JSON_TYPE))
 
-    told, untold = ask(*request, body), ask_in_chunks(*request, pieces)
+    told, untold = send_raw(*request, body), send_in_chunks(*request, pieces)
 
     assert {told.status, untold.status} <= {None, 413}
     require_well(server)
@@ -231,7 +231,7 @@ def test_clients_that_never_come_to_an_end_keep_nobody_from_writing(server: Serv
         for _ in range(40):
             slow.enter_context(unfinished(server.url, HALF_A_WRITE))
 
-        answer = ask(server.url, b"POST", GRAPH + b"/mutate", (ALLOWED, JSON_TYPE), body)
+        answer = send_raw(server.url, b"POST", GRAPH + b"/mutate", (ALLOWED, JSON_TYPE), body)
 
     assert answer.status == 200
     require_well(server)

@@ -69,7 +69,7 @@ def test_a_load_that_is_refused_tells_nothing_of_what_is_hidden(
 ) -> None:
     line = json.dumps({"type": "Person", "data": record})
 
-    answer = server.ask(
+    answer = server.request(
         "POST", "/graphs/default/load", token=CLERK, json={"data": line, "mode": "append"}
     )
 
@@ -83,7 +83,7 @@ def test_a_merge_tells_no_row_of_a_branch_that_may_not_be_read(
 ) -> None:
     asked = {"source": "draft", "target": "main", "dry_run": is_dry_run}
 
-    answer = server.ask("POST", "/graphs/default/branches/merge", token=MERGER, json=asked)
+    answer = server.request("POST", "/graphs/default/branches/merge", token=MERGER, json=asked)
 
     assert answer.status_code == (200 if is_dry_run else 409)
     assert "divergent_update" in answer.text
@@ -91,9 +91,11 @@ def test_a_merge_tells_no_row_of_a_branch_that_may_not_be_read(
 
 
 def test_a_picked_commit_tells_no_row_of_a_branch_that_may_not_be_read(server: Server) -> None:
-    head = server.ask("GET", "/graphs/default/head?branch=draft", token=MERGER).json()["commit_id"]
+    head = server.request("GET", "/graphs/default/head?branch=draft", token=MERGER).json()[
+        "commit_id"
+    ]
 
-    answer = server.ask(
+    answer = server.request(
         "POST", f"/graphs/default/commits/{head}/cherry-pick", token=MERGER, json={}
     )
 
@@ -113,7 +115,7 @@ def test_a_picked_commit_tells_no_row_of_a_branch_that_may_not_be_read(server: S
     ],
 )
 def test_a_read_tells_nothing_of_what_is_hidden(path: str, server: Server) -> None:
-    answer = server.ask("GET", f"/graphs/default/{path}", token=CLERK)
+    answer = server.request("GET", f"/graphs/default/{path}", token=CLERK)
 
     assert answer.status_code == 200
     assert not [secret for secret in SECRETS if secret in answer.text]
@@ -133,7 +135,9 @@ def test_a_branch_that_is_not_there_tells_no_other_to_who_may_not_list_them(
 ) -> None:
     headers = {"Accept": "application/json"}
 
-    answer = server.ask("POST", f"/graphs/default/{path}", token=MERGER, json=body, headers=headers)
+    answer = server.request(
+        "POST", f"/graphs/default/{path}", token=MERGER, json=body, headers=headers
+    )
 
     assert "not found" in answer.text
     assert "main" not in answer.text
@@ -158,7 +162,7 @@ def test_a_tag_does_not_tell_the_name_of_a_branch_that_may_not_be_read(
     asked = {"query": ALL_PEOPLE} if path == "query" else {"text": "rob"}
     body = {**asked, "snapshot": "signed"}
 
-    answer = server.ask("POST", f"/graphs/default/{path}", token=MERGER, json=body)
+    answer = server.request("POST", f"/graphs/default/{path}", token=MERGER, json=body)
 
     assert answer.status_code == 403
     assert "main" not in answer.text

@@ -115,7 +115,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def receipt(server: Server) -> dict[str, object]:
     """What Rita was given with the answer of a retrieval."""
-    answer = server.ask(
+    answer = server.request(
         "POST", "/graphs/default/retrieve", token=TOKENS["rita"], json={"text": "motto"}
     )
     found: dict[str, object] = answer.json()["receipt"]
@@ -148,7 +148,7 @@ def ask(
     body = BODIES.get(route.name, {}) if route.method == "POST" else None
     body = {"receipt": receipt} if route.name == "replay" else body
     token = None if actor is None else TOKENS[actor]
-    return server.ask(route.method, path, token=token, json=body)
+    return server.request(route.method, path, token=token, json=body)
 
 
 @pytest.mark.parametrize("route", GUARDED, ids=lambda each: f"{each.method} {each.path}")
@@ -182,7 +182,7 @@ def test_a_caller_who_may_do_nothing_cannot_find_out_which_tags_exist(
     body = {"query": PEOPLE} if path == "query" else {"text": "x"} if path == "retrieve" else {}
 
     known, unknown = (
-        server.ask(
+        server.request(
             "POST",
             f"/graphs/default/{path}",
             token=TOKENS["nil"],
@@ -196,8 +196,8 @@ def test_a_caller_who_may_do_nothing_cannot_find_out_which_tags_exist(
 
 
 def test_metrics_name_no_graph_that_the_caller_may_not_read(server: Server) -> None:
-    shown = server.ask("GET", "/metrics", token=TOKENS["rita"]).text
-    hidden = server.ask("GET", "/metrics", token=TOKENS["nil"]).text
+    shown = server.request("GET", "/metrics", token=TOKENS["rita"]).text
+    hidden = server.request("GET", "/metrics", token=TOKENS["nil"]).text
 
     assert 'graph="default"' in shown
     assert 'graph="default"' not in hidden
@@ -206,7 +206,7 @@ def test_metrics_name_no_graph_that_the_caller_may_not_read(server: Server) -> N
 
 def test_a_snapshot_leaves_out_the_types_that_no_row_is_seen_of(server: Server) -> None:
     whole, part = (
-        server.ask("GET", "/graphs/default/snapshot", token=TOKENS[actor]).json()["tables"]
+        server.request("GET", "/graphs/default/snapshot", token=TOKENS[actor]).json()["tables"]
         for actor in ("rita", "pam")
     )
 
@@ -221,7 +221,7 @@ def test_a_snapshot_leaves_out_the_types_that_no_row_is_seen_of(server: Server) 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda each: f"{each.method} {each.path}")
 def test_no_answer_says_where_a_graph_is_stored(open_to_all: Server, route: Route) -> None:
-    receipt = open_to_all.ask(
+    receipt = open_to_all.request(
         "POST", "/graphs/default/retrieve", token=None, json={"text": "motto"}
     ).json()["receipt"]
 

@@ -31,7 +31,7 @@ KNOWLEDGE = "/graphs/knowledge"
 
 
 def reload(server: Server, *, token: str = "t-ann") -> httpx.Response:
-    return server.ask("POST", "/admin/reload", token=token)
+    return server.request("POST", "/admin/reload", token=token)
 
 
 def apply(folder: Path) -> None:
@@ -46,15 +46,15 @@ def test_what_was_applied_meanwhile_is_served_after_a_reload(tmp_path: Path) -> 
         declare(tmp_path, more={"schema": "people.pg"})
         apply(tmp_path)
         catalog = f"{KNOWLEDGE}/queries"
-        before = server.ask("GET", catalog, token="t-rob").json()["queries"]
+        before = server.request("GET", catalog, token="t-rob").json()["queries"]
 
         answer = reload(server)
 
-        after = server.ask("GET", catalog, token="t-rob").json()["queries"]
-        found = server.ask(
+        after = server.request("GET", catalog, token="t-rob").json()["queries"]
+        found = server.request(
             "POST", f"{catalog}/find_email", token="t-rob", json={"params": {"name": "Zoe"}}
         )
-        more = server.ask("GET", "/graphs/more/snapshot", token="t-rob")
+        more = server.request("GET", "/graphs/more/snapshot", token="t-rob")
 
     assert [each["name"] for each in before] == ["add_person", "find_person"]
     assert answer.json() == {
@@ -70,7 +70,7 @@ def test_a_policy_holds_from_the_reload_on(tmp_path: Path) -> None:
     policed_cluster(tmp_path)
     adding = {"query": 'query q() { insert Person { name: "Zoe" } }'}
     with cluster_server(tmp_path) as server:
-        denied = server.ask("POST", f"{KNOWLEDGE}/mutate", token="t-rob", json=adding)
+        denied = server.request("POST", f"{KNOWLEDGE}/mutate", token="t-rob", json=adding)
         write_files(
             tmp_path, {"everything.yaml": EVERYTHING.replace("admins: [ann]", "admins: [rob]")}
         )
@@ -78,8 +78,8 @@ def test_a_policy_holds_from_the_reload_on(tmp_path: Path) -> None:
 
         reload(server)
 
-        allowed = server.ask("POST", f"{KNOWLEDGE}/mutate", token="t-rob", json=adding)
-        forbidden = server.ask("POST", f"{KNOWLEDGE}/mutate", token="t-ann", json=adding)
+        allowed = server.request("POST", f"{KNOWLEDGE}/mutate", token="t-rob", json=adding)
+        forbidden = server.request("POST", f"{KNOWLEDGE}/mutate", token="t-ann", json=adding)
 
     assert (denied.status_code, allowed.status_code, forbidden.status_code) == (403, 200, 403)
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_served_does_not_take_the_place_of_what_is(tmp_path: Path
         broken = reload(server)
 
         found = [
-            server.ask("GET", f"/graphs/{id}/snapshot", token="t-rob").status_code
+            server.request("GET", f"/graphs/{id}/snapshot", token="t-rob").status_code
             for id in ("knowledge", "map")
         ]
 
@@ -127,7 +127,7 @@ def test_a_graph_that_is_not_declared_any_more_is_gone_after_a_reload(tmp_path: 
 
         answer = reload(server)
 
-        gone = server.ask("GET", "/graphs/more/snapshot", token="t-rob")
+        gone = server.request("GET", "/graphs/more/snapshot", token="t-rob")
 
     assert answer.json()["graphs"] == ["knowledge", "map"]
     assert gone.status_code == 404
@@ -141,11 +141,11 @@ def test_a_signal_reloads_and_a_reload_that_is_refused_is_logged(tmp_path: Path)
 
         os.kill(server.process.pid, signal.SIGHUP)
         server.wait_for_line("reloaded", revision=3)
-        catalog = server.ask("GET", f"{KNOWLEDGE}/queries", token="t-rob").json()["queries"]
+        catalog = server.request("GET", f"{KNOWLEDGE}/queries", token="t-rob").json()["queries"]
         (tmp_path / "__cluster/state.json").unlink()
         os.kill(server.process.pid, signal.SIGHUP)
         refused = server.wait_for_line("reload refused")
-        answer = server.ask("GET", f"{KNOWLEDGE}/snapshot", token="t-rob")
+        answer = server.request("GET", f"{KNOWLEDGE}/snapshot", token="t-rob")
 
     assert [each["name"] for each in catalog] == ["find_person"]
     assert "cluster_state_missing" in str(refused["reason"])
@@ -248,7 +248,7 @@ def test_a_server_of_one_graph_reads_its_files_again(tmp_path: Path) -> None:
         server.wait_for_line("reloaded")
 
         path = "/graphs/default/queries"
-        old, new = (server.ask("GET", path, token=each) for each in ("t-ann", "t-new"))
+        old, new = (server.request("GET", path, token=each) for each in ("t-ann", "t-new"))
 
     assert old.status_code == 401
     assert [each["name"] for each in new.json()["queries"]] == ["two"]

@@ -332,18 +332,18 @@ def test_a_stored_query_is_for_those_who_may_invoke_and_read(guarded: Server) ->
     asked = {"params": {"name": "Alice"}}
     path = f"{G}/queries/friends/retrieve"
 
-    allowed = guarded.ask("POST", path, token=TOKENS["full"], json=asked)
-    reader = guarded.ask("POST", path, token=TOKENS["rd"], json=asked)
-    unknown = guarded.ask("POST", f"{G}/queries/no/retrieve", token=TOKENS["rd"], json=asked)
-    invoker = guarded.ask("POST", path, token=TOKENS["io"], json=asked)
+    allowed = guarded.request("POST", path, token=TOKENS["full"], json=asked)
+    reader = guarded.request("POST", path, token=TOKENS["rd"], json=asked)
+    unknown = guarded.request("POST", f"{G}/queries/no/retrieve", token=TOKENS["rd"], json=asked)
+    invoker = guarded.request("POST", path, token=TOKENS["io"], json=asked)
 
     assert allowed.status_code == 200, allowed.text
     assert (reader.status_code, reader.content) == (unknown.status_code, unknown.content)
     require_refused(reader, 404, code="not_found", says="stored query not found")
     require_refused(invoker, 403, code="forbidden", says="read")
     receipt = {"receipt": allowed.json()["receipt"]}
-    replayed = guarded.ask("POST", f"{G}/replay", token=TOKENS["full"], json=receipt)
-    hidden = guarded.ask("POST", f"{G}/replay", token=TOKENS["rd"], json=receipt)
+    replayed = guarded.request("POST", f"{G}/replay", token=TOKENS["full"], json=receipt)
+    hidden = guarded.request("POST", f"{G}/replay", token=TOKENS["rd"], json=receipt)
     assert replayed.content == allowed.content
     require_refused(hidden, 404, code="not_found", says="stored query not found")
 

@@ -30,14 +30,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_counts_may_be_made_public(server: Server) -> None:
-    answer = server.ask("GET", "/metrics", token=None)
+    answer = server.request("GET", "/metrics", token=None)
 
     assert answer.status_code == 200
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
 def test_a_build_may_say_what_it_was_made_of(server: Server) -> None:
-    answer = server.ask("GET", "/healthz", token=None)
+    answer = server.request("GET", "/healthz", token=None)
 
     assert answer.json()["source_version"] == "abc123"
 
@@ -46,9 +46,9 @@ def test_requests_are_counted_by_route_and_what_graphs_do_by_graph(server: Serve
     # Somebody else each time: an answer that is kept is not worked out again.
     for name in ("Alice", "Bob"):
         asked = {"query": FIND_PERSON, "name": "get_person", "params": {"name": name}}
-        server.ask("POST", "/graphs/default/query", token="one", json=asked)
+        server.request("POST", "/graphs/default/query", token="one", json=asked)
 
-    counts = server.ask("GET", "/metrics", token=None).text
+    counts = server.request("GET", "/metrics", token=None).text
 
     route = 'method="POST",route="/graphs/{graph_id}/query",status="200"'
     assert f"omnigraph_http_requests_total{{{route}}} 2.0" in counts
@@ -57,8 +57,8 @@ def test_requests_are_counted_by_route_and_what_graphs_do_by_graph(server: Serve
 
 
 def test_every_line_of_the_log_is_a_json_object_with_an_event(server: Server) -> None:
-    server.ask("GET", "/graphs/default/schema", token="one")
-    server.ask("GET", "/graphs/none/schema", token="one")
+    server.request("GET", "/graphs/default/schema", token="one")
+    server.request("GET", "/graphs/none/schema", token="one")
 
     server.wait_for_line("request", status=404)
     lines = server.log_lines()
@@ -77,7 +77,7 @@ def test_spans_are_sent_where_the_environment_says(tmp_path: Path) -> None:
             tmp_path, "--unauthenticated", environment={"OTEL_EXPORTER_OTLP_ENDPOINT": url}
         ) as server,
     ):
-        server.ask(
+        server.request(
             "POST",
             "/graphs/default/mutate",
             token=None,

@@ -22,7 +22,7 @@ from mcp_types import CallToolResult, TextContent, TextResourceContents, Tool
 
 from tests.support.commands import command_environment
 
-ANSWERS_WITHIN_S = 60.0
+RESPONSE_S_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Agent:
 
     def _call(self, name: str, arguments: dict[str, object]) -> CallToolResult:
         result: CallToolResult = self.portal.call(
-            self.client.call_tool, name, arguments, ANSWERS_WITHIN_S
+            self.client.call_tool, name, arguments, RESPONSE_S_MAX
         )
         return result
 
@@ -99,7 +99,7 @@ def http_agent(url: str, *, token: str | None, mode: str) -> Iterator[Agent]:
 
 
 async def _http_client(headers: dict[str, str]) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(headers=headers, timeout=ANSWERS_WITHIN_S)
+    return httpx2.AsyncClient(headers=headers, timeout=RESPONSE_S_MAX)
 
 
 def _said(result: CallToolResult) -> dict[str, object]:

@@ -16,16 +16,16 @@ from omnigraph import Graph
 from omnigraph.errors import MovedError
 from omnigraph.model.limits import READER_GRACE_S
 from tests.support.graphs import build_graph, ndjson, node
+from tests.support.later_graphs import open_later
 from tests.support.queries import query
 from tests.support.sweeps import open_plain
-from tests.support.upkeep import open_later
 
 SCHEMA = """
 node Hand { name: String @key  tick: I64 }
 node Bell { name: String @key  tick: I64 }
 """
 
-KEPT_S = 4.0
+RETENTION_S = 4.0
 """For how long versions are kept for readers in effect: many times what a read takes."""
 
 TICK = query(
@@ -109,7 +109,9 @@ def main() -> None:
     """Do one kind of deed again and again, and write down how much was done after each."""
     name, root, home = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     is_cleaner = name == "clean"
-    graph = open_later(root, ahead_s=READER_GRACE_S - KEPT_S) if is_cleaner else open_plain(root)
+    graph = (
+        open_later(root, ahead_s=READER_GRACE_S - RETENTION_S) if is_cleaner else open_plain(root)
+    )
     done = 0
     for number in count(1):
         done += DEEDS[name](graph, number)

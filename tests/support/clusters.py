@@ -120,15 +120,15 @@ def write_sidecar(folder: Path, graph_id: str) -> None:
     write_files(folder, {f"__cluster/recoveries/{id}.json": json.dumps(sidecar)})
 
 
-def plain_world() -> ClusterContext:
+def plain_context() -> ClusterContext:
     """The world of a test: nothing is flushed."""
     return make_context(storage_options={}, durability="relaxed")
 
 
-def faulty_world(fault: Fault) -> ClusterContext:
+def faulty_context(fault: Fault) -> ClusterContext:
     """The same with a fault between the control plane and everything that it stores."""
     return replace(
-        plain_world(),
+        plain_context(),
         open_objects=lambda location: CrashingObjects(
             open_objects(location, is_durable=False), fault
         ),
@@ -138,9 +138,9 @@ def faulty_world(fault: Fault) -> ClusterContext:
 
 def applied_cluster(folder: Path) -> Path:
     """Import and apply what a folder declares."""
-    imported = import_cluster(folder, plain_world(), actor=None)
+    imported = import_cluster(folder, plain_context(), actor=None)
     assert imported.heading.is_ok, imported.heading.findings
-    require_converged(apply(folder, plain_world(), actor="ann"))
+    require_converged(apply(folder, plain_context(), actor="ann"))
     return folder
 
 

@@ -82,10 +82,10 @@ def invoke_command(
     return Ended(code, out.getvalue().decode(), err.getvalue().decode())
 
 
-def answer_command(
+def run_with_reply(
     *arguments: str | Path,
     prompt: str,
-    answer: str,
+    reply: str,
     home: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Ended, str]:
@@ -102,17 +102,17 @@ def answer_command(
     ) as child:
         os.close(its_end)
         assert child.stderr is not None
-        asked = b""
-        while prompt.encode() not in asked and (piece := os.read(child.stderr.fileno(), 4096)):
-            asked += piece
-        os.write(terminal, f"{answer}\n".encode())
+        shown = b""
+        while prompt.encode() not in shown and (piece := os.read(child.stderr.fileno(), 4096)):
+            shown += piece
+        os.write(terminal, f"{reply}\n".encode())
         out, err = child.communicate(timeout=ENDS_WITHIN_S)
     echoed = b""
     # A terminal that nobody holds any more gives what is left in it, and then an error.
     with suppress(OSError):
         echoed = os.read(terminal, 4096)
     os.close(terminal)
-    return Ended(child.returncode, out.decode(), (asked + err).decode()), echoed.decode()
+    return Ended(child.returncode, out.decode(), (shown + err).decode()), echoed.decode()
 
 
 def command_environment(

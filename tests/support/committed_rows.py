@@ -76,24 +76,24 @@ class CommittedTables:
     """Committed rows held in memory; `asked` lists each call but `count`, as method and table."""
 
     table_by_key: Mapping[str, pa.Table]
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requested: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, table_key: str) -> int:
         rows = self.table_by_key.get(table_key)
         return 0 if rows is None else int(rows.num_rows)
 
     def find_ids(self, table_key: str, ids: pa.Array) -> pa.Array:
-        self.asked.append(("find_ids", table_key))
+        self.requested.append(("find_ids", table_key))
         return self._rows_with(table_key, "id", ids).column("id").combine_chunks()
 
     def find_rows(
         self, table_key: str, column: str, values: pa.Array, *, columns: Sequence[str]
     ) -> pa.Table:
-        self.asked.append(("find_rows", table_key))
+        self.requested.append(("find_rows", table_key))
         return self._rows_with(table_key, column, values).select(columns)
 
     def scan(self, table_key: str, *, columns: Sequence[str]) -> pa.Table:
-        self.asked.append(("scan", table_key))
+        self.requested.append(("scan", table_key))
         return self.table_by_key[table_key].select(columns)
 
     def _rows_with(self, table_key: str, column: str, values: pa.Array) -> pa.Table:
@@ -144,8 +144,8 @@ def messages_of(
 
 def _physical(value: object) -> object:
     if isinstance(value, datetime):
-        moment = value - _EPOCH
-        return moment.days * 86_400_000 + moment.seconds * 1000 + moment.microseconds // 1000
+        elapsed = value - _EPOCH
+        return elapsed.days * 86_400_000 + elapsed.seconds * 1000 + elapsed.microseconds // 1000
     if isinstance(value, date):
         return (value - _EPOCH.date()).days
     return value

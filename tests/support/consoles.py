@@ -169,13 +169,13 @@ class _Shell:
         script, output = self._folder / "command.sh", self._folder / "printed.txt"
         script.write_text(f"{self._localize(command)}\n", encoding="utf-8")
         # Read from a file, so that the command's own standard input is not the list of commands.
-        code = self._ask(f"source {script} < /dev/null > {output} 2>&1; echo $?")
+        code = self._send(f"source {script} < /dev/null > {output} 2>&1; echo $?")
         if command.rstrip().endswith("&") and not self._is_served():
             code = 1
         printed = output.read_text(encoding="utf-8").replace(str(self._port), PORT_ON_PAGES)
         return "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n"), code
 
-    def _ask(self, line: str) -> int:
+    def _send(self, line: str) -> int:
         """The number that a line of shell prints."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -183,15 +183,15 @@ class _Shell:
         self._process.stdin.flush()
         timer = threading.Timer(COMMAND_ENDS_WITHIN_S, self._process.kill)
         timer.start()
-        told = self._process.stdout.readline()
+        received = self._process.stdout.readline()
         timer.cancel()
-        assert told, f"the shell did not come back from: {line}"
-        return int(told)
+        assert received, f"the shell did not come back from: {line}"
+        return int(received)
 
     def _is_served(self) -> bool:
         """Whether the server that was just started listens, once it does or has ended."""
         deadline = time.monotonic() + SERVER_STARTS_WITHIN_S
-        while time.monotonic() < deadline and self._ask("kill -0 $! 2> /dev/null; echo $?") == 0:
+        while time.monotonic() < deadline and self._send("kill -0 $! 2> /dev/null; echo $?") == 0:
             with socket.socket() as caller:
                 if caller.connect_ex(("127.0.0.1", self._port)) == 0:
                     return True

@@ -64,8 +64,8 @@ def require_expected(
 
     `given` names the sections that are input; they stay as they are.
     """
-    kept = {name: text for name, text in file.sections.items() if name in given}
-    found = replace(file, sections={**kept, **produce()})
+    selected = {name: text for name, text in file.sections.items() if name in given}
+    found = replace(file, sections={**selected, **produce()})
     if os.environ.get("OMNIGRAPH_BLESS"):
         file.path.write_bytes(_render(found).encode("utf-8"))
         return

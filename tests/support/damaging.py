@@ -59,7 +59,7 @@ def take_anothers_schema(root: Path) -> None:
         shutil.copy(other / name, root / name)
 
 
-def lose_kept_schemas(root: Path) -> None:
+def lose_stored_schemas(root: Path) -> None:
     """Delete what is kept of accepted schemas."""
     shutil.rmtree(root / "__schemas")
 
@@ -267,7 +267,7 @@ DAMAGES: Mapping[FindingKind, Callable[[Path], None]] = {
     FindingKind.SCHEMA_DAMAGED: edit_schema,
     FindingKind.SCHEMA_INCOMPLETE: lose_generated_files,
     FindingKind.SCHEMA_NOT_ACCEPTED: take_anothers_schema,
-    FindingKind.SCHEMA_LOST: lose_kept_schemas,
+    FindingKind.SCHEMA_LOST: lose_stored_schemas,
     FindingKind.SCHEMA_LEFT: stage_schema,
     FindingKind.HISTORY_DAMAGED: lose_history_files,
     FindingKind.TYPE_NOT_IN_HISTORY: forget_type,

@@ -27,7 +27,7 @@ class Defect(StrEnum):
     MATCH_OVERWRITES = "a replace that expects something overwrites whatever is there"
     REFUSAL_WRITES = "a refused replace is done all the same"
     REFUSES_ALL = "every conditional write is refused"
-    LOOKS_FIRST = "conditions are looked at first, and written later"
+    CHECKS_FIRST = "conditions are looked at first, and written later"
     STALE_READS = "the first read of what was replaced gives what was there before"
     LAGGING_LISTINGS = "a listing shows what was there before the last write"
     OTHER_TAGS = "listings show tags that no write was answered with"
@@ -110,7 +110,7 @@ class DefectiveObjects:
                 return True
             case Defect.REFUSES_ALL:
                 return False
-            case Defect.LOOKS_FIRST:
+            case Defect.CHECKS_FIRST:
                 is_free = self._objects.find(path) is None
                 time.sleep(LAPSE_S)
                 if is_free:
@@ -130,7 +130,7 @@ class DefectiveObjects:
                 return landed
             case Defect.REFUSES_ALL:
                 return None
-            case Defect.LOOKS_FIRST:
+            case Defect.CHECKS_FIRST:
                 found = self._objects.find(path)
                 time.sleep(LAPSE_S)
                 is_expected = found is not None and found.token == token

@@ -28,12 +28,12 @@ class Listening:
     """The built-in provider, and what it was asked; one text it does not know enough about."""
 
     model: str = "A"
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     before: Callable[[], object] = str
 
     def embed(self, text: str, dimension: int) -> tuple[float, ...]:
         """As the built-in provider does."""
-        self.asked.append(text)
+        self.requested.append(text)
         self.before()
         return MockEmbedder(self.model).embed(text, dimension)
 

@@ -80,9 +80,9 @@ class Received:
     @property
     def task(self) -> object:
         """What Gemini is told that the texts are for."""
-        asked = self.body.get("requests", [self.body])
-        assert isinstance(asked, list)
-        (task,) = {each["taskType"] for each in asked}
+        inputs = self.body.get("requests", [self.body])
+        assert isinstance(inputs, list)
+        (task,) = {each["taskType"] for each in inputs}
         return task
 
 
@@ -198,18 +198,18 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(status, orjson.dumps({"error": {"message": said}}), headers)
             case Dawdles(seconds=seconds):
                 self._provider.closing.wait(seconds)
-                self._send(200, _answer(request, is_short=False), {})
+                self._send(200, _respond(request, is_short=False), {})
             case Drips(seconds_between=seconds):
-                self._drip(_answer(request, is_short=False), seconds)
+                self._drip(_respond(request, is_short=False), seconds)
             case HangsUp():
-                self._cut(_answer(request, is_short=False))
+                self._cut(_respond(request, is_short=False))
             case Says(content=content):
                 self._send(200, content, {})
             case Shortens():
-                self._send(200, _answer(request, is_short=True), {})
+                self._send(200, _respond(request, is_short=True), {})
             case None:
                 time.sleep(self._provider.pause_s)
-                self._send(200, _answer(request, is_short=False), {})
+                self._send(200, _respond(request, is_short=False), {})
 
     def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
         self._begin(status, len(content), headers)
@@ -253,15 +253,15 @@ def _texts_of(body: Mapping[str, object]) -> list[str]:
     match body:
         case {"input": list(texts)}:
             return [str(each) for each in texts]
-        case {"requests": list(asked)}:
-            return [text for each in asked for text in _texts_of(each)]
+        case {"requests": list(inputs)}:
+            return [text for each in inputs for text in _texts_of(each)]
         case {"content": {"parts": [{"text": str(text)}]}}:
             return [text]
         case _:
             raise AssertionError(f"this asks for no vectors: {body}")
 
 
-def _answer(request: Received, *, is_short: bool) -> bytes:
+def _respond(request: Received, *, is_short: bool) -> bytes:
     body = request.body
     if request.path == "/v1/embeddings":
         found = [
@@ -271,10 +271,10 @@ def _answer(request: Received, *, is_short: bool) -> bytes:
         # Nobody has promised an order.
         return orjson.dumps({"object": "list", "data": found[::-1]})
     model, _, call = request.path.removeprefix("/v1/models/").partition(":")
-    asked = body["requests"] if call == "batchEmbedContents" else [body]
-    assert isinstance(asked, list)
-    assert {each["model"] for each in asked} == {f"models/{model}"}
-    vectors = _vectors(request.texts, asked[0]["outputDimensionality"], is_short)
+    inputs = body["requests"] if call == "batchEmbedContents" else [body]
+    assert isinstance(inputs, list)
+    assert {each["model"] for each in inputs} == {f"models/{model}"}
+    vectors = _vectors(request.texts, inputs[0]["outputDimensionality"], is_short)
     if call == "embedContent":
         return orjson.dumps({"embedding": {"values": vectors[0]}})
     return orjson.dumps({"embeddings": [{"values": each} for each in vectors]})

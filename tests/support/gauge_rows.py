@@ -16,9 +16,9 @@ edge Near: Gauge -> Gauge { since: Date? }
 """)
 GAUGE, NEAR = CATALOG.nodes["Gauge"], CATALOG.edges["Near"]
 
-MOMENT = datetime(2024, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+TIMESTAMP = datetime(2024, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 FULL: dict[str, Value] = {
-    "at": MOMENT,
+    "at": TIMESTAMP,
     "b": "base64:AQID",
     "code": "g1",
     "day": date(2024, 6, 1),
@@ -29,7 +29,7 @@ FULL: dict[str, Value] = {
     "l": -(2**63),
     "on": True,
     "tags": ("x", 'say "hi"'),
-    "times": (MOMENT,),
+    "times": (TIMESTAMP,),
     "v": (0.25, 0.1),
     "w": 2**64 - 1,
 }

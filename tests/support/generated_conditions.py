@@ -48,7 +48,7 @@ _F64_VALUES = (
 _DATES = (
     date(1970, 1, 1), date(1969, 12, 31), date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29),
 )  # fmt: skip
-_MOMENTS = (
+_TIMESTAMPS = (
     datetime(1970, 1, 1, tzinfo=UTC),
     datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC),
     datetime(1, 1, 1, tzinfo=UTC),
@@ -97,7 +97,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BoundCondition:
     """A condition, and the values of its parameters."""
 
     condition: Condition
@@ -118,7 +118,7 @@ def awkward_values(scalar: Scalar) -> tuple[Value, ...]:
         case Scalar.DATE:
             return _DATES
         case Scalar.DATETIME:
-            return _MOMENTS
+            return _TIMESTAMPS
         case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
             low, high = INTEGER_RANGE[scalar]
             return (low, low + 1, high - 1, high, *(n for n in _INTEGERS if low <= n <= high))
@@ -157,11 +157,11 @@ def generated_rows(draw: DrawFn) -> Rows:
 
 
 @st.composite
-def conditions(draw: DrawFn, rows: Rows) -> Asked:
+def conditions(draw: DrawFn, rows: Rows) -> BoundCondition:
     """A condition about rows like these."""
     parameters: dict[str, Value] = {}
     condition = _Conditions(Choices(draw), rows, parameters).choose(depth=2)
-    return Asked(condition, parameters)
+    return BoundCondition(condition, parameters)
 
 
 def _scalar_of(type: PropertyType) -> Scalar:

@@ -28,8 +28,8 @@ LISTS = ("x", "y")
 BAG = "bag"
 KEYS = (*LISTS, BAG)
 
-MOMENT = 10  # the time between two transactions' effects
-SPREAD_MAX = 4 * MOMENT  # so that a transaction overlaps a few others
+STEP = 10  # the time between two transactions' effects
+SPREAD_MAX = 4 * STEP  # so that a transaction overlaps a few others
 FRESH = 1_000  # no generated history appends this many values
 
 
@@ -86,10 +86,10 @@ def run_serially(planned: Sequence[Plan]) -> History:
             for each in appends:
                 state[each.key] = (*state[each.key], each.value)
         # The last one is a look at what nobody changes any more.
-        moment = MOMENT * number + (2 * SPREAD_MAX if plan is planned[-1] else 0)
+        at = STEP * number + (2 * SPREAD_MAX if plan is planned[-1] else 0)
         history.append(
             make_transaction(
-                number, moment - plan.earlier, moment + plan.later, plan.fate, [*reads, *appends]
+                number, at - plan.earlier, at + plan.later, plan.fate, [*reads, *appends]
             )
         )
     return history
@@ -123,7 +123,7 @@ def after(history: History, *calls: Call) -> History:
 
 def at_once(history: History, *calls: Call) -> History:
     """A history and what came later, all at the same time."""
-    start = history[-1].started + MOMENT
+    start = history[-1].started + STEP
     later = [
         make_transaction(number, start, start + 1, fate, operations)
         for number, (fate, operations) in enumerate(calls, start=len(history))

@@ -21,7 +21,7 @@ FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_MS, LAST_MS = FIRST_DAY * 86_400_000, (LAST_DAY + 1) * 86_400_000 - 1
 
 _DAYS = st.sampled_from([date.min, date.max]) | st.dates()
-_MOMENTS = st.sampled_from([FIRST_MS, -1, 0, LAST_MS]) | st.integers(FIRST_MS, LAST_MS)
+_TIMESTAMPS = st.sampled_from([FIRST_MS, -1, 0, LAST_MS]) | st.integers(FIRST_MS, LAST_MS)
 _NARROW = st.sampled_from([-0.0, 0.1, 1e-45, 3.4028235e38]) | st.floats(width=32)
 _WIDE = st.sampled_from([-0.0, 0.1, 5e-324, 1e16, 1.7976931348623157e308]) | st.floats()
 _U64 = st.sampled_from([0, 2**63, 2**64 - 1])
@@ -36,7 +36,7 @@ _STRATEGY_BY_COLUMN: Mapping[str, tuple[pa.DataType, SearchStrategy[object]]] = 
     "on": (pa.bool_(), st.booleans()),
     "text": (pa.string(), st.text()),
     "day": (pa.date32(), _DAYS),
-    "at": (pa.int64(), _MOMENTS),
+    "at": (pa.int64(), _TIMESTAMPS),
     "blob": (pa.large_binary(), st.binary()),
     "kind": (pa.string(), st.sampled_from(["a", "b"])),
     "v": (pa.list_(pa.float32(), 2), st.tuples(_NARROW, _NARROW)),
@@ -45,7 +45,7 @@ _STRATEGY_BY_COLUMN: Mapping[str, tuple[pa.DataType, SearchStrategy[object]]] = 
     "ons": (pa.list_(pa.bool_()), st.lists(st.booleans(), max_size=3)),
     "tags": (pa.list_(pa.string()), st.lists(st.text(), max_size=3)),
     "days": (pa.list_(pa.date32()), st.lists(_DAYS, max_size=3)),
-    "times": (pa.list_(pa.int64()), st.lists(_MOMENTS, max_size=3)),
+    "times": (pa.list_(pa.int64()), st.lists(_TIMESTAMPS, max_size=3)),
 }
 
 

@@ -151,7 +151,7 @@ class _Draft:
     def make_up_id(self) -> str:
         return f"{MADE_UP}{next(self.names)}"
 
-    def settle(self) -> Accepted | Refused:
+    def finish(self) -> Accepted | Refused:
         broken = frozenset(_broken_rules(self))
         if broken:
             return Refused(broken, frozenset())
@@ -179,7 +179,7 @@ def mutate(
                     draft.count(type_name, 1)
             case Delete(type_name, where):
                 _delete(draft, type_name, _matching(draft, type_name, where))
-    return draft.settle()
+    return draft.finish()
 
 
 def load(
@@ -208,7 +208,7 @@ def load(
         for id, values in given:
             draft.add(name, id, values)
         draft.count(name, len({id for id, _ in given}))
-    outcome = draft.settle()
+    outcome = draft.finish()
     if isinstance(outcome, Refused):
         broken |= outcome.broken
     return Refused(frozenset(broken), frozenset(taken)) if broken or taken else outcome
@@ -221,7 +221,7 @@ def adopt(predicted: Contents, found: Contents) -> Contents:
         known = {id: row for id, row in by_id.items() if not id.startswith(MADE_UP)}
         made_up = [row for id, row in by_id.items() if id.startswith(MADE_UP)]
         fresh = {id: row for id, row in found.get(name, {}).items() if id not in known}
-        expected, actual = Counter(map(_spell, made_up)), Counter(map(_spell, fresh.values()))
+        expected, actual = Counter(map(_render, made_up)), Counter(map(_render, fresh.values()))
         assert actual == expected, f"new rows of {name}: {actual} instead of {expected}"
         adopted[name] = known | fresh
     return adopted
@@ -231,7 +231,7 @@ def id_of(declared: NodeType | EdgeType, values: Row) -> str | None:
     """The id that a row's key says; None if there is no key."""
     if isinstance(declared, EdgeType) or not declared.key:
         return None
-    parts = [_spell_key(values[name]) for name in declared.key]
+    parts = [_render_key(values[name]) for name in declared.key]
     return parts[0] if len(parts) == 1 else json.dumps(parts, separators=(",", ":"))
 
 
@@ -276,13 +276,15 @@ def _delete(draft: _Draft, type_name: str, ids: Iterable[str]) -> None:
     for id in ids:
         del draft.rows[type_name][id]
         draft.count(type_name, 1)
-    gone = set(ids)
+    removed = set(ids)
     for edge in draft.catalog.edges.values():
         ends = [
             end for end, node in (("from", edge.source), ("to", edge.target)) if node == type_name
         ]
         lost = [
-            id for id, row in draft.rows[edge.name].items() if any(row[end] in gone for end in ends)
+            id
+            for id, row in draft.rows[edge.name].items()
+            if any(row[end] in removed for end in ends)
         ]
         if lost:
             _delete(draft, edge.name, lost)
@@ -354,7 +356,7 @@ def _broken_values(declared: NodeType | EdgeType, row: Row) -> Iterator[tuple[st
 def _has_twins(draft: _Draft, type_name: str, constraint: Unique) -> bool:
     columns = [{"src": "from", "dst": "to"}.get(name, name) for name in constraint.columns]
     seen = [
-        _spell([row[name] for name in columns])
+        _render([row[name] for name in columns])
         for row in draft.rows[type_name].values()
         if None not in [row[name] for name in columns]
     ]
@@ -380,11 +382,11 @@ def _broken_cardinality(draft: _Draft, edge: EdgeType) -> Iterator[tuple[str, st
             yield edge.name, "cardinality"
 
 
-def _spell(value: object) -> str:
+def _render(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _spell_key(value: object) -> str:
+def _render_key(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()

@@ -28,7 +28,7 @@ Record = Mapping[str, object]
 Row = Mapping[str, object]
 Contents = Mapping[str, Mapping[str, Row]]
 
-CREW = read_schema("crew")
+FLEET = read_schema("fleet")
 GAUGE = read_schema("gauge")
 HUB = read_schema("hub")
 
@@ -67,11 +67,11 @@ def build_graph(path: Path, schema: str, *records: Record) -> Graph:
     return graph
 
 
-def crew_graph(path: Path) -> Graph:
+def fleet_graph(path: Path) -> Graph:
     """Five pilots, three ships, four mentors and three flights; one pilot has no hours."""
     return build_graph(
         path,
-        CREW,
+        FLEET,
         node("Pilot", handle="ada", hours=410),
         node("Pilot", handle="ben", hours=330),
         node("Pilot", handle="cyd", hours=None),

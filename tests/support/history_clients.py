@@ -44,7 +44,7 @@ BAGS = ("bag/a", "bag/b")
 VALUES_PER_CLIENT = 1_000_000
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     """What a client does in one turn."""
 
     LOOK = "look"
@@ -82,14 +82,14 @@ class Client:
 
     def act(self) -> None:
         """Do one thing, whatever chance wants."""
-        match self._chance.choice(list(Deed)):
-            case Deed.LOOK:
+        match self._chance.choice(list(Action)):
+            case Action.LOOK:
                 self._chance.choice([self.look, self._glance])(self._reader)
-            case Deed.REWRITE:
+            case Action.REWRITE:
                 self._rewrite()
-            case Deed.SWAP:
+            case Action.SWAP:
                 self._swap()
-            case Deed.ADD:
+            case Action.ADD:
                 self._add()
 
     def look(self, graph: Graph) -> View:

@@ -139,11 +139,11 @@ def _missed(reader: Transaction, append: Append, account: Account) -> Iterator[D
 
 def _real_time_dependencies(transactions: Sequence[Transaction]) -> Iterator[Dependency]:
     """From each transaction to those that started next; the others follow from these."""
-    moments = [(each.started, 0, each) for each in transactions]
-    moments += [(end, 1, each) for each in transactions if (end := _end(each)) is not None]
+    events = [(each.started, 0, each) for each in transactions]
+    events += [(end, 1, each) for each in transactions if (end := _end(each)) is not None]
     newest: list[Transaction] = []
     before: dict[str, Sequence[Transaction]] = {}
-    for _, is_end, each in sorted(moments, key=lambda moment: moment[:2]):
+    for _, is_end, each in sorted(events, key=lambda event: event[:2]):
         if is_end:
             passed = {earlier.label for earlier in before[each.label]}
             newest = [*(other for other in newest if other.label not in passed), each]

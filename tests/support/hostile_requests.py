@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 from hypothesis import strategies as st
 
-from tests.support.raw_requests import Header, RawAnswer
+from tests.support.raw_requests import Header, RawResponse
 from tests.support.servers import Server
 from tests.support.source_tree import ROOT
 
@@ -271,21 +271,21 @@ def read_operations(document: Mapping[str, object]) -> Sequence[Operation]:
         Operation(
             method.upper(),
             path,
-            [each["name"] for each in told.get("parameters", ()) if each["in"] == "query"],
-            sorted(_find_fields(told, document, "properties")),
-            sorted(_find_fields(told, document, "required")),
+            [each["name"] for each in record.get("parameters", ()) if each["in"] == "query"],
+            sorted(_find_fields(record, document, "properties")),
+            sorted(_find_fields(record, document, "required")),
         )
         for path, methods in sorted(paths.items())
-        for method, told in sorted(methods.items())
-        if isinstance(told, dict)
+        for method, record in sorted(methods.items())
+        if isinstance(record, dict)
     ]
 
 
 def _find_fields(
-    told: Mapping[str, object], document: Mapping[str, object], kind: str
+    record: Mapping[str, object], document: Mapping[str, object], kind: str
 ) -> Iterator[str]:
     """The names of a body's fields, or of the required ones, wherever in its schema they stand."""
-    waiting, seen = [told.get("requestBody", {})], set[str]()
+    waiting, seen = [record.get("requestBody", {})], set[str]()
     while waiting:
         match waiting.pop():
             case {"$ref": str(reference)} if reference not in seen:
@@ -390,28 +390,28 @@ def without_controls(value: bytes) -> bytes:
 # Judging
 
 
-def find_answer_flaws(
-    answer: RawAnswer, *, server: Server, secrets: Sequence[str]
+def find_response_flaws(
+    response: RawResponse, *, server: Server, secrets: Sequence[str]
 ) -> Iterator[str]:
     """What no answer may be or say."""
-    if answer.status is None:
+    if response.status is None:
         yield "no answer"
         return
-    if answer.status >= 500 and answer.status != 503:
-        yield f"status {answer.status}"
-    yield from find_leaks(answer.text, secrets=(*secrets, str(server.folder)))
-    kind = dict(answer.headers).get("content-type", "")
-    if answer.status >= 400 and kind == "application/json" and answer.body:
-        told = json.loads(answer.body)
-        if not isinstance(told.get("error"), str) or not isinstance(told.get("code"), str):
-            yield f"an error without its fields: {told}"
+    if response.status >= 500 and response.status != 503:
+        yield f"status {response.status}"
+    yield from find_leaks(response.text, secrets=(*secrets, str(server.folder)))
+    kind = dict(response.headers).get("content-type", "")
+    if response.status >= 400 and kind == "application/json" and response.body:
+        record = json.loads(response.body)
+        if not isinstance(record.get("error"), str) or not isinstance(record.get("code"), str):
+            yield f"an error without its fields: {record}"
 
 
 def find_log_flaws(server: Server, *, secrets: Sequence[str]) -> Iterator[str]:
     """What no log may say; every line of it is one JSON object."""
     for line in server.log_text().splitlines():
-        told = json.loads(line)
-        if told["level"] == "error" or "trace" in told:
+        record = json.loads(line)
+        if record["level"] == "error" or "trace" in record:
             yield f"logged {line}"
         yield from (f"{leak} in the log" for leak in find_leaks(line, secrets=secrets))
 
@@ -426,8 +426,8 @@ def find_leaks(text: str, *, secrets: Sequence[str]) -> Iterator[str]:
 
 def read_document(server: Server) -> Mapping[str, object]:
     """What a server says of itself."""
-    answer = httpx.get(f"{server.url}/openapi.json", timeout=60.0)
-    assert answer.status_code == 200
-    document = answer.json()
+    response = httpx.get(f"{server.url}/openapi.json", timeout=60.0)
+    assert response.status_code == 200
+    document = response.json()
     assert isinstance(document, dict)
     return document

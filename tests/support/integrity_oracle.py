@@ -65,24 +65,24 @@ class _Oracle:
         rows = self.writes.get(name, Write()).put
         return {str(row["id"]): row for row in reversed(rows)}
 
-    def kept(self, name: str) -> dict[str, Row]:
+    def remaining(self, name: str) -> dict[str, Row]:
         """The committed rows that the write neither replaces nor removes."""
         write = self.writes.get(name, Write())
         if write.is_overwrite:
             return {}
-        gone = {*write.removed, *self.put(name)}
+        superseded = {*write.removed, *self.put(name)}
         rows = {str(row["id"]): row for row in self.committed.get(name, ())}
-        return {id: row for id, row in rows.items() if id not in gone}
+        return {id: row for id, row in rows.items() if id not in superseded}
 
     def vanished(self, name: str) -> set[str]:
         """The ids that are committed and will not be there."""
         before = {str(row["id"]) for row in self.committed.get(name, ())}
-        return before - set(self.kept(name)) - set(self.put(name))
+        return before - set(self.remaining(name)) - set(self.put(name))
 
     def _unique_faults(self, declared: NodeType | EdgeType) -> Iterator[Fault]:
         rows = self.writes.get(declared.name, Write()).put
         for group in (each for each in declared.constraints if isinstance(each, Unique)):
-            taken = [_tuple(row, group) for row in self.kept(declared.name).values()]
+            taken = [_tuple(row, group) for row in self.remaining(declared.name).values()]
             met: set[str] = set()
             for row in rows:
                 values = _tuple(row, group)
@@ -100,29 +100,29 @@ class _Oracle:
     def _endpoint_faults(self, edge: EdgeType) -> Iterator[Fault]:
         ends = (("src", edge.source), ("dst", edge.target))
         for column, node in ends:
-            there = {*self.kept(node), *self.put(node)}
+            there = {*self.remaining(node), *self.put(node)}
             for row in self.writes.get(edge.name, Write()).put:
                 if row[column] not in there:
                     yield Fault(edge.name, str(row["id"]), "endpoint", column, row[column])
         for column, node in ends:
-            for id, row in sorted(self.kept(edge.name).items()):
+            for id, row in sorted(self.remaining(edge.name).items()):
                 if row[column] in self.vanished(node):
                     yield Fault(edge.name, id, "endpoint", column, row[column])
 
     def _cardinality_faults(self, edge: EdgeType) -> Iterator[Fault]:
         before = {str(row["id"]): row for row in self.committed.get(edge.name, ())}
-        put, kept = self.put(edge.name), self.kept(edge.name)
+        put, remaining = self.put(edge.name), self.remaining(edge.name)
         gaining = {str(row["src"]) for row in put.values()}
-        losing = {str(row["src"]) for id, row in before.items() if id not in kept}
-        sources = [str(row["src"]) for row in (*put.values(), *kept.values())]
+        losing = {str(row["src"]) for id, row in before.items() if id not in remaining}
+        sources = [str(row["src"]) for row in (*put.values(), *remaining.values())]
         write = self.writes.get(edge.source, Write())
         for source in sorted(gaining | losing):
-            is_gone = source not in self.put(edge.source) and (
+            is_removed = source not in self.put(edge.source) and (
                 write.is_overwrite or source in write.removed
             )
             count, bounds = sources.count(source), edge.cardinality
             too_many = source in gaining and bounds.maximum is not None and count > bounds.maximum
-            if not is_gone and (too_many or count < bounds.minimum):
+            if not is_removed and (too_many or count < bounds.minimum):
                 yield Fault(edge.name, source, "cardinality", None, count)
 
 

@@ -21,14 +21,14 @@ from tests.support.graphs import Contents, Row, contents, require_linear, sideca
 from tests.support.machine_model import (
     TYPES,
     Merged,
+    ModelHistory,
     Remembered,
     Sides,
-    World,
-    image_of,
     require_rules,
+    row_of,
 )
 
-EVERYBODY = "query q() { match { $p: Person } return { $p.name as name, $p.age as age } }"
+EVERY_PERSON = "query q() { match { $p: Person } return { $p.name as name, $p.age as age } }"
 
 
 # Reading
@@ -69,33 +69,35 @@ def require_adopted(predicted: Contents, found: Contents) -> Contents:
 
 def require_conflicts(found: Sequence[Conflict], sides: Sides, merged: Merged) -> None:
     """Fail unless these are the conflicts, each with the images of its three sides."""
-    told = Counter((each.type, each.id, each.kind) for each in found)
-    assert told in merged.conflicts, f"{dict(told)} instead of {list(map(dict, merged.conflicts))}"
+    reported = Counter((each.type, each.id, each.kind) for each in found)
+    assert reported in merged.conflicts, (
+        f"{dict(reported)} instead of {list(map(dict, merged.conflicts))}"
+    )
     for each in found:
         if each.kind == "cardinality_violation":
             # Broken by the edges of a node together: there is no one row to show.
             continue
         entity = each.type, each.id
-        assert each.source == image_of(sides.source, entity)
-        assert each.target == image_of(sides.target, entity)
+        assert each.source == row_of(sides.source, entity)
+        assert each.target == row_of(sides.target, entity)
         if each.kind in ("divergent_insert", "divergent_update", "delete_vs_update"):
-            assert each.base == image_of(sides.base, entity)
+            assert each.base == row_of(sides.base, entity)
 
 
 # Every step
 
 
-def require_present(graph: Graph, world: World) -> None:
+def require_present(graph: Graph, history: ModelHistory) -> None:
     """Fail unless the branches are those of the model, each at its head, and so are the tags."""
-    assert graph.branches() == world.branches
-    assert {branch: graph.head(branch) for branch in world.branches} == world.heads
-    assert graph.tags() == world.tags
+    assert graph.branches() == history.branches
+    assert {branch: graph.head(branch) for branch in history.branches} == history.heads
+    assert graph.tags() == history.tags
 
 
-def require_rows(graph: Graph, world: World, branch: str) -> None:
+def require_rows(graph: Graph, history: ModelHistory, branch: str) -> None:
     """Fail unless a branch has its rows, counts them right, and they keep the rules."""
     found = contents(graph, branch)
-    assert found == world.state(branch), f"on {branch}"
+    assert found == history.state(branch), f"on {branch}"
     require_rules(found)
     counted = {
         key.partition(":")[2]: table.row_count for key, table in graph.tables(branch).items()
@@ -111,31 +113,31 @@ def require_quiet(root: Path) -> None:
 # All of history
 
 
-def require_history(graph: Graph, world: World) -> None:
+def require_history(graph: Graph, history: ModelHistory) -> None:
     """Fail unless each branch is a chain of the commits that were made, with their parents."""
-    for branch in world.branches:
+    for branch in history.branches:
         commits = graph.commits(branch)
         require_linear(commits)
-        assert [each.id for each in commits] == world.chain(branch)
+        assert [each.id for each in commits] == history.chain(branch)
         for each in commits:
-            merged = world.commits[each.id].parents[1:]
+            merged = history.commits[each.id].parents[1:]
             assert not merged or merged == (each.merged_parent_id,)
 
 
-def require_past(graph: Graph, world: World, commits: Iterable[Remembered]) -> None:
+def require_past(graph: Graph, history: ModelHistory, commits: Iterable[Remembered]) -> None:
     """Fail unless commits read as they did when they were made, or went with their branch."""
     for each in commits:
-        if world.is_readable(each):
+        if history.is_readable(each):
             assert read_lines(graph.export(commit=each.id)) == each.state, f"at {each.id}"
         else:
             with pytest.raises(NotFoundError):
                 list(graph.export(commit=each.id))
 
 
-def require_tagged(graph: Graph, world: World) -> None:
+def require_tagged(graph: Graph, history: ModelHistory) -> None:
     """Fail unless every tag still reads as the commit that it was given to."""
-    for name, commit_id in world.tags.items():
-        assert read_lines(graph.export(commit=name)) == world.commits[commit_id].state
+    for name, commit_id in history.tags.items():
+        assert read_lines(graph.export(commit=name)) == history.commits[commit_id].state
 
 
 def require_difference(graph: Graph, old: Remembered, new: Remembered) -> None:
@@ -143,41 +145,43 @@ def require_difference(graph: Graph, old: Remembered, new: Remembered) -> None:
     found = list(graph.diff(old.id, new.id))
     assert [(each.type, each.id, each.op) for each in found] == compare(old.state, new.state)
     for each in found:
-        assert each.before == image_of(old.state, (each.type, each.id))
-        assert each.after == image_of(new.state, (each.type, each.id))
+        assert each.before == row_of(old.state, (each.type, each.id))
+        assert each.after == row_of(new.state, (each.type, each.id))
 
 
-def require_feed(graph: Graph, world: World, branch: str) -> None:
+def require_feed(graph: Graph, history: ModelHistory, branch: str) -> None:
     """Fail unless a feed goes through every commit of a branch, and tells what each changed.
 
     Of a branch other than `main`, only what it does not share with it.
     """
-    chain, main = world.chain(branch), set() if branch == "main" else set(world.chain("main"))
+    chain, main = history.chain(branch), set() if branch == "main" else set(history.chain("main"))
     own = [id for id in chain[1:] if id not in main]
     start = chain[-1 - len(own)]
-    told = []
+    reported = []
     for each in graph.changes(f"after:{start}", branch):
-        old, new = (world.commits[id].state for id in (str(each.commit.parent_id), each.commit.id))
+        old, new = (
+            history.commits[id].state for id in (str(each.commit.parent_id), each.commit.id)
+        )
         changes = [(change.type, change.id, change.op) for change in each.changes]
         assert changes == compare(old, new), f"by {each.commit.id}"
-        told.append(each.commit.id)
-    assert told == own
+        reported.append(each.commit.id)
+    assert reported == own
 
 
-def require_one_answer(graph: Graph, world: World, branch: str) -> None:
+def require_one_result(graph: Graph, history: ModelHistory, branch: str) -> None:
     """Fail unless a query is answered from the head of a branch."""
-    result = graph.query(EVERYBODY, branch=branch)
-    people = world.state(branch).get("Person", {})
+    result = graph.query(EVERY_PERSON, branch=branch)
+    people = history.state(branch).get("Person", {})
     found = {row["name"]: row["age"] for row in result}
     assert found == {id: row["age"] for id, row in people.items()}
-    assert result.commit_id == world.heads[branch]
+    assert result.commit_id == history.heads[branch]
 
 
-def require_merged_once(graph: Graph, world: World) -> None:
+def require_merged_once(graph: Graph, history: ModelHistory) -> None:
     """Fail unless a branch has nothing to take from one that is part of its past."""
-    for source in world.branches:
-        for target in world.branches:
-            if source != target and world.heads[source] in world.past(world.heads[target]):
+    for source in history.branches:
+        for target in history.branches:
+            if source != target and history.heads[source] in history.past(history.heads[target]):
                 found = graph.merge(source, into=target, dry_run=True)
                 assert found.outcome == "already_up_to_date"
 

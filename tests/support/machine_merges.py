@@ -12,17 +12,16 @@ from omnigraph.errors import InvalidValueError, NotFoundError
 from omnigraph.storage.failpoints import Failpoint
 from tests.support.choices import Choices
 from tests.support.graphs import Row
-from tests.support.machine_checks import require_conflicts
-from tests.support.machine_deeds import (
+from tests.support.machine_actions import (
     AGES,
     EMAILS,
     KINDS,
     NOTES,
     PLACES,
+    Action,
     Breaks,
     Conflicts,
     Declines,
-    Deed,
     Ends,
     Expected,
     Lands,
@@ -35,12 +34,13 @@ from tests.support.machine_deeds import (
     draw_transaction,
     draw_write,
 )
+from tests.support.machine_checks import require_conflicts
 from tests.support.machine_model import (
     Base,
     Entity,
+    ModelHistory,
     Remembered,
     Sides,
-    World,
     merge,
     stored_row,
 )
@@ -71,23 +71,23 @@ _WRITING_FAILPOINTS = (
 # Merges
 
 
-def draw_merge(choices: Choices, world: World) -> Deed:
+def draw_merge(choices: Choices, history: ModelHistory) -> Action:
     """A merge of one branch into another; there must be two."""
-    source, target = choices.some(world.branches, least=2, most=2)
-    if world.find_base(source, target) is None and choices.often():
+    source, target = choices.some(history.branches, least=2, most=2)
+    if history.find_base(source, target) is None and choices.often():
         source, target = target, source
-    return draw_merge_of(source, target, choices, world)
+    return draw_merge_of(source, target, choices, history)
 
 
-def draw_merge_of(source: str, target: str, choices: Choices, world: World) -> Deed:
+def draw_merge_of(source: str, target: str, choices: Choices, history: ModelHistory) -> Action:
     """A merge of two branches, on any terms."""
-    base = world.find_base(source, target)
+    base = history.find_base(source, target)
     is_by_property = choices.seldom()
     if base is None:
         sides, resolve = None, dict[Entity, object]()
     else:
         sides, resolve = _draw_sides(
-            choices, world, base, (source, target), is_by_property=is_by_property
+            choices, history, base, (source, target), is_by_property=is_by_property
         )
     granularity = "property" if is_by_property else "row"
     words = f"merge {source} into {target} by {granularity} {resolve or ''}"
@@ -105,49 +105,54 @@ def draw_merge_of(source: str, target: str, choices: Choices, world: World) -> D
     merged = None if sides is None else merge(sides)
     if base is None or merged is None or sides is None:
         outcome = "already_up_to_date"
-        return Deed(words, do, Nothing())
+        return Action(words, do, Nothing())
     if not merged.is_clean:
         outcome = "conflicts"
         expected: Expected = Nothing() if is_dry_run else Conflicts(sides, merged)
-        return Deed(f"{words}: conflicts", do, expected)
+        return Action(f"{words}: conflicts", do, expected)
     outcome = "fast_forward" if base.is_at_target else "merged"
     if is_dry_run:
-        return Deed(f"try-{words}", do, Nothing())
-    return Deed(words, do, Lands(target, merged.state, world.heads[source]))
+        return Action(f"try-{words}", do, Nothing())
+    return Action(words, do, Lands(target, merged.state, history.heads[source]))
 
 
 def _draw_sides(
-    choices: Choices, world: World, base: Base, ends: tuple[str, str], *, is_by_property: bool
+    choices: Choices,
+    history: ModelHistory,
+    base: Base,
+    ends: tuple[str, str],
+    *,
+    is_by_property: bool,
 ) -> tuple[Sides, dict[Entity, object]]:
-    source, target = (world.state(each) for each in ends)
+    source, target = (history.state(each) for each in ends)
     plain = Sides(base.state, source, target, is_by_property)
-    told = sorted({each[:2] for each in merge(plain).conflicts[0]})
+    keys = sorted({each[:2] for each in merge(plain).conflicts[0]})
     resolve: dict[Entity, object] = {}
     decided: dict[Entity, Row | None] = {}
     changed = set(plain.changed())
-    chosen = [each for each in told if each in changed] if choices.often() else []
+    chosen = [each for each in keys if each in changed] if choices.often() else []
     if changed and choices.seldom():
         chosen = sorted({*chosen, choices.one(sorted(changed))})
     for type_name, id in chosen:
-        images = {
+        rows = {
             name: state.get(type_name, {}).get(id)
             for name, state in (("source", source), ("target", target))
         }
         choice = choices.one(("source", "target", "source", "target", "row"))
         if choice == "row":
-            row = _own_row(choices, type_name, images["source"] or images["target"])
+            row = _own_row(choices, type_name, rows["source"] or rows["target"])
             if row is None:
                 continue
             decided[type_name, id], resolve[type_name, id] = row, stored_row(row)
         else:
-            decided[type_name, id], resolve[type_name, id] = images[choice], choice
+            decided[type_name, id], resolve[type_name, id] = rows[choice], choice
     adopted = frozenset(each for each, choice in resolve.items() if choice == "source")
     return Sides(base.state, source, target, is_by_property, decided, adopted), resolve
 
 
-def _own_row(choices: Choices, type_name: str, image: Row | None) -> Row | None:
+def _own_row(choices: Choices, type_name: str, current: Row | None) -> Row | None:
     """A row of the caller's own, near what one side has."""
-    if image is None:
+    if current is None:
         return None
     changes: Mapping[str, Mapping[str, object]] = {
         "Person": {"age": choices.one(AGES), "email": choices.one(EMAILS)},
@@ -155,19 +160,19 @@ def _own_row(choices: Choices, type_name: str, image: Row | None) -> Row | None:
         "Knows": {"kind": choices.one(KINDS[:2])},
         "Sits": {"to": choices.one(PLACES)},
     }
-    return {**image, **changes[type_name]}
+    return {**current, **changes[type_name]}
 
 
 # Single commits
 
 
-def draw_undoing(choices: Choices, world: World) -> Deed:
+def draw_undoing(choices: Choices, history: ModelHistory) -> Action:
     """A revert, or a commit that is done again elsewhere."""
-    branch = choices.one(world.branches)
+    branch = choices.one(history.branches)
     is_revert = choices.often()
-    known = list(world.commits)
+    known = list(history.commits)
     # What was done last is undone more often than what is long past.
-    commit = world.commits[choices.one([*known, *known[-6:] * 3])]
+    commit = history.commits[choices.one([*known, *known[-6:] * 3])]
     words = f"{'revert' if is_revert else 'pick'} {commit.id} on {branch}"
 
     def do(graph: Graph) -> str | None:
@@ -175,22 +180,24 @@ def draw_undoing(choices: Choices, world: World) -> Deed:
             return graph.revert(commit.id, branch=branch).commit_id
         return graph.cherry_pick(commit.id, onto=branch).commit_id
 
-    return Deed(words, do, _expect_undoing(world, commit, branch, is_revert=is_revert))
+    return Action(words, do, _expect_undoing(history, commit, branch, is_revert=is_revert))
 
 
-def _expect_undoing(world: World, commit: Remembered, branch: str, *, is_revert: bool) -> Expected:
-    if not world.is_readable(commit):
+def _expect_undoing(
+    history: ModelHistory, commit: Remembered, branch: str, *, is_revert: bool
+) -> Expected:
+    if not history.is_readable(commit):
         return Declines(NotFoundError)
-    is_past = commit.id in world.past(world.heads[branch])
+    is_past = commit.id in history.past(history.heads[branch])
     if not commit.parents or (is_revert and not is_past):
         return Declines(InvalidValueError)
-    parent = world.commits[commit.parents[0]]
+    parent = history.commits[commit.parents[0]]
     way = (commit.state, parent.state) if is_revert else (parent.state, commit.state)
-    sides = Sides(*way, world.state(branch))
+    sides = Sides(*way, history.state(branch))
     merged = merge(sides)
     if not merged.is_clean:
         return Conflicts(sides, merged)
-    if merged.state == world.state(branch):
+    if merged.state == history.state(branch):
         return Nothing()
     return Lands(branch, merged.state, None)
 
@@ -198,26 +205,26 @@ def _expect_undoing(world: World, commit: Remembered, branch: str, *, is_revert:
 # Any of them
 
 
-def draw_any(choices: Choices, world: World) -> Deed:
+def draw_any(choices: Choices, history: ModelHistory) -> Action:
     """Any deed at all."""
     kinds = [*[draw_write] * 10, *[draw_transaction] * 2, *[draw_undoing] * 4, *[draw_start] * 2]
-    if len(world.heads) > 1:
+    if len(history.heads) > 1:
         kinds += [*[draw_merge] * 6, *[draw_end] * 2]
-    return choices.one([*kinds, *[draw_tag] * 2])(choices, world)
+    return choices.one([*kinds, *[draw_tag] * 2])(choices, history)
 
 
-def draw_effective(choices: Choices, world: World) -> Deed:
+def draw_effective(choices: Choices, history: ModelHistory) -> Action:
     """A deed of which something can be left half-way, if one comes up soon."""
     for _ in range(_ATTEMPTS_MAX):
-        deed = draw_any(choices, world)
-        if isinstance(deed.expected, Lands | Starts | Ends | Tags):
-            return deed
-    return draw_write(choices, world)
+        action = draw_any(choices, history)
+        if isinstance(action.expected, Lands | Starts | Ends | Tags):
+            return action
+    return draw_write(choices, history)
 
 
-def failpoints_of(deed: Deed) -> Sequence[Failpoint]:
+def failpoints_of(action: Action) -> Sequence[Failpoint]:
     """Where a deed may fail."""
-    match deed.expected:
+    match action.expected:
         case Starts():
             return [Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE]
         case Ends():

@@ -32,7 +32,7 @@ TYPES = (*sorted(CATALOG.nodes), *sorted(CATALOG.edges))
 Entity = tuple[str, str]
 """A type and an id."""
 
-Told = Counter[tuple[str, str, str]]
+ConflictCounts = Counter[tuple[str, str, str]]
 """Conflicts: type, id and kind."""
 
 _KINDS = {
@@ -68,7 +68,7 @@ class Base:
 
 
 @dataclass(slots=True)
-class World:
+class ModelHistory:
     """Every commit there ever was, and what is there now."""
 
     commits: dict[str, Remembered] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class World:
             for id in first.keys() | merged.keys():
                 if first.get(id) != merged.get(id):
                     row = merged.get(id)
-                    taken.setdefault(id, None if row is None else _told_row(row))
+                    taken.setdefault(id, None if row is None else _canonical_row(row))
         return taken
 
 
@@ -203,7 +203,7 @@ class Merged:
     """
 
     state: Contents
-    conflicts: tuple[Told, ...]
+    conflicts: tuple[ConflictCounts, ...]
 
     @property
     def is_clean(self) -> bool:
@@ -231,14 +231,15 @@ class Sides:
             for id in sorted(
                 _ids(self.base, name) | _ids(self.source, name) | _ids(self.target, name)
             )
-            if len({_image(each, name, id) for each in (self.base, self.source, self.target)}) > 1
+            if len({_items_of(each, name, id) for each in (self.base, self.source, self.target)})
+            > 1
         ]
 
 
 def merge(sides: Sides) -> Merged:
     """Put two sides together, row by row; rows in conflict stay as the target has them."""
     state: dict[str, Rows] = {}
-    undecided: Told = Counter()
+    undecided: ConflictCounts = Counter()
     for name in TYPES:
         merged = merge_rows(
             *(stored_rows(each, name) for each in (sides.base, sides.source, sides.target)),
@@ -254,16 +255,16 @@ def merge(sides: Sides) -> Merged:
             (name, id, kind) for id, kind in merged.conflicts.items() if id not in decided
         )
         state[name] = rows
-    told = {
+    counts = {
         frozenset((undecided + broken).items()): undecided + broken
         for broken in _broken(sides, state, undecided)
     }
     plain = {
-        name: {id: _told_row(row) for id, row in rows.items()}
+        name: {id: _canonical_row(row) for id, row in rows.items()}
         for name, rows in state.items()
         if rows
     }
-    return Merged(plain, tuple(told.values()))
+    return Merged(plain, tuple(counts.values()))
 
 
 def stored_rows(state: Contents, name: str) -> Rows:
@@ -276,7 +277,7 @@ def stored_row(row: Row) -> Row:
     return {_STORED.get(name, name): value for name, value in row.items()}
 
 
-def image_of(state: Contents, entity: Entity) -> Row | None:
+def row_of(state: Contents, entity: Entity) -> Row | None:
     """An entity as conflicts and changes show it."""
     row = state.get(entity[0], {}).get(entity[1])
     return None if row is None else {"id": entity[1], **stored_row(row)}
@@ -288,7 +289,9 @@ def require_rules(state: Contents) -> None:
     assert find_faults(CATALOG, committed={}, writes=everything) == []
 
 
-def _broken(sides: Sides, state: Mapping[str, Rows], undecided: Told) -> Iterator[Told]:
+def _broken(
+    sides: Sides, state: Mapping[str, Rows], undecided: ConflictCounts
+) -> Iterator[ConflictCounts]:
     """The rules that the result would break, once for each order in which its rows may stand."""
     committed = {name: _listed(stored_rows(sides.target, name)) for name in TYPES}
     in_doubt = {(name, id) for name, id, _ in undecided}
@@ -332,7 +335,8 @@ def _mixed_ids(sides: Sides, name: str) -> list[str]:
             _ids(sides.base, name) & _ids(sides.source, name) & _ids(sides.target, name)
         )
         if (name, id) not in sides.decided
-        and len({_image(each, name, id) for each in (sides.base, sides.source, sides.target)}) == 3
+        and len({_items_of(each, name, id) for each in (sides.base, sides.source, sides.target)})
+        == 3
     ]
 
 
@@ -350,15 +354,15 @@ def _listed(rows: Rows) -> list[Row]:
     return [{"id": id, **rows[id]} for id in sorted(rows)]
 
 
-def _told_row(row: Row) -> Row:
-    told = {stored: name for name, stored in _STORED.items()}
-    return {told.get(name, name): value for name, value in row.items()}
+def _canonical_row(row: Row) -> Row:
+    counts = {stored: name for name, stored in _STORED.items()}
+    return {counts.get(name, name): value for name, value in row.items()}
 
 
 def _ids(state: Contents, name: str) -> set[str]:
     return set(state.get(name, {}))
 
 
-def _image(state: Contents, name: str, id: str) -> frozenset[tuple[str, object]] | None:
+def _items_of(state: Contents, name: str, id: str) -> frozenset[tuple[str, object]] | None:
     row = state.get(name, {}).get(id)
     return None if row is None else frozenset(row.items())

@@ -24,21 +24,14 @@ from tests.differential.test_write_path import require_refusal
 from tests.support.crashing import Fault
 from tests.support.graph_model import Accepted, Refused
 from tests.support.graphs import build_graph, contents, ndjson, open_with
-from tests.support.machine_checks import (
-    find_adopted,
-    read_lines,
-    require_adopted,
-    require_conflicts,
-    require_quiet,
-)
-from tests.support.machine_deeds import (
+from tests.support.machine_actions import (
     BRANCHES,
     FIRST,
+    Action,
     Breaks,
     Call,
     Conflicts,
     Declines,
-    Deed,
     Ends,
     Expected,
     Lands,
@@ -46,11 +39,18 @@ from tests.support.machine_deeds import (
     Starts,
     Tags,
 )
-from tests.support.machine_model import SCHEMA, Sides, World, merge
+from tests.support.machine_checks import (
+    find_adopted,
+    read_lines,
+    require_adopted,
+    require_conflicts,
+    require_quiet,
+)
+from tests.support.machine_model import SCHEMA, ModelHistory, Sides, merge
 from tests.support.queries import query
 from tests.support.sweeps import Reached, naming, open_crashing, open_plain, operate_under_fault
 
-NOBODY = query('delete Person where name = "nobody"')
+NO_CHANGE = query('delete Person where name = "nobody"')
 """A write that changes nothing, and so only puts in order what others left."""
 
 
@@ -67,7 +67,7 @@ class Story:
     """A graph, opened twice, and what should be in it."""
 
     root: Path
-    world: World = field(default_factory=World)
+    history: ModelHistory = field(default_factory=ModelHistory)
     failpoints: Failpoints = field(default_factory=Failpoints)
     graphs: list[Graph] = field(default_factory=list)
 
@@ -75,12 +75,12 @@ class Story:
         """Make the graph, and two branches of it."""
         graph = build_graph(self.root, SCHEMA)
         (first,) = graph.commits()
-        self.world.land("main", first.id, version=first.manifest_version, parents=(), state={})
+        self.history.land("main", first.id, version=first.manifest_version, parents=(), state={})
         graph.load(ndjson(*FIRST), mode="append")
         self._learn_commits(graph, "main", Lands("main", contents(graph), None))
         for branch in BRANCHES[:2]:
             graph.create_branch(branch)
-            self.world.start(branch, "main")
+            self.history.start(branch, "main")
         self.open_again()
 
     def open_again(self) -> None:
@@ -92,34 +92,34 @@ class Story:
 
     # Doing
 
-    def perform(self, deed: Deed, graph: Graph) -> None:
+    def perform(self, action: Action, graph: Graph) -> None:
         """Do something, and fail unless what should come of it does."""
-        note(deed.words)
-        event(f"{deed.name}: {type(deed.expected).__name__}")
-        match deed.expected:
+        note(action.words)
+        event(f"{action.name}: {type(action.expected).__name__}")
+        match action.expected:
             case Breaks(refused):
-                require_refusal(lambda: deed.do(graph), refused)
+                require_refusal(lambda: action.do(graph), refused)
             case Conflicts(sides, merged):
                 with pytest.raises(MergeConflictError) as raised:
-                    deed.do(graph)
+                    action.do(graph)
                 require_conflicts(raised.value.conflicts, sides, merged)
             case Declines(error):
                 with pytest.raises(error):
-                    deed.do(graph)
+                    action.do(graph)
             case Nothing():
-                assert deed.do(graph) is None
+                assert action.do(graph) is None
             case Lands(branch) as lands:
-                made = deed.do(graph)
+                made = action.do(graph)
                 self._learn_commits(graph, branch, lands)
-                assert made == self.world.heads[branch]
+                assert made == self.history.heads[branch]
             case Starts() | Ends() | Tags():
-                deed.do(graph)
-                assert self._find_reached(graph, deed) is Reached.NEW
-                self._take_over(deed.expected)
+                action.do(graph)
+                assert self._find_reached(graph, action) is Reached.NEW
+                self._take_over(action.expected)
 
     def race(self, branch: str, mine: Call, theirs: Call) -> None:
         """Begin a transaction, let another change the branch meanwhile, and end it."""
-        before = self.world.state(branch)
+        before = self.history.state(branch)
         left, right = mine.predict(before), theirs.predict(before)
         if not _both_land(left, right):
             return
@@ -134,7 +134,7 @@ class Story:
                 private = require_adopted(left.state, read_lines(begun.export()))
                 theirs.send(other, branch)
                 self._learn_commits(other, branch, Lands(branch, right.state, None))
-                sides = Sides(before, private, self.world.state(branch))
+                sides = Sides(before, private, self.history.state(branch))
         except MergeConflictError as error:
             conflicts = error.conflicts
         merged = merge(sides)
@@ -145,32 +145,32 @@ class Story:
 
     # Stopping
 
-    def crash(self, deed: Deed, fault: Fault) -> frozenset[Reached]:
+    def crash(self, action: Action, fault: Fault) -> frozenset[Reached]:
         """Do something in a process that dies of it, or whose storage fails: where it may be."""
-        note(f"{deed.words}, stopped at {fault}")
+        note(f"{action.words}, stopped at {fault}")
         with naming(fault):
-            allowed = operate_under_fault(deed.do, open_crashing(self.root, fault))
-        event(f"stopped {deed.name}: {fault.hit or 'not'} {fault.when.name}")
+            allowed = operate_under_fault(action.do, open_crashing(self.root, fault))
+        event(f"stopped {action.name}: {fault.hit or 'not'} {fault.when.name}")
         return allowed
 
-    def fail(self, deed: Deed, failpoint: Failpoint, times: int) -> frozenset[Reached]:
+    def fail(self, action: Action, failpoint: Failpoint, times: int) -> frozenset[Reached]:
         """Do something that fails at a failpoint, in a process that lives on: where it may be."""
-        note(f"{deed.words}, failing {times} times at {failpoint}")
+        note(f"{action.words}, failing {times} times at {failpoint}")
         with self.failpoints.activate(failpoint, fail_times(times)) as activation:
-            allowed = operate_under_fault(deed.do, self.graphs[0])
-        event(f"failed {deed.name}: {failpoint if activation.arrivals else 'not'}")
+            allowed = operate_under_fault(action.do, self.graphs[0])
+        event(f"failed {action.name}: {failpoint if activation.arrivals else 'not'}")
         return allowed
 
-    def settle(
-        self, deed: Deed, allowed: frozenset[Reached], cure: Cure, interruption: Fault | None
+    def recover(
+        self, action: Action, allowed: frozenset[Reached], cure: Cure, interruption: Fault | None
     ) -> None:
         """Put in order what a stopped deed left, and learn what became of it.
 
         An interruption stops a recovery first.
         """
         with open_plain(self.root, is_read_only=True) as reader:
-            seen = self._find_reached(reader, deed)
-        self._require_told(deed, allowed, seen)
+            seen = self._find_reached(reader, action)
+        self._require_allowed(action, allowed, seen)
         if interruption is not None:
             operate_under_fault(Graph.refresh, open_crashing(self.root, interruption))
         match cure:
@@ -179,17 +179,17 @@ class Story:
             case Cure.REFRESH:
                 self.graphs[1].refresh()
             case Cure.WRITE:
-                self.graphs[1].mutate(NOBODY)
+                self.graphs[1].mutate(NO_CHANGE)
         note(f"put in order: {cure}")
         require_quiet(self.root)
-        reached = self._learn(self.graphs[1], deed)
+        reached = self._learn(self.graphs[1], action)
         event(f"settled: {reached.name}")
-        self._require_told(deed, allowed, reached)
+        self._require_allowed(action, allowed, reached)
         assert seen is Reached.OLD or reached is Reached.NEW, "what a reader has seen was undone"
 
     @staticmethod
-    def _require_told(deed: Deed, allowed: frozenset[Reached], reached: Reached) -> None:
-        match deed.expected:
+    def _require_allowed(action: Action, allowed: frozenset[Reached], reached: Reached) -> None:
+        match action.expected:
             case Breaks() | Conflicts() | Declines():
                 assert allowed != {Reached.NEW}, "it was not refused"
             case Nothing():
@@ -199,13 +199,13 @@ class Story:
 
     # Learning
 
-    def _find_reached(self, graph: Graph, deed: Deed) -> Reached:
+    def _find_reached(self, graph: Graph, action: Action) -> Reached:
         """Whether a deed is done, by the look of the graph."""
-        match deed.expected:
+        match action.expected:
             case Lands(branch, state):
                 found = contents(graph, branch)
                 if not any(map(_is_own, self._find_fresh(graph, branch))):
-                    assert found == self.world.state(branch), "it is not done, but shows"
+                    assert found == self.history.state(branch), "it is not done, but shows"
                     return Reached.OLD
                 assert find_adopted(state, found) is not None, "half of it is done"
                 return Reached.NEW
@@ -218,13 +218,13 @@ class Story:
             case Nothing() | Breaks() | Conflicts() | Declines():
                 return Reached.OLD
 
-    def _learn(self, graph: Graph, deed: Deed) -> Reached:
+    def _learn(self, graph: Graph, action: Action) -> Reached:
         """Take over what became of a deed, and what recovery wrote down about it."""
-        reached = self._find_reached(graph, deed)
+        reached = self._find_reached(graph, action)
         if reached is Reached.NEW:
-            self._take_over(deed.expected)
-        for branch in self.world.branches:
-            lands = deed.expected if isinstance(deed.expected, Lands) else None
+            self._take_over(action.expected)
+        for branch in self.history.branches:
+            lands = action.expected if isinstance(action.expected, Lands) else None
             is_its = lands is not None and lands.branch == branch
             self._learn_commits(graph, branch, lands if is_its else None)
         return reached
@@ -232,20 +232,20 @@ class Story:
     def _take_over(self, expected: Expected) -> None:
         match expected:
             case Starts(name, base):
-                self.world.start(name, base)
+                self.history.start(name, base)
             case Ends(name):
-                self.world.end(name)
+                self.history.end(name)
             case Tags(name, commit_id):
-                self.world.tags.pop(name, None)
-                self.world.tags |= {} if commit_id is None else {name: commit_id}
+                self.history.tags.pop(name, None)
+                self.history.tags |= {} if commit_id is None else {name: commit_id}
             case Lands() | Nothing() | Breaks() | Conflicts() | Declines():
                 return
 
     def _learn_commits(self, graph: Graph, branch: str, lands: Lands | None) -> None:
         """Take over the new commits of a branch: at most one of a deed, and what recovery adds."""
         for commit in self._find_fresh(graph, branch):
-            state, merged = self.world.state(branch), tuple[str, ...]()
-            event(f"commit: {'of a deed' if _is_own(commit) else 'of recovery'}")
+            state, merged = self.history.state(branch), tuple[str, ...]()
+            event(f"commit: {'of a action' if _is_own(commit) else 'of recovery'}")
             if _is_own(commit):
                 assert lands is not None, f"nobody made commit {commit.id}, or it is done twice"
                 state = require_adopted(lands.state, read_lines(graph.export(commit=commit.id)))
@@ -253,15 +253,15 @@ class Story:
                 lands = None
             assert commit.branch == branch
             parents = (str(commit.parent_id), *merged)
-            self.world.land(
+            self.history.land(
                 branch, commit.id, version=commit.manifest_version, parents=parents, state=state
             )
 
     def _find_fresh(self, graph: Graph, branch: str) -> list[Commit]:
         """The commits of a branch that the model does not know yet."""
-        if graph.head(branch) == self.world.heads[branch]:
+        if graph.head(branch) == self.history.heads[branch]:
             return []
-        known = self.world.chain(branch)
+        known = self.history.chain(branch)
         commits = graph.commits(branch)
         assert [each.id for each in commits[: len(known)]] == known, "history has changed"
         return commits[len(known) :]

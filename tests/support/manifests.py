@@ -16,7 +16,7 @@ from omnigraph.engine.state.manifest import (
 from omnigraph.model.names import MAIN, BranchName
 from omnigraph.storage.ports import TableVersion, VersionFile
 
-MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+TIMESTAMP = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 FILE = VersionFile("_versions/1.manifest", 100)
 
 
@@ -27,7 +27,7 @@ def make_commit(
     branch: BranchName = MAIN,
     parent_id: str | None = None,
     actor: str | None = None,
-    created_at: datetime = MOMENT,
+    created_at: datetime = TIMESTAMP,
 ) -> Commit:
     """A commit of which a test names only what it is about."""
     return Commit(

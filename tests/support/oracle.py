@@ -52,14 +52,14 @@ SCORE_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class OracleResult:
     """The columns of a result, and its rows as JSON values in the order of the columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
 
 
-def answer(ir: ReadIR, call: Call, *, rows_max: int) -> Answer:
+def evaluate(ir: ReadIR, call: Call, *, rows_max: int) -> OracleResult:
     """What a read must return, in exactly this order."""
     names = sorted({name for name in variables_of(ir.pipeline) if "'" not in name})
     matched = list(Pipeline(call, rows_max).run(ir.pipeline, [{}]))
@@ -73,7 +73,7 @@ def answer(ir: ReadIR, call: Call, *, rows_max: int) -> Answer:
         shown = output.sort(matched)
     window = shown[output.offset :][: output.limit]
     types = [column.type for column in ir.columns]
-    return Answer(
+    return OracleResult(
         tuple(column.name for column in ir.columns),
         tuple(tuple(map(to_json, cells, types)) for cells in window),
     )

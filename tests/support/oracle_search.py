@@ -34,8 +34,8 @@ def words_of(text: str) -> tuple[Word, ...]:
     """The words of a text that can be searched for, in order."""
     runs = groupby(text, key=str.isalnum)
     spellings = ["".join(run).lower() for is_word, run in runs if is_word]
-    kept = [s for s in spellings if len(s) <= WORD_CHARACTERS_MAX and s not in STOP_WORDS]
-    return tuple(Word(fold_to_ascii(each), fold_to_ascii(_stem(each))) for each in kept)
+    retained = [s for s in spellings if len(s) <= WORD_CHARACTERS_MAX and s not in STOP_WORDS]
+    return tuple(Word(fold_to_ascii(each), fold_to_ascii(_stem(each))) for each in retained)
 
 
 def stems_of(text: str) -> list[str]:

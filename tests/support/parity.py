@@ -114,7 +114,7 @@ def twin_graphs(folder: Path) -> Iterator[Twins]:
     """Fixture F with a history and branches for every line, twice; the second is served."""
     with social_graph(folder / "graph") as graph:
         commits = _write_history(graph)
-        beginning = "\n".join(graph.export()) + _tell_commits(graph)
+        beginning = "\n".join(graph.export()) + _report_commits(graph)
     shutil.copytree(folder / "graph", folder / "twin")
     omnigraph.relocate(folder / "twin")
     _write_files(folder)
@@ -151,13 +151,13 @@ def _write_history(graph: Graph) -> dict[str, str]:
     }
 
 
-def _tell_commits(graph: Graph) -> str:
-    told = (
+def _report_commits(graph: Graph) -> str:
+    report = (
         f"{each.id} {each.created_at.isoformat()} {int(each.created_at.timestamp() * 1e6)}"
         for branch in graph.branches()
         for each in graph.commits(branch)
     )
-    return "\n".join(told)
+    return "\n".join(report)
 
 
 def _write_files(folder: Path) -> None:

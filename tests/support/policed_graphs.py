@@ -43,7 +43,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class GuardedCall:
     """One call of a graph, what it asks for, and whether it can be done without Spark."""
 
     run: Callable[[Graph], object]
@@ -51,9 +51,9 @@ class Deed:
     is_local: bool = True
 
 
-def deed(run: Callable[[Graph], object], *needs: Need) -> Deed:
+def guarded_call(run: Callable[[Graph], object], *needs: Need) -> GuardedCall:
     """A call that this process carries out."""
-    return Deed(run, needs)
+    return GuardedCall(run, needs)
 
 
 def people_graph(path: Path) -> Graph:
@@ -110,77 +110,83 @@ def _last_commit(graph: Graph, branch: str) -> str:
     return under(graph, None, actor=None).head(branch)
 
 
-DEED_BY_NAME = {
+CALL_BY_NAME = {
     # Reading
-    "query": deed(lambda graph: graph.query(NAMES), READ_MAIN),
-    "explain": deed(lambda graph: graph.explain(NAMES), READ_MAIN),
-    "entity": deed(lambda graph: graph.entity("Person", "Ann"), READ_MAIN),
-    "read_blob": deed(lambda graph: graph.read_blob("Person", "Ben", "face"), READ_MAIN),
-    "algorithms": deed(lambda graph: graph.algorithms("Knows").degrees(), READ_MAIN),
-    "retrieve": deed(lambda graph: graph.retrieve("tall"), READ_MAIN),
-    "retrieve_by": deed(lambda graph: graph.retrieve_by(NAMES), READ_MAIN),
-    "replay": deed(lambda graph: graph.replay(_receipt(graph)), READ_MAIN),
-    "spark_views": Deed(lambda graph: graph.spark_views(), (READ_MAIN,), is_local=False),
-    "commits": deed(lambda graph: graph.commits(), READ_MAIN),
-    "head": deed(lambda graph: graph.head(), READ_MAIN),
-    "tables": deed(lambda graph: graph.tables(), READ_MAIN),
-    "snapshot": deed(lambda graph: graph.snapshot(), READ_MAIN),
-    "changes": deed(lambda graph: list(graph.changes("beginning")), READ_MAIN),
-    "diff": deed(
+    "query": guarded_call(lambda graph: graph.query(NAMES), READ_MAIN),
+    "explain": guarded_call(lambda graph: graph.explain(NAMES), READ_MAIN),
+    "entity": guarded_call(lambda graph: graph.entity("Person", "Ann"), READ_MAIN),
+    "read_blob": guarded_call(lambda graph: graph.read_blob("Person", "Ben", "face"), READ_MAIN),
+    "algorithms": guarded_call(lambda graph: graph.algorithms("Knows").degrees(), READ_MAIN),
+    "retrieve": guarded_call(lambda graph: graph.retrieve("tall"), READ_MAIN),
+    "retrieve_by": guarded_call(lambda graph: graph.retrieve_by(NAMES), READ_MAIN),
+    "replay": guarded_call(lambda graph: graph.replay(_receipt(graph)), READ_MAIN),
+    "spark_views": GuardedCall(lambda graph: graph.spark_views(), (READ_MAIN,), is_local=False),
+    "commits": guarded_call(lambda graph: graph.commits(), READ_MAIN),
+    "head": guarded_call(lambda graph: graph.head(), READ_MAIN),
+    "tables": guarded_call(lambda graph: graph.tables(), READ_MAIN),
+    "snapshot": guarded_call(lambda graph: graph.snapshot(), READ_MAIN),
+    "changes": guarded_call(lambda graph: list(graph.changes("beginning")), READ_MAIN),
+    "diff": guarded_call(
         lambda graph: list(graph.diff("main", "draft")), READ_MAIN, Need(Action.READ, "draft")
     ),
-    "branches": deed(lambda graph: graph.branches(), READ_ANYWHERE),
-    "tags": deed(lambda graph: graph.tags(), READ_ANYWHERE),
-    "commit": deed(lambda graph: graph.commit("v1"), READ_ANYWHERE),
-    "schema_source": deed(lambda graph: graph.schema_source, READ_ANYWHERE),
-    "plan_schema": deed(lambda graph: graph.plan_schema(PEOPLE), READ_ANYWHERE),
+    "branches": guarded_call(lambda graph: graph.branches(), READ_ANYWHERE),
+    "tags": guarded_call(lambda graph: graph.tags(), READ_ANYWHERE),
+    "commit": guarded_call(lambda graph: graph.commit("v1"), READ_ANYWHERE),
+    "schema_source": guarded_call(lambda graph: graph.schema_source, READ_ANYWHERE),
+    "plan_schema": guarded_call(lambda graph: graph.plan_schema(PEOPLE), READ_ANYWHERE),
     # Taking out
-    "export": deed(lambda graph: list(graph.export()), EXPORT_MAIN),
-    "export_batches": deed(lambda graph: graph.export_batches("Person").read_all(), EXPORT_MAIN),
-    "export_files": deed(
+    "export": guarded_call(lambda graph: list(graph.export()), EXPORT_MAIN),
+    "export_batches": guarded_call(
+        lambda graph: graph.export_batches("Person").read_all(), EXPORT_MAIN
+    ),
+    "export_files": guarded_call(
         lambda graph: graph.export_files(root_of(graph) / "exported"), EXPORT_MAIN
     ),
     # Changing
-    "mutate": deed(lambda graph: graph.mutate(ADD_EVE), CHANGE_MAIN),
-    "load": deed(
+    "mutate": guarded_call(lambda graph: graph.mutate(ADD_EVE), CHANGE_MAIN),
+    "load": guarded_call(
         lambda graph: graph.load(ndjson(node("Person", name="Eve")), mode="append"), CHANGE_MAIN
     ),
-    "bulk": deed(lambda graph: graph.bulk(mode="merge"), CHANGE_MAIN),
-    "transaction": deed(_transact, CHANGE_MAIN),
-    "embed": deed(lambda graph: graph.embed("Person"), CHANGE_MAIN),
-    "revert": deed(lambda graph: graph.revert(_last_commit(graph, "main")), CHANGE_MAIN, READ_MAIN),
-    "cherry_pick": deed(
+    "bulk": guarded_call(lambda graph: graph.bulk(mode="merge"), CHANGE_MAIN),
+    "transaction": guarded_call(_transact, CHANGE_MAIN),
+    "embed": guarded_call(lambda graph: graph.embed("Person"), CHANGE_MAIN),
+    "revert": guarded_call(
+        lambda graph: graph.revert(_last_commit(graph, "main")), CHANGE_MAIN, READ_MAIN
+    ),
+    "cherry_pick": guarded_call(
         lambda graph: graph.cherry_pick(_last_commit(graph, "draft")),
         CHANGE_MAIN,
         Need(Action.READ, "draft"),
     ),
-    "apply_schema": deed(
+    "apply_schema": guarded_call(
         lambda graph: graph.apply_schema(PEOPLE.replace("note: String?", "note: String? n: I32?")),
         Need(Action.SCHEMA_APPLY, None, "main"),
     ),
-    "create_branch": deed(
+    "create_branch": guarded_call(
         lambda graph: graph.create_branch("more", base="draft"),
         Need(Action.BRANCH_CREATE, "draft", "more"),
     ),
-    "delete_branch": deed(
+    "delete_branch": guarded_call(
         lambda graph: graph.delete_branch("draft"), Need(Action.BRANCH_DELETE, None, "draft")
     ),
-    "merge": deed(lambda graph: graph.merge("draft"), Need(Action.BRANCH_MERGE, "draft", "main")),
+    "merge": guarded_call(
+        lambda graph: graph.merge("draft"), Need(Action.BRANCH_MERGE, "draft", "main")
+    ),
     # Upkeep
-    "tag": deed(lambda graph: graph.tag("v2", "v1"), ADMIN),
-    "delete_tag": deed(lambda graph: graph.delete_tag("v1"), ADMIN),
-    "ensure_indices": deed(lambda graph: graph.ensure_indices(), ADMIN),
-    "optimize": deed(lambda graph: graph.optimize(), ADMIN),
-    "cleanup": deed(lambda graph: graph.cleanup(keep=1), ADMIN),
-    "repair": deed(lambda graph: graph.repair(), ADMIN),
-    "recoveries": deed(lambda graph: graph.recoveries(), ADMIN),
-    "doctor": deed(lambda graph: graph.doctor(), ADMIN),
-    "reconciler": deed(_keep_up, ADMIN),
+    "tag": guarded_call(lambda graph: graph.tag("v2", "v1"), ADMIN),
+    "delete_tag": guarded_call(lambda graph: graph.delete_tag("v1"), ADMIN),
+    "ensure_indices": guarded_call(lambda graph: graph.ensure_indices(), ADMIN),
+    "optimize": guarded_call(lambda graph: graph.optimize(), ADMIN),
+    "cleanup": guarded_call(lambda graph: graph.cleanup(keep=1), ADMIN),
+    "repair": guarded_call(lambda graph: graph.repair(), ADMIN),
+    "recoveries": guarded_call(lambda graph: graph.recoveries(), ADMIN),
+    "doctor": guarded_call(lambda graph: graph.doctor(), ADMIN),
+    "reconciler": guarded_call(_keep_up, ADMIN),
     # What is nobody's act, or says nothing of the graph
-    "refresh": deed(lambda graph: graph.refresh()),
-    "for_actor": deed(lambda graph: graph.for_actor("ben")),
-    "actor": deed(lambda graph: graph.actor),
-    "uri": deed(lambda graph: graph.uri),
-    "close": deed(lambda graph: graph.close()),
+    "refresh": guarded_call(lambda graph: graph.refresh()),
+    "for_actor": guarded_call(lambda graph: graph.for_actor("ben")),
+    "actor": guarded_call(lambda graph: graph.actor),
+    "uri": guarded_call(lambda graph: graph.uri),
+    "close": guarded_call(lambda graph: graph.close()),
 }
 """Every public name of a graph, with a call of it and what that asks for."""

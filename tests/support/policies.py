@@ -53,22 +53,22 @@ def graph_gate(source: str | Mapping[str, object]) -> PolicyGate:
     return PolicyGate(compile_bundle(bundle), graph_id="default")
 
 
-def asks(
+def make_access(
     actor: str | None, action: Action, *, branch: str | None = None, target: str | None = None
 ) -> Access:
     """A request."""
     return Access(actor, action, branch, target)
 
 
-def matching_rules(bundle: Bundle, asked: Access) -> list[Rule]:
+def matching_rules(bundle: Bundle, access: Access) -> list[Rule]:
     """The rules of a bundle that allow a request, found one by one."""
     return [
         rule
         for rule in bundle.rules
-        if asked.actor in bundle.groups[rule.group]
-        and asked.action in rule.actions
-        and _is_within(rule.branch_scope, asked.branch, bundle.protected_branches)
-        and _is_within(rule.target_scope, asked.target, bundle.protected_branches)
+        if access.actor in bundle.groups[rule.group]
+        and access.action in rule.actions
+        and _is_within(rule.branch_scope, access.branch, bundle.protected_branches)
+        and _is_within(rule.target_scope, access.target, bundle.protected_branches)
     ]
 
 

@@ -20,7 +20,7 @@ CPU_SECONDS_MAX = 20.0
 def compile_or_refuse(compile: Callable[[], T]) -> T | CompileError:
     """What compiling gives, or the refusal, which is held to its promises. Nothing else passes."""
     try:
-        with limited_time(CPU_SECONDS_MAX):
+        with time_limit(CPU_SECONDS_MAX):
             return compile()
     except CompileError as error:
         require_polite(error)
@@ -39,7 +39,7 @@ def require_polite(error: CompileError) -> None:
 
 
 @contextmanager
-def limited_time(cpu_seconds: float) -> Iterator[None]:
+def time_limit(cpu_seconds: float) -> Iterator[None]:
     """Fail when the body uses more processor time; that of neighbours does not count."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:

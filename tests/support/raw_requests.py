@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from urllib.parse import urlsplit
 
-ANSWER_S_MAX = 60.0
+RESPONSE_S_MAX = 60.0
 
 Header = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class RawAnswer:
+class RawResponse:
     """What a server said; no status if it closed the connection before the end of an answer."""
 
     status: int | None
@@ -28,25 +28,25 @@ class RawAnswer:
     @property
     def text(self) -> str:
         """All that can be read of it."""
-        told = "\n".join(f"{name}: {value}" for name, value in self.headers)
-        return f"{told}\n\n{self.body.decode('utf-8', 'replace')}"
+        all_headers = "\n".join(f"{name}: {value}" for name, value in self.headers)
+        return f"{all_headers}\n\n{self.body.decode('utf-8', 'replace')}"
 
 
-def ask(
+def send_raw(
     url: str, method: bytes, target: bytes, headers: Iterable[Header], body: bytes
-) -> RawAnswer:
+) -> RawResponse:
     """Send a request with its length."""
     length = (b"Content-Length", b"%d" % len(body))
     return exchange(url, head(method, target, (*headers, length)) + body)
 
 
-def ask_in_chunks(
+def send_in_chunks(
     url: str, method: bytes, target: bytes, headers: Iterable[Header], chunks: Iterable[bytes]
-) -> RawAnswer:
+) -> RawResponse:
     """Send a request whose body comes in pieces."""
-    told = (*headers, (b"Transfer-Encoding", b"chunked"))
+    all_headers = (*headers, (b"Transfer-Encoding", b"chunked"))
     body = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks if chunk)
-    return exchange(url, head(method, target, told) + body + b"0\r\n\r\n")
+    return exchange(url, head(method, target, all_headers) + body + b"0\r\n\r\n")
 
 
 def head(method: bytes, target: bytes, headers: Iterable[Header]) -> bytes:
@@ -64,7 +64,7 @@ def unfinished(url: str, sent: bytes) -> Iterator[socket.socket]:
         yield connection
 
 
-def exchange(url: str, sent: bytes) -> RawAnswer:
+def exchange(url: str, sent: bytes) -> RawResponse:
     """Send these bytes and nothing else; what comes back before the connection is closed.
 
     Without `Connection: close` among them, or with less body than they say, this waits in vain.
@@ -74,7 +74,7 @@ def exchange(url: str, sent: bytes) -> RawAnswer:
             connection.sendall(sent)
         except (BrokenPipeError, ConnectionResetError):
             # Whoever refuses a long request may close before it has come to its end.
-            return RawAnswer(None, (), b"")
+            return RawResponse(None, (), b"")
         return _receive(connection, sent.partition(b" ")[0].decode("latin-1"))
 
 
@@ -82,15 +82,15 @@ def _connected(url: str) -> socket.socket:
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None
-    return socket.create_connection((parts.hostname, parts.port), ANSWER_S_MAX)
+    return socket.create_connection((parts.hostname, parts.port), RESPONSE_S_MAX)
 
 
-def _receive(connection: socket.socket, method: str) -> RawAnswer:
-    answer = HTTPResponse(connection, method=method)
+def _receive(connection: socket.socket, method: str) -> RawResponse:
+    response = HTTPResponse(connection, method=method)
     try:
-        answer.begin()
-        return RawAnswer(answer.status, answer.getheaders(), answer.read())
+        response.begin()
+        return RawResponse(response.status, response.getheaders(), response.read())
     except (HTTPException, ConnectionResetError):
-        return RawAnswer(None, (), b"")
+        return RawResponse(None, (), b"")
     finally:
-        answer.close()
+        response.close()

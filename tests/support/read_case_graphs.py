@@ -1,4 +1,4 @@
-"""The graphs of the cases of the language, as plain values: crew, gauges, memos and others."""
+"""The graphs of the cases of the language, as plain values: fleet, gauges, memos and others."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MENTORS = edges("ada>ben", "ada>cyd", "ben>dax", "dax>eve")
 _FLIES = edges("ada>S1", "ben>S2", "dax>S2")
 
 
-def crew(
+def fleet(
     *,
     mentors: Sequence[Mapping[str, Value]] = (),
     flies: Sequence[Mapping[str, Value]] = (),
 ) -> PlainGraph:
-    """The crew, with more edges than usual."""
+    """The fleet, with more edges than usual."""
     return plain_graph(
-        read_schema("crew"),
+        read_schema("fleet"),
         {
             "Pilot": _PILOTS,
             "Ship": _SHIPS,
@@ -50,7 +50,7 @@ def crew(
     )
 
 
-CREW = crew()
+FLEET = fleet()
 GAUGE = plain_graph(
     read_schema("gauge"),
     {
@@ -98,7 +98,7 @@ def ring(*ends: str) -> PlainGraph:
     """Pilots who mentor each other as written, and nothing else."""
     names = dict.fromkeys(name for each in ends for name in each.split(">"))
     pilots: list[Mapping[str, Value]] = [{"handle": name} for name in names]
-    return plain_graph(read_schema("crew"), {"Pilot": pilots, "Mentors": edges(*ends)})
+    return plain_graph(read_schema("fleet"), {"Pilot": pilots, "Mentors": edges(*ends)})
 
 
 CAMEL = plain_graph(
@@ -115,7 +115,7 @@ NAMESAKES = plain_graph(
         "WorksAt": edges("al>sh", "sh>ot"),
     },
 )
-DATED = crew(
+DATED = fleet(
     mentors=[
         {"src": "ada", "dst": "ben", "since": date(2020, 5, 1)},
         {"src": "ada", "dst": "eve", "since": date(2024, 11, 30)},

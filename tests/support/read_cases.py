@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from tests.support.queries import query
 from tests.support.read_case_graphs import (
     CAMEL,
-    CREW,
     DATED,
+    FLEET,
     GAUGE,
     LINKED,
     MEMO,
@@ -20,8 +20,8 @@ from tests.support.read_case_graphs import (
     PREFIXES,
     STALE,
     UNFINITE,
-    crew,
     edges,
+    fleet,
     ring,
 )
 from tests.support.read_graphs import Params, PlainGraph
@@ -62,7 +62,7 @@ def _case(
     return ReadCase(number, graph, text, params or {}, columns, rows)
 
 
-def _pilots(number: str, pattern: str, *rows: object, graph: PlainGraph = CREW) -> ReadCase:
+def _pilots(number: str, pattern: str, *rows: object, graph: PlainGraph = FLEET) -> ReadCase:
     return _case(number, graph, f"match {{ {pattern} }} return {{ $p.handle }}", *rows)
 
 
@@ -71,7 +71,7 @@ def _gauges(number: str, pattern: str, *rows: object) -> ReadCase:
 
 
 def _from(
-    number: str, start: str, pattern: str, *rows: object, graph: PlainGraph = CREW
+    number: str, start: str, pattern: str, *rows: object, graph: PlainGraph = FLEET
 ) -> ReadCase:
     body = f'match {{ $p: Pilot {{ handle: "{start}" }} {pattern} }} return {{ $f.handle }}'
     return _case(number, graph, body, *rows)
@@ -99,20 +99,21 @@ _BY_SHIP = "match { $p: Pilot  $p flies $s  $s: Ship { reg: $r } } return { $p.h
 
 BINDINGS_AND_FILTERS = [
     _case(
-        "A01", CREW, _BY_HANDLE, ("ben", 330),
+        "A01", FLEET, _BY_HANDLE, ("ben", 330),
         parameters="$h: String", params={"h": "ben"}, columns=["p.handle", "p.hours"],
     ),
     _case(
-        "A02", CREW, _BY_HANDLE,
+        "A02", FLEET, _BY_HANDLE,
         parameters="$h: String", params={"h": "zzz"}, columns=["p.handle", "p.hours"],
     ),
     _case(
-        "A04", CREW, "match { $p: Pilot $p.hours >= 330 } return { $p.handle } order { $p.handle }",
+        "A04", FLEET,
+        "match { $p: Pilot $p.hours >= 330 } return { $p.handle } order { $p.handle }",
         "ada", "ben", "dax",
     ),
     _pilots("A05", "$p: Pilot  $p.hours != 330", "ada", "eve"),
-    _case("A07", CREW, _BY_HANDLE, parameters="$h: String?"),
-    _case("A08", CREW, _BY_HANDLE, parameters="$h: String", params={"h": "x' OR '1'='1"}),
+    _case("A07", FLEET, _BY_HANDLE, parameters="$h: String?"),
+    _case("A08", FLEET, _BY_HANDLE, parameters="$h: String", params={"h": "x' OR '1'='1"}),
     _gauges("A11", "$x: Gauge  $x.f > 1.5", "g1", "g3"),
     _gauges("A13", "$x: Gauge { i: 2 }", "g2"),
     _gauges("A14", "$x: Gauge { i: 2.7 }"),
@@ -137,7 +138,7 @@ BINDINGS_AND_FILTERS = [
     _pilots("A-text-left", '$p: Pilot  "xx ben yy" contains $p.handle', "ben"),
     _pilots("A-prefix-left", '$p: Pilot  "ben and ada" starts_with $p.handle', "ben"),
     _case(
-        "A-parameter-left", CREW,
+        "A-parameter-left", FLEET,
         "match { $p: Pilot  $line contains $p.handle } return { $p.handle }", "ada", "ben",
         parameters="$line: String", params={"line": "ben and ada"},
     ),
@@ -152,7 +153,7 @@ TRAVERSALS = [
     _from("B01", "ada", "$p mentors $f", "ben", "cyd"),
     _from("B02", "dax", "$f mentors $p", "ben"),
     _case(
-        "B05", CREW, 'match { $p: Pilot { handle: "ada" }  $p fLIES $s } return { $s.reg }', "S1"
+        "B05", FLEET, 'match { $p: Pilot { handle: "ada" }  $p fLIES $s } return { $s.reg }', "S1"
     ),
     _from("B07", "ada", "$p mentors{1,3} $f", "ben", "cyd", "dax", "eve"),
     _from("B08", "ada", "$p mentors{2,3} $f", "dax", "eve"),
@@ -161,17 +162,17 @@ TRAVERSALS = [
     _from("B11-hops", "a", "$p mentors{1,5} $f", "a", "b", graph=ring("a>a", "a>b")),
     _from("B11-late", "a", "$p mentors{2,5} $f", "c", graph=ring("a>a", "a>b", "b>b", "b>c")),
     _case(
-        "B13", CREW, 'match { $p: Pilot { handle: "ada" }  $p flies{1,3} $s } return { $s.reg }',
+        "B13", FLEET, 'match { $p: Pilot { handle: "ada" }  $p flies{1,3} $s } return { $s.reg }',
         "S1",
     ),
     _case(
         "B14", NAMESAKES,
         'match { $p: Person { name: "al" }  $p worksAt{1,2} $c } return { $c.name }', "sh",
     ),
-    _case("B16", CREW, _BY_SHIP, "ben", "dax", parameters="$r: String", params={"r": "S2"}),
-    _case("B17", CREW, _BY_SHIP, parameters="$r: String", params={"r": "S9"}),
+    _case("B16", FLEET, _BY_SHIP, "ben", "dax", parameters="$r: String", params={"r": "S2"}),
+    _case("B17", FLEET, _BY_SHIP, parameters="$r: String", params={"r": "S9"}),
     _case(
-        "B19", CREW, 'match { $p: Pilot { handle: "eve" }  $s: Ship } return { $s.reg }',
+        "B19", FLEET, 'match { $p: Pilot { handle: "eve" }  $s: Ship } return { $s.reg }',
         "S1", "S2", "S3",
     ),
     _pilots("B20", "$p: Pilot  $p mentors $_", "ada", "ada", "ben", "dax"),
@@ -182,13 +183,13 @@ TRAVERSALS = [
         ("b", "c"),
     ),
     _case(
-        "B23", CREW,
+        "B23", FLEET,
         'match { $a: Pilot { handle: "ben" }  $a flies $s  $b: Pilot  $b flies $s } '
         "return { $b.handle }",
         "ben", "dax",
     ),
     _from("B28", "dax", "$p <mentors> $f", "ben", "eve"),
-    _from("B29", "dax", "$p <mentors> $f", "ben", "eve", graph=crew(mentors=edges("eve>dax"))),
+    _from("B29", "dax", "$p <mentors> $f", "ben", "eve", graph=fleet(mentors=edges("eve>dax"))),
     _case(
         "B32", DATED,
         'match { $p: Pilot { handle: "ada" }  $p $w:mentors $f  $w.since >= date("2023-01-01") } '
@@ -196,7 +197,7 @@ TRAVERSALS = [
         ("eve", "2024-11-30"),
     ),
     _pilots("B-edges", "$p: Pilot  $p $_:mentors $_", "ada", "ada", "ada", "ben", "dax",
-            graph=crew(mentors=edges("ada>ben"))),
+            graph=fleet(mentors=edges("ada>ben"))),
     _case(
         "B-loop", ring("a>a"), "match { $p: Pilot  $p $w:<mentors> $f } return { count($w) as n }",
         1,
@@ -211,10 +212,10 @@ BLOCKS = [
     ),
     _pilots(
         "C05", '$p: Pilot  not { $p flies $s  not { $s.reg = "S2" } }', "ben", "cyd", "dax", "eve",
-        graph=crew(flies=edges("ada>S2")),
+        graph=fleet(flies=edges("ada>S2")),
     ),
-    _case("C07", CREW, "match { $s: Ship  not { $p flies $s } } return { $s.reg }", "S3"),
-    _case("C08", CREW, "match { $s: Ship  not { $s flies $p } } return { $s.reg }", "S3"),
+    _case("C07", FLEET, "match { $s: Ship  not { $p flies $s } } return { $s.reg }", "S3"),
+    _case("C08", FLEET, "match { $s: Ship  not { $s flies $p } } return { $s.reg }", "S3"),
     _pilots("C10", "$p: Pilot  not { $p flies $_ }  not { $p mentors $_ }", "cyd", "eve"),
     _case(
         "C11", STALE,
@@ -224,13 +225,13 @@ BLOCKS = [
     ),
     _pilots("C14", "$p: Pilot  not { $p <mentors> $x }"),
     _case(
-        "C-optional", CREW,
+        "C-optional", FLEET,
         "match { $p: Pilot  optional { $p flies $s } } return { $p.handle, $s.reg, $s }",
         ("ada", "S1", "S1"), ("ben", "S2", "S2"), ("cyd", None, None), ("dax", "S2", "S2"),
         ("eve", None, None),
     ),
     _case(
-        "C-unbound", CREW,
+        "C-unbound", FLEET,
         "match { $p: Pilot  optional { $p flies $s  $s.tons > 100.0 }  $s is null } "
         "return { $p.handle }",
         "ben", "cyd", "dax", "eve",
@@ -241,12 +242,12 @@ BLOCKS = [
 def _all_pilots(
     number: str, output: str, *rows: object, columns: Sequence[str] | None = None
 ) -> ReadCase:
-    return _case(number, CREW, f"match {{ $p: Pilot }} {output}", *rows, columns=columns)
+    return _case(number, FLEET, f"match {{ $p: Pilot }} {output}", *rows, columns=columns)
 
 
-def _nobody(number: str, returned: str, *rows: object) -> ReadCase:
+def _no_pilot(number: str, returned: str, *rows: object) -> ReadCase:
     body = f'match {{ $p: Pilot {{ handle: "zzz" }} }} return {{ {returned} }}'
-    return _case(number, CREW, body, *rows)
+    return _case(number, FLEET, body, *rows)
 
 
 _SUMS = "sum($p.hours) as a, avg($p.hours) as b, min($p.hours) as c, max($p.hours) as d"
@@ -263,24 +264,27 @@ RESULTS = [
         "ada", "dax", "ben", "eve", "cyd",
     ),
     _all_pilots("D05", "return { $p.handle as h } order { h desc } limit 1", "eve", columns=["h"]),
-    _case("D08", CREW, 'match { $p: Pilot { handle: "ada" } } return { $p }', "ada", columns=["p"]),
+    _case(
+        "D08", FLEET, 'match { $p: Pilot { handle: "ada" } } return { $p }', "ada",
+        columns=["p"],
+    ),
     _all_pilots("D10", "return { count($p) as a, count($p.hours) as b }", (5, 4)),
     _all_pilots("D11", f"return {{ {_SUMS} }}", (1190.0, 297.5, 120, 410)),
-    _nobody("D13", "count($p) as c, sum($p.hours) as s", (0, None)),
-    _nobody("D14", "$p.handle, count($p) as c"),
+    _no_pilot("D13", "count($p) as c, sum($p.hours) as s", (0, None)),
+    _no_pilot("D14", "$p.handle, count($p) as c"),
     _case(
-        "D16", CREW,
+        "D16", FLEET,
         'match { $p: Pilot { handle: "ada" }  $p mentors $m  $m mentors $f } '
         "return { $p.handle, count($f) as n }",
         ("ada", 1),
     ),
     _case(
-        "D17", CREW,
+        "D17", FLEET,
         "match { $p: Pilot  $p flies $s } "
         "return { $s.reg, avg($p.hours) as a, count($p) as n } order { $s.reg }",
         ("S1", 410.0, 1), ("S2", 330.0, 2),
     ),
-    _case("D22", CREW, "match { $p: Pilot  $p flies $s } return { $s.reg }", "S1", "S2", "S2"),
+    _case("D22", FLEET, "match { $p: Pilot  $p flies $s } return { $s.reg }", "S1", "S2", "S2"),
     _all_pilots("D23", "return { $p.handle } limit 0", columns=["p.handle"]),
     _all_pilots(
         "D-groups", "return { $p.hours, count(*) as n }", (None, 1), (120, 1), (330, 2), (410, 1)
@@ -314,15 +318,15 @@ RESULTS = [
         (0.0, 2), (None, 1), ("-Infinity", 1), ("Infinity", 1), ("NaN", 1),
     ),
     _case(
-        "E08", CREW, 'match { $p: Pilot { handle: "ada" } } return { $p.handle, $k }', ("ada", 7),
+        "E08", FLEET, 'match { $p: Pilot { handle: "ada" } } return { $p.handle, $k }', ("ada", 7),
         parameters="$k: I64", params={"k": 7}, columns=["p.handle", "k"],
     ),
     _case(
-        "E-literals", CREW, 'match { $p: Pilot { handle: "ada" } } return { 1, 2, "x" as x }',
+        "E-literals", FLEET, 'match { $p: Pilot { handle: "ada" } } return { 1, 2, "x" as x }',
         (1, 2, "x"), columns=["literal", "literal_2", "x"],
     ),
     _case(
-        "E-now", CREW, 'match { $p: Pilot { handle: "ada" } } return { now() }',
+        "E-now", FLEET, 'match { $p: Pilot { handle: "ada" } } return { now() }',
         "2024-06-01T12:00:00.123Z", columns=["__nanograph_now"],
     ),
 ]  # fmt: skip

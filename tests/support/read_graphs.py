@@ -25,7 +25,7 @@ from omnigraph.model.catalog import Catalog, EdgeType, NodeType
 from omnigraph.model.runtime import SystemRuntime
 from omnigraph.model.source import Source
 from omnigraph.storage.row_files import table_schema
-from tests.support.oracle import Answer, answer
+from tests.support.oracle import OracleResult, evaluate
 from tests.support.oracle_pipeline import Call, Entity
 from tests.support.oracle_values import as_f32
 from tests.support.schemas import compile_text
@@ -114,12 +114,12 @@ def compile_for(graph: PlainGraph, text: str) -> ReadIR:
     return ir
 
 
-def ask_referee(graph: PlainGraph, text: str, params: Params, *, rows_max: int) -> Answer:
+def run_oracle(graph: PlainGraph, text: str, params: Params, *, rows_max: int) -> OracleResult:
     """What the referee says that a read returns."""
     ir = compile_for(graph, text)
     values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
     call = Call(graph.catalog, graph.rows_by_type, values, NOW)
-    return answer(ir, call, rows_max=rows_max)
+    return evaluate(ir, call, rows_max=rows_max)
 
 
 # Storing

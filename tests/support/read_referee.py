@@ -20,11 +20,11 @@ from omnigraph import Graph
 from omnigraph.engine.read.expand import TraversalMode
 from omnigraph.errors import GraphError
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
-from tests.support.oracle import Answer
+from tests.support.oracle import OracleResult
 from tests.support.oracle_pipeline import TooManyRowsError
 from tests.support.oracle_values import Measured
 from tests.support.read_corpus import render_case
-from tests.support.read_graphs import PlainGraph, ask_referee, store
+from tests.support.read_graphs import PlainGraph, run_oracle, store
 from tests.support.shrinking import shrink
 
 ROWS_MAX = 1_500
@@ -53,17 +53,17 @@ class DisagreementError(AssertionError):
     """The engine returns something else than the referee."""
 
 
-def compare_all(asked: st.DataObject) -> int:
+def compare_all(drawn: st.DataObject) -> int:
     """Ask the reads of one generated graph, and count them; raise the smallest disagreement."""
-    graph, traversal = asked.draw(graphs()), asked.draw(st.sampled_from(TraversalMode))
+    graph, traversal = drawn.draw(graphs()), drawn.draw(st.sampled_from(TraversalMode))
     strategy = reads(graph)
     count = 0
     with TemporaryDirectory(prefix="omnigraph-reads-") as folder:
         stored = store(Path(folder) / "g", graph, traversal=traversal)
         for _ in range(READS_PER_GRAPH):
-            read = asked.draw(strategy)
+            read = drawn.draw(strategy)
             try:
-                expected = ask_referee(graph, read.text, read.params, rows_max=ROWS_MAX)
+                expected = run_oracle(graph, read.text, read.params, rows_max=ROWS_MAX)
             except TooManyRowsError:
                 continue
             if find_fault(stored, read, expected) is not None:
@@ -75,8 +75,8 @@ def compare_all(asked: st.DataObject) -> int:
 def _explain(graph: PlainGraph, read: GeneratedRead, traversal: TraversalMode) -> str:
     """The smallest form of a disagreement, as a file of the corpus, and what either side says."""
 
-    def find(graph: PlainGraph, read: GeneratedRead) -> tuple[str | None, Answer]:
-        expected = ask_referee(graph, read.text, read.params, rows_max=ROWS_MAX)
+    def find(graph: PlainGraph, read: GeneratedRead) -> tuple[str | None, OracleResult]:
+        expected = run_oracle(graph, read.text, read.params, rows_max=ROWS_MAX)
         with TemporaryDirectory(prefix="omnigraph-reads-") as folder:
             stored = store(Path(folder) / "g", graph, traversal=traversal)
             return find_fault(stored, read, expected), expected
@@ -87,13 +87,13 @@ def _explain(graph: PlainGraph, read: GeneratedRead, traversal: TraversalMode) -
     return f"engine ({traversal}): {fault}\nreferee: {show(expected)}\n\n{case}"
 
 
-def show(answer: Answer) -> str:
+def show(outcome: OracleResult) -> str:
     """An answer on a few lines."""
-    return "\n  ".join([", ".join(answer.columns), *(repr(list(row)) for row in answer.rows)])
+    return "\n  ".join([", ".join(outcome.columns), *(repr(list(row)) for row in outcome.rows)])
 
 
 def find_fault(
-    stored: Graph, read: GeneratedRead, expected: Answer, *, commit: str | None = None
+    stored: Graph, read: GeneratedRead, expected: OracleResult, *, commit: str | None = None
 ) -> str | None:
     """What the engine returns or raises at a commit, if that is not what was expected."""
     try:
@@ -134,8 +134,8 @@ def compare_round(number: int, *, graph_count: int) -> int:
     @seed(number)
     @settings(GENERATING, max_examples=graph_count, database=None)
     @given(st.data())
-    def compare(asked: st.DataObject) -> None:
-        counts.append(compare_all(asked))
+    def compare(drawn: st.DataObject) -> None:
+        counts.append(compare_all(drawn))
 
     compare()
     return sum(counts)

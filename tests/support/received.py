@@ -35,10 +35,10 @@ class CountedIds:
 
 def receive_all(given: object, *, schema: str) -> dict[str, ReceivedRows]:
     """What is received from anything that a load may be given."""
-    return read_input(given, context=means_of(_compile(schema)), runtime=CountedIds())
+    return read_input(given, context=make_read_context(_compile(schema)), runtime=CountedIds())
 
 
-def means_of(catalog: Catalog) -> ReadContext:
+def make_read_context(catalog: Catalog) -> ReadContext:
     """What reading takes if nothing outside is allowed but local files."""
     return ReadContext(catalog, NO_EXTERNAL_BLOBS, ExternalFiles({}, folder=""))
 

@@ -36,7 +36,7 @@ Path = tuple[tuple[str, str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RetrievalInput:
     """What is asked of both."""
 
     text: str
@@ -56,35 +56,35 @@ class Expected:
     left_out: int
 
 
-def answer(graph: Graph, asked: Asked, *, branch: str = "main") -> Expected:
+def expected_retrieval(graph: Graph, request: RetrievalInput, *, branch: str = "main") -> Expected:
     """What a retrieval over all types and edges should answer."""
-    scores = _scores(graph, asked, branch)
-    seeds = sorted(scores, key=lambda node: (-scores[node], node))[: asked.k]
+    scores = _scores(graph, request, branch)
+    seeds = sorted(scores, key=lambda node: (-scores[node], node))[: request.k]
     paths: dict[Node, tuple[Node, Path]] = {node: (node, ()) for node in seeds}
     rows = contents(graph, branch)
     last = seeds
-    for _ in range(asked.hops):
+    for _ in range(request.hops):
         last = _widen(last, paths, _steps(rows), scores)
-    return _pack(paths, rows, asked.budget)
+    return _pack(paths, rows, request.budget)
 
 
 # Search
 
 
-def _scores(graph: Graph, asked: Asked, branch: str) -> Mapping[Node, float]:
+def _scores(graph: Graph, request: RetrievalInput, branch: str) -> Mapping[Node, float]:
     scores: dict[Node, float] = {}
-    words, vectors = asked.weights
+    words, vectors = request.weights
     rankings: list[tuple[str, str, float]] = []
     for type_name, name in TEXTS if words else ():
         rankings.append((type_name, f"bm25($n.{name}, $text)", words))
-    if vectors and asked.vector is not None:
+    if vectors and request.vector is not None:
         rankings.append(("Paper", "nearest($n.topic, $vector)", vectors))
     for type_name, ranking, weight in rankings:
         source = (
             f"query q($text: String, $vector: Vector(2)?) {{ match {{ $n: {type_name} }} "
             f"return {{ $n as id }} order {{ {ranking} }} limit 100 }}"
         )
-        params = {"text": asked.text, "vector": asked.vector and list(asked.vector)}
+        params = {"text": request.text, "vector": request.vector and list(request.vector)}
         for place, row in enumerate(graph.query(source, params, branch=branch)):
             node = (type_name, str(row["id"]))
             scores[node] = scores.get(node, 0.0) + weight / (61 + place)
@@ -147,14 +147,14 @@ def _pack(
     budget: int,
 ) -> Expected:
     room = 4 * budget
-    kept: list[tuple[Node, Path]] = []
+    reached: list[tuple[Node, Path]] = []
     text = b""
     for number, (node, (seed, path)) in enumerate(paths.items()):
         written = _write(node, seed, path, rows[node[0]][node[1]]).encode()
-        between = b"\n\n" if kept else b""
+        between = b"\n\n" if reached else b""
         if len(text + between + written) <= room:
             text += between + written
-            kept.append((node, path))
+            reached.append((node, path))
         elif number == 0:
             beginning = written.decode()
             while beginning and len(f"{beginning}…".encode()) > room:
@@ -162,7 +162,7 @@ def _pack(
             if not beginning:
                 return Expected([], "", len(paths))
             return Expected([(node, path)], f"{beginning}…", len(paths) - 1)
-    return Expected(kept, text.decode(), len(paths) - len(kept))
+    return Expected(reached, text.decode(), len(paths) - len(reached))
 
 
 def _write(node: Node, seed: Node, path: Path, row: Mapping[str, object]) -> str:

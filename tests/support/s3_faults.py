@@ -25,8 +25,8 @@ from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape, unescape
 
 from omnigraph.errors import GraphError
+from tests.support.run_report import report_states
 from tests.support.s3_server import S3Request, client_options
-from tests.support.told import tell_states
 
 _BUCKET = "bucket"
 
@@ -67,19 +67,19 @@ class RequestFault:
     def __str__(self) -> str:
         return f"{self._scope} {self._at}, {self.hit or 'never reached'}: {self.way}"
 
-    def meet(self, asked: _Asked) -> Way | None:
+    def meet(self, request: _Request) -> Way | None:
         """Count a request; what becomes of it, or None if nothing out of the ordinary."""
         if self.hit and self.way in (Way.REFUSED_FOR_EVER, Way.CUT):
             return Way.REFUSED
-        is_read = asked.method in ("GET", "HEAD")
+        is_read = request.method in ("GET", "HEAD")
         # A removal of several objects names them in its body.
-        named = asked.key.encode() or asked.body
+        named = request.key.encode() or request.body
         if self._part.encode() not in named or (is_read and self._scope is Scope.WRITES):
             return None
         self.seen += 1
         if self.seen != self._at:
             return None
-        self.hit = f"{asked.method} {asked.key or asked.query}"
+        self.hit = f"{request.method} {request.key or request.query}"
         return self.way
 
 
@@ -98,18 +98,18 @@ class FaultyS3:
         """Where the place is."""
         return f"s3://{_BUCKET}/{self.prefix}"
 
-    def image(self) -> Mapping[str, bytes]:
+    def stored(self) -> Mapping[str, bytes]:
         """The content of every object by its path below the place, as it is now."""
-        return self._bucket.image(f"{self.prefix}/")
+        return self._bucket.stored(f"{self.prefix}/")
 
-    def set_back(self, image: Mapping[str, bytes]) -> None:
+    def set_back(self, stored: Mapping[str, bytes]) -> None:
         """Make the bucket hold these objects, at this place, and no others."""
-        self._bucket.hold({f"{self.prefix}/{path}": each for path, each in image.items()})
+        self._bucket.hold({f"{self.prefix}/{path}": each for path, each in stored.items()})
 
-    def start_over(self, image: Mapping[str, bytes]) -> None:
+    def start_over(self, stored: Mapping[str, bytes]) -> None:
         """The same at a place that nobody has used."""
         self.prefix = f"place-{next(self._places)}"
-        self.set_back(image)
+        self.set_back(stored)
 
     @contextmanager
     def failing(self, fault: RequestFault) -> Iterator[None]:
@@ -131,9 +131,9 @@ class FaultyS3:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Fail if the block adds, removes or changes an object."""
-        before = self.image()
+        before = self.stored()
         yield
-        assert self.image() == before
+        assert self.stored() == before
 
 
 @contextmanager
@@ -172,7 +172,7 @@ class Swept:
 
     requests: int
     states: int
-    images: int
+    distinct: int
 
 
 def each_request(play: Callable[[RequestFault, IsNew], None], *, ways: ScopeByWay) -> Swept:
@@ -182,9 +182,9 @@ def each_request(play: Callable[[RequestFault, IsNew], None], *, ways: ScopeByWa
     """
     seen: set[Hashable] = set()
 
-    def is_new(image: Hashable) -> bool:
-        is_known = image in seen
-        seen.add(image)
+    def is_new(stored: Hashable) -> bool:
+        is_known = stored in seen
+        seen.add(stored)
         return not is_known
 
     faults: list[RequestFault] = []
@@ -199,7 +199,7 @@ def each_request(play: Callable[[RequestFault, IsNew], None], *, ways: ScopeByWa
     unharmed = [fault for fault in faults if fault.hit is None]
     requests = max(fault.seen for fault in unharmed)
     swept = Swept(requests, len(faults) - len(unharmed), len(seen))
-    tell_states(swept.states)
+    report_states(swept.states)
     return swept
 
 
@@ -213,18 +213,18 @@ def requests_to_hit(way: Way, scope: Scope) -> Iterator[RequestFault]:
     raise AssertionError(f"no end after {REQUESTS_MAX} rounds: {way}")
 
 
-def shape(image: Mapping[str, bytes], *, before: Mapping[str, bytes]) -> Hashable:
+def shape(stored: Mapping[str, bytes], *, before: Mapping[str, bytes]) -> Hashable:
     """What distinguishes an image from others that grew out of the same one."""
-    written = sorted(path for path, content in image.items() if before.get(path) != content)
-    gone = sorted(before.keys() - image.keys())
-    return tuple(MADE_UP.sub("*", path) for path in written), tuple(gone)
+    written = sorted(path for path, content in stored.items() if before.get(path) != content)
+    removed = sorted(before.keys() - stored.keys())
+    return tuple(MADE_UP.sub("*", path) for path in written), tuple(removed)
 
 
 # What is stored
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     method: str
     key: str
     query: str
@@ -237,7 +237,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: HTTPStatus
     headers: Mapping[str, str]
     body: bytes
@@ -259,7 +259,7 @@ class _Bucket:
         self._objects: dict[str, _Stored] = {}
         self._turn = threading.Lock()
 
-    def image(self, prefix: str) -> Mapping[str, bytes]:
+    def stored(self, prefix: str) -> Mapping[str, bytes]:
         with self._turn:
             found = {
                 key.removeprefix(prefix): each.content
@@ -272,17 +272,17 @@ class _Bucket:
         with self._turn:
             self._objects = {key: _store(content) for key, content in content_by_key.items()}
 
-    def respond(self, asked: _Asked) -> _Answer | None:
+    def respond(self, request: _Request) -> _Response | None:
         """Do what a request asks for, unless it is hit; None closes the connection."""
         with self._turn:
-            way = self.fault.meet(asked) if self.fault else None
-            done = self._do(asked, way)
+            way = self.fault.meet(request) if self.fault else None
+            done = self._do(request, way)
             self.requests.append(
                 S3Request(
-                    asked.method,
-                    asked.key,
-                    asked.query,
-                    asked.is_conditional,
+                    request.method,
+                    request.key,
+                    request.query,
+                    request.is_conditional,
                     done.status,
                     len(done.body),
                     None,
@@ -290,30 +290,30 @@ class _Bucket:
             )
             return None if way in (Way.CUT, Way.LOST) else done
 
-    def _do(self, asked: _Asked, way: Way | None) -> _Answer:
+    def _do(self, request: _Request, way: Way | None) -> _Response:
         match way:
             case Way.REFUSED | Way.REFUSED_FOR_EVER:
                 return _error(HTTPStatus.FORBIDDEN, "AccessDenied")
             case Way.BUSY:
                 return _error(HTTPStatus.SERVICE_UNAVAILABLE, "SlowDown")
             case Way.CUT | Way.LOST | None:
-                return self._take_effect(asked)
+                return self._take_effect(request)
 
-    def _take_effect(self, asked: _Asked) -> _Answer:
-        query = dict(parse_qsl(asked.query, keep_blank_values=True))
-        match asked.method:
+    def _take_effect(self, request: _Request) -> _Response:
+        query = dict(parse_qsl(request.query, keep_blank_values=True))
+        match request.method:
             case "GET" if "list-type" in query:
                 return self._list(query)
             case "GET" | "HEAD":
-                return self._get(asked.key, asked.headers.get("range"))
-            case "PUT" if not query and "x-amz-copy-source" not in asked.headers:
-                return self._put(asked)
+                return self._get(request.key, request.headers.get("range"))
+            case "PUT" if not query and "x-amz-copy-source" not in request.headers:
+                return self._put(request)
             case "POST" if "delete" in query:
-                return self._delete(_KEY.findall(asked.body.decode()))
+                return self._delete(_KEY.findall(request.body.decode()))
             case _:
                 return _error(HTTPStatus.NOT_IMPLEMENTED, "NotImplemented")
 
-    def _get(self, key: str, span: str | None) -> _Answer:
+    def _get(self, key: str, span: str | None) -> _Response:
         found = self._objects.get(key)
         if found is None:
             return _error(HTTPStatus.NOT_FOUND, "NoSuchKey")
@@ -322,31 +322,31 @@ class _Bucket:
             "Last-Modified": format_datetime(found.modified, usegmt=True),
         }
         if span is None:
-            return _Answer(HTTPStatus.OK, described, found.content)
+            return _Response(HTTPStatus.OK, described, found.content)
         start, end = _parse_span(span, len(found.content))
         if start >= len(found.content):
             return _error(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, "InvalidRange")
         described["Content-Range"] = f"bytes {start}-{end - 1}/{len(found.content)}"
-        return _Answer(HTTPStatus.PARTIAL_CONTENT, described, found.content[start:end])
+        return _Response(HTTPStatus.PARTIAL_CONTENT, described, found.content[start:end])
 
-    def _put(self, asked: _Asked) -> _Answer:
-        found = self._objects.get(asked.key)
-        expected = asked.headers.get("if-match")
+    def _put(self, request: _Request) -> _Response:
+        found = self._objects.get(request.key)
+        expected = request.headers.get("if-match")
         if expected is not None and found is None:
             return _error(HTTPStatus.NOT_FOUND, "NoSuchKey")
         is_other = expected is not None and found is not None and found.e_tag != expected
-        if is_other or ("if-none-match" in asked.headers and found is not None):
+        if is_other or ("if-none-match" in request.headers and found is not None):
             return _error(HTTPStatus.PRECONDITION_FAILED, "PreconditionFailed")
-        stored = self._objects[asked.key] = _store(asked.body)
-        return _Answer(HTTPStatus.OK, {"ETag": stored.e_tag}, b"")
+        stored = self._objects[request.key] = _store(request.body)
+        return _Response(HTTPStatus.OK, {"ETag": stored.e_tag}, b"")
 
-    def _delete(self, escaped_keys: Sequence[str]) -> _Answer:
+    def _delete(self, escaped_keys: Sequence[str]) -> _Response:
         for key in escaped_keys:
             self._objects.pop(unescape(key), None)
         deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in escaped_keys)
-        return _Answer(HTTPStatus.OK, {}, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+        return _Response(HTTPStatus.OK, {}, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
-    def _list(self, query: Mapping[str, str]) -> _Answer:
+    def _list(self, query: Mapping[str, str]) -> _Response:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter")
         after = query.get("start-after", "")
         found = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
@@ -363,7 +363,7 @@ class _Bucket:
         ]
         listed = f"<IsTruncated>false</IsTruncated>{''.join(lines)}"
         body = f"<ListBucketResult>{listed}</ListBucketResult>"
-        return _Answer(HTTPStatus.OK, {}, body.encode())
+        return _Response(HTTPStatus.OK, {}, body.encode())
 
 
 def _store(content: bytes) -> _Stored:
@@ -388,8 +388,8 @@ def _parse_span(span: str, size: int) -> tuple[int, int]:
     return int(first), min(size, int(last) + 1 if last else size)
 
 
-def _error(status: HTTPStatus, code: str) -> _Answer:
-    return _Answer(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
+def _error(status: HTTPStatus, code: str) -> _Response:
+    return _Response(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
 
 
 # How it travels
@@ -411,13 +411,13 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         """Answer requests until either side closes."""
-        while (asked := self._receive()) is not None:
-            answer = self.server.bucket.respond(asked)
-            if answer is None:
+        while (request := self._receive()) is not None:
+            response = self.server.bucket.respond(request)
+            if response is None:
                 return
-            self._send(answer, has_body=asked.method != "HEAD")
+            self._send(response, has_body=request.method != "HEAD")
 
-    def _receive(self) -> _Asked | None:
+    def _receive(self) -> _Request | None:
         try:
             method, target, _ = self.rfile.readline().decode().split(" ")
         except (ValueError, ConnectionResetError):
@@ -428,11 +428,11 @@ class _Connection(socketserver.StreamRequestHandler):
             headers[name.lower()] = value.strip()
         body = self.rfile.read(int(headers.get("content-length", "0")))
         path, _, query = target.partition("?")
-        return _Asked(method, unquote(path).lstrip("/").partition("/")[2], query, headers, body)
+        return _Request(method, unquote(path).lstrip("/").partition("/")[2], query, headers, body)
 
-    def _send(self, answer: _Answer, *, has_body: bool) -> None:
-        headers = {**answer.headers, "Content-Length": str(len(answer.body))}
-        lines = [f"HTTP/1.1 {answer.status} {answer.status.phrase}"]
+    def _send(self, response: _Response, *, has_body: bool) -> None:
+        headers = {**response.headers, "Content-Length": str(len(response.body))}
+        lines = [f"HTTP/1.1 {response.status} {response.status.phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         head = "\r\n".join([*lines, "", ""]).encode()
-        self.wfile.write(head + answer.body if has_body else head)
+        self.wfile.write(head + response.body if has_body else head)

@@ -71,22 +71,22 @@ def take_part(graph: Graph, role: Role, round: int, written: TextIO) -> None:
     match role:
         case Role.WIDEN | Role.WIDEN_TOO:
             insist(lambda: graph.apply_schema(widen(graph.schema_source, name)))
-            tell(written, "property", name)
+            log_done(written, "property", name)
         case Role.RENAME:
             # A branch, or somebody's transaction, may be in its way.
             with suppress(StillNeededError):
                 insist(lambda: graph.apply_schema(rename(graph.schema_source)))
-                tell(written, "renamed", name)
+                log_done(written, "renamed", name)
         case Role.INSERT:
             insist(lambda: graph.mutate(query(f'insert Person {{ name: "{name}" }}')))
-            tell(written, "Person", name)
+            log_done(written, "Person", name)
             write_note(graph, name, written)
         case Role.LOAD:
             insist(lambda: load_company(graph, name))
-            tell(written, "Company", name)
+            log_done(written, "Company", name)
         case Role.BRANCH:
             branch_and_merge(graph, name)
-            tell(written, "Person", name)
+            log_done(written, "Person", name)
         case Role.READ:
             require_full_view(graph)
 
@@ -111,7 +111,7 @@ def write_note(graph: Graph, name: str, written: TextIO) -> None:
         insist(lambda: graph.mutate(text))
     except CompileError:
         return
-    tell(written, "note", name)
+    log_done(written, "note", name)
 
 
 def load_company(graph: Graph, name: str) -> None:
@@ -145,7 +145,7 @@ def insist(attempt: Callable[[], object]) -> None:
     raise AssertionError("starved")
 
 
-def tell(written: TextIO, kind: str, name: str) -> None:
+def log_done(written: TextIO, kind: str, name: str) -> None:
     """Write down what was acknowledged."""
     written.write(f"{json.dumps([kind, name])}\n")
     written.flush()

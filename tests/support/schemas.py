@@ -4,7 +4,7 @@ from omnigraph.compiler.compile import compile_schema
 from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source
 
-CREW = """
+FLEET = """
 node Pilot { handle: String @key  hours: I32? }
 node Ship  { reg: String @key  tons: F64? }
 edge Mentors: Pilot -> Pilot { since: Date? }

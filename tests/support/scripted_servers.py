@@ -19,7 +19,7 @@ WAITS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Responds:
     """An answer in full."""
 
     status: int
@@ -41,7 +41,7 @@ class HangsUp:
     sent: bytes = b""
 
 
-Turn = Answers | Hangs | HangsUp
+Turn = Responds | Hangs | HangsUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ class ScriptedServer:
         return [each.headers.get("idempotency-key") for each in self.received]
 
 
-def answers(body: object, *, status: int = 200, **headers: str) -> Answers:
+def responds(body: object, *, status: int = 200, **headers: str) -> Responds:
     """An answer in JSON."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answers(status, orjson.dumps(body), named)
+    return Responds(status, orjson.dumps(body), named)
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def _serve(connection: socket.socket, server: ScriptedServer) -> None:
             body = incoming.read(int(headers.get("content-length", "0")))
             server.received.append(Received(method, target, headers, body))
             match server.turns.pop(0):
-                case Answers() as answer:
-                    connection.sendall(_encode(answer))
+                case Responds() as response:
+                    connection.sendall(_encode(response))
                 case Hangs(seconds=seconds):
                     time.sleep(seconds)
                     return
@@ -134,11 +134,11 @@ def _read_headers(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         yield name.strip().lower(), value.strip()
 
 
-def _encode(answer: Answers) -> bytes:
-    headers = {"content-type": "application/json", **answer.headers}
+def _encode(response: Responds) -> bytes:
+    headers = {"content-type": "application/json", **response.headers}
     lines: Sequence[str] = [
-        f"HTTP/1.1 {answer.status} Told",
+        f"HTTP/1.1 {response.status} Told",
         *(f"{name}: {value}" for name, value in headers.items()),
-        f"content-length: {len(answer.body)}",
+        f"content-length: {len(response.body)}",
     ]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + answer.body
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + response.body

@@ -95,6 +95,6 @@ def cluster_server(
     folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
     """A server of what a folder applied, to which people come with their tokens."""
-    told = {**TOKENS, **(environment or {})}
-    with serving(folder, "--cluster", str(folder), *arguments, environment=told) as server:
+    given = {**TOKENS, **(environment or {})}
+    with serving(folder, "--cluster", str(folder), *arguments, environment=given) as server:
         yield server

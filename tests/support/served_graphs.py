@@ -48,8 +48,8 @@ def lines(*records: Record) -> str:
 
 def fork(client: httpx.Client, name: str) -> str:
     """A new branch of main, by its name."""
-    answer = client.post(f"{G}/branches", json={"name": name})
-    assert answer.status_code == 200, answer.text
+    response = client.post(f"{G}/branches", json={"name": name})
+    assert response.status_code == 200, response.text
     return name
 
 
@@ -70,22 +70,22 @@ def add_person(
 
 def names_on(client: httpx.Client, branch: str) -> list[str]:
     """The names of the people of a branch."""
-    answer = client.post(f"{G}/query", json={"query": ALL_PEOPLE, "branch": branch})
-    assert answer.status_code == 200, answer.text
-    return [row["p.name"] for row in answer.json()["rows"]]
+    response = client.post(f"{G}/query", json={"query": ALL_PEOPLE, "branch": branch})
+    assert response.status_code == 200, response.text
+    return [row["p.name"] for row in response.json()["rows"]]
 
 
 def head_of(client: httpx.Client, branch: str) -> str:
     """The commit that a branch is at."""
-    answer = client.get(f"{G}/head", params={"branch": branch})
-    assert answer.status_code == 200, answer.text
-    commit_id: str = answer.json()["commit_id"]
+    response = client.get(f"{G}/head", params={"branch": branch})
+    assert response.status_code == 200, response.text
+    commit_id: str = response.json()["commit_id"]
     return commit_id
 
 
-def require_refused(answer: httpx.Response, status: int, *, code: str, says: str) -> None:
+def require_refused(response: httpx.Response, status: int, *, code: str, says: str) -> None:
     """Raise unless an answer is an error of this kind that says this."""
-    assert answer.status_code == status, answer.text
-    body = answer.json()
+    assert response.status_code == status, response.text
+    body = response.json()
     assert body["code"] == code
     assert says in body["error"]

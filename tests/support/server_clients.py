@@ -54,7 +54,7 @@ BONDS = """query bonds($writer: String) {
 
 ATTEMPTS_MAX = 400
 WAIT_S_MAX = 1.0
-ANSWER_S_MAX = 120.0
+RESPONSE_S_MAX = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Plan:
     requests: int | None
     stop: str
     pids: Sequence[int]
-    warm: int
+    warmup: int
     tokens: Sequence[str]
 
 
@@ -83,9 +83,9 @@ class Ledger:
     intended: Counter[str] = field(default_factory=Counter)
     seen: Counter[str] = field(default_factory=Counter)
     commits: list[str] = field(default_factory=list)
-    answers: Counter[str] = field(default_factory=Counter)
+    responses: Counter[str] = field(default_factory=Counter)
     flaws: list[str] = field(default_factory=list)
-    warm_bytes: list[int] = field(default_factory=list)
+    baseline_bytes: list[int] = field(default_factory=list)
     end_bytes: list[int] = field(default_factory=list)
     acts: int = 0
 
@@ -172,7 +172,7 @@ class Client:
                 await self._act()
             except httpx.TransportError as error:
                 # A read that lost its server; what was asked may be asked again.
-                self._ledger.answers[f"lost {type(error).__name__}"] += 1
+                self._ledger.responses[f"lost {type(error).__name__}"] += 1
                 await self._pause()
 
     def _is_over(self) -> bool:
@@ -182,8 +182,8 @@ class Client:
 
     async def _act(self) -> None:
         self._ledger.acts += 1
-        if self._ledger.acts == self._plan.warm:
-            self._ledger.warm_bytes = [resident_bytes(pid) for pid in self._plan.pids]
+        if self._ledger.acts == self._plan.warmup:
+            self._ledger.baseline_bytes = [resident_bytes(pid) for pid in self._plan.pids]
         draw = self._chance.random()
         if draw < 0.10:
             await self._make()
@@ -229,21 +229,23 @@ class Client:
         key = f"{self._plan.seed}-{self._name}-{turn}"
         for _ in range(ATTEMPTS_MAX):
             try:
-                answer = await self._post(route, body, {"Idempotency-Key": key})
+                response = await self._post(route, body, {"Idempotency-Key": key})
             except httpx.TransportError as error:
-                self._ledger.answers[f"lost {type(error).__name__}"] += 1
+                self._ledger.responses[f"lost {type(error).__name__}"] += 1
                 await self._pause()
                 continue
-            match answer.status_code:
+            match response.status_code:
                 case 200:
                     self._turn = turn
                     self._ledger.acknowledged[self._name] = turn
-                    self._ledger.commits.append(answer.json()["commit_id"])
+                    self._ledger.commits.append(response.json()["commit_id"])
                     return True
                 case 409 | 429 | 503:
                     await self._pause()
                 case _:
-                    self._ledger.flaws.append(f"{route} got {answer.status_code}: {answer.text}")
+                    self._ledger.flaws.append(
+                        f"{route} got {response.status_code}: {response.text}"
+                    )
                     return False
         self._ledger.flaws.append(f"{self._name}: turn {turn} never landed")
         return False
@@ -255,42 +257,42 @@ class Client:
         writer = self._chance.choice(writer_names(self._plan.clients))
         floor = self._ledger.floor(writer)
         body = {"query": LOOK, "params": {"writer": writer}}
-        answer = await self._post("query", body, {})
-        if answer.status_code != 200:
+        response = await self._post("query", body, {})
+        if response.status_code != 200:
             return
-        (row,) = answer.json()["rows"]
+        (row,) = response.json()["rows"]
         ledger = self._ledger
         ledger.flaws.extend(find_look_flaws(writer, row, floor=floor))
         if row["turn"] > ledger.intended[writer]:
             ledger.flaws.append(f"{writer} is at {row['turn']}, which nobody has written")
         ledger.seen[writer] = max(ledger.seen[writer], row["turn"])
         if self._chance.random() < 0.3:
-            await self._count_bonds(writer, row["made"], answer.json()["commit_id"])
+            await self._count_bonds(writer, row["made"], response.json()["commit_id"])
 
     async def _count_bonds(self, writer: str, made: int, commit_id: str) -> None:
         body = {"query": BONDS, "params": {"writer": writer}, "snapshot": commit_id}
-        answer = await self._post("query", body, {})
-        if answer.status_code == 200 and answer.json()["rows"] != [{"found": made}]:
+        response = await self._post("query", body, {})
+        if response.status_code == 200 and response.json()["rows"] != [{"found": made}]:
             self._ledger.flaws.append(
-                f"{writer} had made {made} at {commit_id}: {answer.json()['rows']}"
+                f"{writer} had made {made} at {commit_id}: {response.json()['rows']}"
             )
 
     async def _export(self) -> None:
         """Everything, as one state."""
         floors = {name: self._ledger.floor(name) for name in writer_names(self._plan.clients)}
-        answer = await self._post("export", {}, {})
-        if answer.status_code == 200:
-            records = [json.loads(line) for line in answer.text.splitlines()]
+        response = await self._post("export", {}, {})
+        if response.status_code == 200:
+            records = [json.loads(line) for line in response.text.splitlines()]
             self._ledger.flaws.extend(find_row_flaws(records, floors=floors))
 
     async def _look_at_history(self) -> None:
         """Every commit that anybody was told of is in the history, once."""
-        told = set(self._ledger.commits)
-        answer = await self._send("GET", "commits?branch=main", None, {})
-        if answer.status_code != 200:
+        reported = set(self._ledger.commits)
+        response = await self._send("GET", "commits?branch=main", None, {})
+        if response.status_code != 200:
             return
-        listed = Counter(each["graph_commit_id"] for each in answer.json()["commits"])
-        for commit_id in told - listed.keys():
+        listed = Counter(each["graph_commit_id"] for each in response.json()["commits"])
+        for commit_id in reported - listed.keys():
             self._ledger.flaws.append(f"commit {commit_id} is not in the history")
         for commit_id, count in listed.items():
             if count > 1:
@@ -307,11 +309,11 @@ class Client:
         self, method: str, route: str, body: Mapping[str, object] | None, headers: Mapping[str, str]
     ) -> httpx.Response:
         url = f"{self._chance.choice(self._plan.urls)}/graphs/default/{route}"
-        answer = await self._http.request(method, url, json=body, headers=dict(headers))
-        self._ledger.answers[f"{route.partition('?')[0]} {answer.status_code}"] += 1
-        if answer.status_code >= 500 and answer.status_code != 503:
-            self._ledger.flaws.append(f"{method} {url} got {answer.status_code}: {answer.text}")
-        return answer
+        response = await self._http.request(method, url, json=body, headers=dict(headers))
+        self._ledger.responses[f"{route.partition('?')[0]} {response.status_code}"] += 1
+        if response.status_code >= 500 and response.status_code != 503:
+            self._ledger.flaws.append(f"{method} {url} got {response.status_code}: {response.text}")
+        return response
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._chance.uniform(0, WAIT_S_MAX))
@@ -337,7 +339,7 @@ async def run_clients(plan: Plan) -> Ledger:
 async def _run_client(name: str, number: int, plan: Plan, ledger: Ledger) -> None:
     token = plan.tokens[number % len(plan.tokens)] if plan.tokens else None
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(timeout=ANSWER_S_MAX, headers=headers) as http:
+    async with httpx.AsyncClient(timeout=RESPONSE_S_MAX, headers=headers) as http:
         await Client(name, plan, ledger, http).run()
 
 

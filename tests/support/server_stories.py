@@ -26,10 +26,10 @@ from tests.support.source_tree import ROOT
 
 CLIENTS = 32
 RECOVERY_ACTOR = "omnigraph:recovery"
-WARM_TURNS = 300
+WARMUP_TURNS = 300
 GROWTH_MAX = 1.5
 # Caches fill and rows come to stay; a leak of some kilobytes a request would be more by the end.
-MOMENT_S_MAX = 5.0
+KILL_WAIT_S_MAX = 5.0
 # From seeing a record of a write to the kill: about as long as the record lasts.
 ARMED_S_MAX = 0.015
 CLIENTS_END_WITHIN_S = 240.0
@@ -43,18 +43,18 @@ class Report:
     kills: int
     acts: int
     acknowledged: int
-    answers: Mapping[str, int]
-    warm_bytes: Sequence[int]
+    responses: Mapping[str, int]
+    baseline_bytes: Sequence[int]
     end_bytes: Sequence[int]
     recoveries: int
     flaws: Sequence[str]
 
     def __str__(self) -> str:
-        memory = " ".join(f"{size >> 20} MiB" for size in (*self.warm_bytes, *self.end_bytes))
+        memory = " ".join(f"{size >> 20} MiB" for size in (*self.baseline_bytes, *self.end_bytes))
         return (
             f"servers, seed {self.seed}: {self.acts} turns, {self.acknowledged} writes, "
             f"{self.kills} kills, {self.recoveries} recoveries, memory {memory}, "
-            f"answers {dict(self.answers)}, {len(self.flaws)} flaws"
+            f"answers {dict(self.responses)}, {len(self.flaws)} flaws"
         )
 
 
@@ -129,12 +129,12 @@ def run_story(
             stop=str(stop),
             # Of a server that is killed there is no memory to compare.
             pids=[] if kills else [server.process.pid for server in fleet.servers],
-            warm=WARM_TURNS if requests is None else requests // 3,
+            warmup=WARMUP_TURNS if requests is None else requests // 3,
             tokens=[],
         )
         clients = stack.enter_context(started_clients(plan, folder))
         for number in range(kills):
-            wait_for_moment(root, chance)
+            wait_for_kill_time(root, chance)
             fleet.kill(number % servers)
         if kills or requests is None:
             time.sleep(seconds)
@@ -144,12 +144,12 @@ def run_story(
     return sum_up(folder, seed=seed, kills=kills, flaws=flaws)
 
 
-def wait_for_moment(root: Path, chance: random.Random) -> None:
+def wait_for_kill_time(root: Path, chance: random.Random) -> None:
     """Return at any time, or while a write's record is on disk."""
     time.sleep(chance.uniform(0.5, 2.0))
     if chance.random() < 0.3:
         return
-    end = time.monotonic() + MOMENT_S_MAX
+    end = time.monotonic() + KILL_WAIT_S_MAX
     while not sidecars(root) and time.monotonic() < end:
         time.sleep(0.001)
     time.sleep(chance.uniform(0, ARMED_S_MAX))
@@ -157,13 +157,15 @@ def wait_for_moment(root: Path, chance: random.Random) -> None:
 
 def sum_up(folder: Path, *, seed: int, kills: int, flaws: Sequence[str]) -> Report:
     """What the clients have told, and what the graph says without any server."""
-    told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    floors = {f"c{number}": told["acknowledged"].get(f"c{number}", 0) for number in range(CLIENTS)}
+    reported = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    floors = {
+        f"c{number}": reported["acknowledged"].get(f"c{number}", 0) for number in range(CLIENTS)
+    }
     with omnigraph.open(str(folder / "graph")) as graph:
         records = [json.loads(line) for line in graph.export()]
         found = [
             *find_row_flaws(records, floors=floors),
-            *find_history_flaws(graph, told["commits"]),
+            *find_history_flaws(graph, reported["commits"]),
         ]
         if not (health := graph.doctor()).is_healthy:
             found.append(f"the doctor says: {health}")
@@ -171,31 +173,36 @@ def sum_up(folder: Path, *, seed: int, kills: int, flaws: Sequence[str]) -> Repo
     return Report(
         seed=seed,
         kills=kills,
-        acts=told["acts"],
-        acknowledged=len(told["commits"]),
-        answers=dict(sorted(told["answers"].items())),
-        warm_bytes=told["warm_bytes"],
-        end_bytes=told["end_bytes"],
+        acts=reported["acts"],
+        acknowledged=len(reported["commits"]),
+        responses=dict(sorted(reported["responses"].items())),
+        baseline_bytes=reported["baseline_bytes"],
+        end_bytes=reported["end_bytes"],
         recoveries=recoveries,
-        flaws=[*flaws, *told["flaws"], *found, *find_growth(told["warm_bytes"], told["end_bytes"])],
+        flaws=[
+            *flaws,
+            *reported["flaws"],
+            *found,
+            *find_growth(reported["baseline_bytes"], reported["end_bytes"]),
+        ],
     )
 
 
-def find_growth(warm_bytes: Sequence[int], end_bytes: Sequence[int]) -> Iterator[str]:
+def find_growth(baseline_bytes: Sequence[int], end_bytes: Sequence[int]) -> Iterator[str]:
     """Servers whose memory did not stay where it was when they had warmed up."""
-    for warm, end in zip(warm_bytes, end_bytes, strict=False):
-        if end > warm * GROWTH_MAX:
-            yield f"memory grew from {warm:,} to {end:,} bytes"
+    for warmup, end in zip(baseline_bytes, end_bytes, strict=False):
+        if end > warmup * GROWTH_MAX:
+            yield f"memory grew from {warmup:,} to {end:,} bytes"
 
 
-def find_history_flaws(graph: omnigraph.Graph, told: Sequence[str]) -> Iterator[str]:
+def find_history_flaws(graph: omnigraph.Graph, reported: Sequence[str]) -> Iterator[str]:
     """What is wrong with the history, by the commits that the clients were told of."""
     # To undo what a killed server had begun is a commit as well, of nobody's request.
     listed = [each.id for each in graph.commits() if each.actor != RECOVERY_ACTOR]
-    if len(set(told)) != len(told):
+    if len(set(reported)) != len(reported):
         yield "two writes were told the same commit"
-    if missing := set(told) - set(listed):
+    if missing := set(reported) - set(listed):
         yield f"told and not in the history: {sorted(missing)}"
     # Two of them came before the clients: the graph itself, and the rows that it began with.
-    if len(listed) != len(told) + 2:
-        yield f"{len(listed)} commits for {len(told)} writes"
+    if len(listed) != len(reported) + 2:
+        yield f"{len(listed)} commits for {len(reported)} writes"

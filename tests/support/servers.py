@@ -70,7 +70,7 @@ class Server:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=60.0)
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,

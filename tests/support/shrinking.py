@@ -74,8 +74,8 @@ def _with_less_text(
         # The type of a vector has brackets of its own, so the heading ends where the braces begin.
         heading, _, body = read.text.partition(") {\n")
         opening, _, declared = heading.partition("(")
-        kept = [each for each in declared.split(", ") if not each.startswith(f"${name}:")]
-        text = f"{opening}({', '.join(kept)}) {{\n{body}"
+        remaining = [each for each in declared.split(", ") if not each.startswith(f"${name}:")]
+        text = f"{opening}({', '.join(remaining)}) {{\n{body}"
         params = {key: value for key, value in read.params.items() if key != name}
         yield graph, GeneratedRead(text, params)
 

@@ -34,7 +34,7 @@ from tests.support.graphs import Record, build_graph, contents, edge, ndjson, no
 from tests.support.server_stories import run_story as run_server_story
 from tests.support.soak_ledger import (
     SEATED,
-    Deed,
+    Action,
     Ledger,
     ending_of,
     find_broken_promises,
@@ -74,7 +74,7 @@ SEATS = 40
 BADGES = 40
 TURNS_MAX = 5
 WAIT_S_MAX = 60.0
-MOMENT_S_MAX = 5.0
+KILL_WAIT_S_MAX = 5.0
 PAUSE_S_MAX = 2.5
 LOOK_S_MIN = 0.02
 ROUND_S = 20.0
@@ -95,15 +95,15 @@ def write_until_killed(root: str, ledger_path: str, seed: str) -> None:
     parent, number = os.getppid(), 0
     while os.getppid() == parent:
         number += 1
-        deed = chance.choice(list(Deed) if targets else [Deed.PAIR, Deed.LOAD, Deed.SEAT])
-        pairs = {Deed.PAIR: 1, Deed.LOAD: chance.randint(1, 3)}.get(deed, 0)
+        action = chance.choice(list(Action) if targets else [Action.PAIR, Action.LOAD, Action.SEAT])
+        pairs = {Action.PAIR: 1, Action.LOAD: chance.randint(1, 3)}.get(action, 0)
         marker = f"{name}.{number}.{pairs}"
-        is_insert = deed not in (Deed.STAMP, Deed.REMOVE)
+        is_insert = action not in (Action.STAMP, Action.REMOVE)
         # Each target is used up by one call, so that its end says how that call ended.
         target = marker if is_insert else targets.pop(chance.randrange(len(targets)))
-        ledger.write("intend", marker, deed, target)
+        ledger.write("intend", marker, action, target)
         try:
-            commit_id = until_it_lands(plan_call(graph, deed, marker, target, chance))
+            commit_id = until_it_lands(plan_call(graph, action, marker, target, chance))
         except GraphError as error:
             ledger.write("failed", marker, error.outcome, type(error).__name__)
             continue
@@ -113,23 +113,23 @@ def write_until_killed(root: str, ledger_path: str, seed: str) -> None:
 
 
 def plan_call(
-    graph: Graph, deed: Deed, marker: str, target: str, chance: random.Random
+    graph: Graph, action: Action, marker: str, target: str, chance: random.Random
 ) -> Callable[[], str | None]:
     """One call, not yet made; it returns the id of its commit."""
     badge = f"b{chance.randrange(BADGES)}" if chance.random() < 0.3 else None
     seat, mode = f"seat{chance.randrange(SEATS)}", chance.choice(["append", "merge"])
-    match deed:
-        case Deed.PAIR:
+    match action:
+        case Action.PAIR:
             given = {"name": marker, "mark": marker, "badge": badge}
             return lambda: graph.mutate(PAIR, given).commit_id
-        case Deed.LOAD:
+        case Action.LOAD:
             records = pair_records(marker, badge)
             return lambda: graph.load(ndjson(*records), mode=mode).commit_id
-        case Deed.SEAT:
+        case Action.SEAT:
             return lambda: graph.mutate(SEAT, {"mark": marker, "seat": seat}).commit_id
-        case Deed.STAMP:
+        case Action.STAMP:
             return lambda: graph.mutate(STAMP, {"mark": marker, "target": target}).commit_id
-        case Deed.REMOVE:
+        case Action.REMOVE:
             return lambda: graph.mutate(REMOVE, {"target": target}).commit_id
 
 
@@ -159,7 +159,7 @@ def until_it_lands(write: Callable[[], str | None]) -> str | None:
 # The reader
 
 
-def read_until_told(root: str, folder: str, seed: str) -> None:
+def read_until_stopped(root: str, folder: str, seed: str) -> None:
     """Take snapshots until a file says stop; write down how many, and every flaw in one."""
     chance, home = random.Random(seed), Path(folder)
     parent, snapshots, flaws = os.getppid(), 0, list[str]()
@@ -181,7 +181,7 @@ def look(graph: Graph, home: Path) -> Iterator[str]:
         if entry.target == entry.marker and entry.commit_id is not None
     }
     found = contents(graph)
-    removed = {entry.target for entry in read_ledgers(home) if entry.deed is Deed.REMOVE}
+    removed = {entry.target for entry in read_ledgers(home) if entry.action is Action.REMOVE}
     yield from find_flaws(found)
     for marker in acknowledged - removed - shapes(found).keys():
         yield f"{marker} was acknowledged before a snapshot and is not in it"
@@ -190,7 +190,7 @@ def look(graph: Graph, home: Path) -> Iterator[str]:
 # The killer
 
 
-class Moment(StrEnum):
+class KillTime(StrEnum):
     """When a writer is killed: at any time, within a call, or while its record is on disk."""
 
     ANY = "at any time"
@@ -199,7 +199,7 @@ class Moment(StrEnum):
 
 
 # From seeing such a moment to the kill: about as long as the moment lasts.
-DELAY_S_MAX = {Moment.ANY: 0.5, Moment.IN_CALL: 0.04, Moment.ARMED: 0.015}
+DELAY_S_MAX = {KillTime.ANY: 0.5, KillTime.IN_CALL: 0.04, KillTime.ARMED: 0.015}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Report:
         )
 
 
-class Crew:
+class WriterPool:
     """The writers at work, one process each; whoever is killed is replaced."""
 
     def __init__(self, root: Path, home: Path, chance: random.Random) -> None:
@@ -234,7 +234,7 @@ class Crew:
         self.writers: dict[str, subprocess.Popen[bytes]] = {}
         self.deaths: list[str] = []
 
-    def hire(self) -> None:
+    def add(self) -> None:
         """Start one more writer."""
         self._count += 1
         name = f"w{self._count}"
@@ -258,27 +258,27 @@ class Crew:
         writer.kill()
         writer.wait()
 
-    def choose(self, moment: Moment) -> str:
+    def choose(self, kill_time: KillTime) -> str:
         """Wait for such a moment of some writer; whose it is."""
-        end = time.monotonic() + MOMENT_S_MAX
-        while not (candidates := self._found_at(moment)) and time.monotonic() < end:
+        end = time.monotonic() + KILL_WAIT_S_MAX
+        while not (candidates := self._found_at(kill_time)) and time.monotonic() < end:
             time.sleep(0.001)
-        time.sleep(self._chance.uniform(0, DELAY_S_MAX[moment]))
+        time.sleep(self._chance.uniform(0, DELAY_S_MAX[kill_time]))
         # On a graph that lets nobody write any more the moment never comes; the end will show it.
         return self._chance.choice(candidates or sorted(self.writers))
 
-    def _found_at(self, moment: Moment) -> Sequence[str]:
-        match moment:
-            case Moment.ANY:
+    def _found_at(self, kill_time: KillTime) -> Sequence[str]:
+        match kill_time:
+            case KillTime.ANY:
                 return sorted(self.writers)
-            case Moment.IN_CALL:
+            case KillTime.IN_CALL:
                 ledgers = {name: self._home / f"{name}.ledger" for name in sorted(self.writers)}
                 return [
                     name
                     for name, path in ledgers.items()
                     if path.read_text().rpartition("\n")[0].rpartition("\n")[2].startswith("intend")
                 ]
-            case Moment.ARMED:
+            case KillTime.ARMED:
                 found = (find_actor(self._root, name) for name in sidecars(self._root))
                 return [name for name in found if name in self.writers]
 
@@ -299,21 +299,21 @@ def start(errors: Path, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def at_work(root: Path, home: Path, chance: random.Random) -> Iterator[Crew]:
+def at_work(root: Path, home: Path, chance: random.Random) -> Iterator[WriterPool]:
     """Writers and a reader, all of them gone at the end of the block."""
-    crew = Crew(root, home, chance)
+    pool = WriterPool(root, home, chance)
     reader = start(home / "reader.err", "read", root, home, chance.random())
     try:
         for _ in range(WRITERS):
-            crew.hire()
-        yield crew
-        for name in sorted(crew.writers):
-            crew.kill(name)
+            pool.add()
+        yield pool
+        for name in sorted(pool.writers):
+            pool.kill(name)
         (home / "stop").touch()
         if reader.wait(WAIT_S_MAX):
-            crew.deaths.append(f"the reader died: {(home / 'reader.err').read_text()}")
+            pool.deaths.append(f"the reader died: {(home / 'reader.err').read_text()}")
     finally:
-        for child in (reader, *crew.writers.values()):
+        for child in (reader, *pool.writers.values()):
             child.kill()
             child.wait()
 
@@ -321,30 +321,32 @@ def at_work(root: Path, home: Path, chance: random.Random) -> Iterator[Crew]:
 def run_story(folder: Path, *, seed: int, kills_min: int, seconds: float) -> Report:
     """Write, read and kill for so long and so often, then look at what is left."""
     try:
-        return tell(folder, random.Random(seed), seed, kills_min, seconds)
+        return _run_kills(folder, random.Random(seed), seed, kills_min, seconds)
     except (GraphError, AssertionError) as error:
         error.add_note(f"seed {seed}, in {folder}")
         raise
 
 
-def tell(folder: Path, chance: random.Random, seed: int, kills_min: int, seconds: float) -> Report:
+def _run_kills(
+    folder: Path, chance: random.Random, seed: int, kills_min: int, seconds: float
+) -> Report:
     """The story itself."""
     root, home = folder / "graph", folder / "ledgers"
     home.mkdir()
     seats = [node("Person", name=f"seat{number}", mark=SEATED) for number in range(SEATS)]
     build_graph(root, SCHEMA, *seats).close()
     kills: Counter[str] = Counter()
-    moments = chance.sample(list(Moment), len(Moment))
-    with at_work(root, home, chance) as crew:
-        crew.wait_until_all_write()
+    kill_times = chance.sample(list(KillTime), len(KillTime))
+    with at_work(root, home, chance) as pool:
+        pool.wait_until_all_write()
         end = time.monotonic() + seconds
         while kills.total() < kills_min or time.monotonic() < end:
             # Often no pause at all, so that whoever recovers from one kill dies of another.
             time.sleep(chance.choice([0.0, chance.uniform(0, PAUSE_S_MAX)]))
-            moment = moments[kills.total() % len(moments)]
-            crew.kill(crew.choose(moment))
-            crew.hire()
-            kills[str(moment)] += 1
+            kill_time = kill_times[kills.total() % len(kill_times)]
+            pool.kill(pool.choose(kill_time))
+            pool.add()
+            kills[str(kill_time)] += 1
     seen = home / "seen.json"
     snapshots, flaws = json.loads(seen.read_text()).values() if seen.exists() else (0, [])
     entries = read_ledgers(home)
@@ -356,7 +358,7 @@ def tell(folder: Path, chance: random.Random, seed: int, kills_min: int, seconds
             recoveries=Counter(str(each.kind) for each in graph.recoveries()),
             snapshots=snapshots,
             strays=len(list((root / "__recovery").glob("#*"))),
-            flaws=[*crew.deaths, *flaws, *find_broken_promises(graph, root, entries)],
+            flaws=[*pool.deaths, *flaws, *find_broken_promises(graph, root, entries)],
         )
 
 
@@ -366,7 +368,7 @@ def main() -> None:
         case ["write", root, ledger, seed]:
             write_until_killed(root, ledger, seed)
         case ["read", root, folder, seed]:
-            read_until_told(root, folder, seed)
+            read_until_stopped(root, folder, seed)
         case ["soak", seconds]:
             soak(float(seconds))
         case ["server", seconds]:
@@ -384,13 +386,13 @@ def soak(seconds: float) -> None:
     seed = random.randrange(1_000_000)
     bulk: list[Ending] = []
     while time.monotonic() < end:
-        with kept_if_flawed(seed) as folder:
+        with keep_if_flawed(seed) as folder:
             report = run_story(folder, seed=seed, kills_min=1, seconds=min(ROUND_S, seconds))
             sys.stdout.write(f"{report}\n")
             if report.flaws:
                 raise SystemExit("\n".join(report.flaws))
         if seconds >= BULK_S_MIN and time.monotonic() < end:
-            with kept_if_flawed(seed) as folder:
+            with keep_if_flawed(seed) as folder:
                 left_s = min(BULK_ROUND_S, end - time.monotonic())
                 ordeal = run_ordeal(folder, seed=seed, kills_min=1, seconds=left_s)
                 sys.stdout.write(f"bulk loads, {ordeal}\n")
@@ -407,7 +409,7 @@ def soak_servers(seconds: float) -> None:
     rounds = cycle(((1, 0), (1, 4), (2, 0), (2, 4)))
     while time.monotonic() < end:
         servers, kills = next(rounds)
-        with kept_if_flawed(seed) as folder:
+        with keep_if_flawed(seed) as folder:
             report = run_server_story(
                 folder,
                 seed=seed,
@@ -423,7 +425,7 @@ def soak_servers(seconds: float) -> None:
 
 
 @contextmanager
-def kept_if_flawed(seed: int) -> Iterator[Path]:
+def keep_if_flawed(seed: int) -> Iterator[Path]:
     """A folder for one round, which stays if the round ends badly."""
     folder = Path(tempfile.mkdtemp(prefix="omnigraph-soak-"))
     sys.stdout.write(f"seed {seed} in {folder}\n")

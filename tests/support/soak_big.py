@@ -64,7 +64,7 @@ def soak_big(folder: Path, *, edges: int) -> None:
                 {"Person": big.persons},
                 {"Follows": edges},
             )
-            found = ask(graph, spark, watch)
+            found = _query(graph, spark, watch)
     wrong = [name for name, each in expected.items() if found[name] != each]
     assert not wrong, f"the graph and its files differ in {wrong}"
     sys.stdout.write(
@@ -101,7 +101,7 @@ def reckon(big: BigGraph) -> Findings:
     }
 
 
-def ask(graph: omnigraph.Graph, spark: SparkSession, watch: Watch) -> Findings:
+def _query(graph: omnigraph.Graph, spark: SparkSession, watch: Watch) -> Findings:
     """What queries and algorithms on Spark find in the graph."""
     with watch.step("count two hops"):
         (counted,) = graph.query(TWO_HOPS, engine="spark", spark=spark).rows

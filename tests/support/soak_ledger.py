@@ -33,7 +33,7 @@ SEATED = "seated"  # the mark of the rows that are there from the start
 # The ledger
 
 
-class Deed(StrEnum):
+class Action(StrEnum):
     """What a writer does in one call."""
 
     PAIR = "pair"
@@ -49,7 +49,7 @@ class Entry:
 
     writer: str
     marker: str
-    deed: Deed
+    action: Action
     target: str
     commit_id: str | None
     failure: tuple[Outcome, str] | None
@@ -80,12 +80,12 @@ def read_ledger(path: Path) -> Sequence[Entry]:
         Entry(
             writer=path.stem,
             marker=marker,
-            deed=Deed(deed),
+            action=Action(action),
             target=target,
             commit_id=ending[2] if ending and ending[0] == "done" else None,
             failure=(Outcome(ending[2]), ending[3]) if ending and ending[0] == "failed" else None,
         )
-        for _, marker, deed, target in (words for words in lines if words[0] == "intend")
+        for _, marker, action, target in (words for words in lines if words[0] == "intend")
         for ending in [endings.get(marker)]
     ]
 
@@ -178,16 +178,16 @@ def find_broken_promises(graph: Graph, root: Path, entries: Sequence[Entry]) -> 
 def find_landed(found: Contents, entries: Sequence[Entry]) -> set[str]:
     """The markers of the calls whose effect the graph shows."""
     marks, found_stamps = shapes(found).keys(), stamps(found)
-    removals = [entry for entry in entries if entry.deed is Deed.REMOVE]
+    removals = [entry for entry in entries if entry.action is Action.REMOVE]
     removed = {entry.target for entry in removals if entry.target not in marks}
 
     def shows(entry: Entry) -> bool:
-        match entry.deed:
-            case Deed.PAIR | Deed.LOAD | Deed.SEAT:
+        match entry.action:
+            case Action.PAIR | Action.LOAD | Action.SEAT:
                 return entry.marker in marks or entry.marker in removed
-            case Deed.STAMP:
+            case Action.STAMP:
                 return entry.marker in found_stamps.get(entry.target, set())
-            case Deed.REMOVE:
+            case Action.REMOVE:
                 return entry.target in removed
 
     return {entry.marker for entry in entries if shows(entry)}

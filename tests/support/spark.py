@@ -23,7 +23,7 @@ _WAIT_SECONDS_MAX = 120
 
 
 @contextmanager
-def warm_session() -> Iterator[SparkSession]:
+def warmed_up_session() -> Iterator[SparkSession]:
     """A session with two cores, stopped at the end of the block."""
     running = omnigraph.spark.session("local[2]")
     try:

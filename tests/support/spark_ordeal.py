@@ -117,7 +117,7 @@ def write_input(load: Load, folder: Path) -> Sequence[Path]:
 # Kills
 
 
-class Moment(StrEnum):
+class KillPoint(StrEnum):
     """When: so long after a stage was begun, while armed, or so long after the call."""
 
     READ = "read"
@@ -129,11 +129,11 @@ class Moment(StrEnum):
 
 # From seeing such a moment to the kill: about as long as the moment lasts.
 DELAY_S_MAX = {
-    Moment.READ: 1.0,
-    Moment.CHECK: 1.5,
-    Moment.REPLACE: 0.3,
-    Moment.COMMIT: 0.03,
-    Moment.ANY: 4.0,
+    KillPoint.READ: 1.0,
+    KillPoint.CHECK: 1.5,
+    KillPoint.REPLACE: 0.3,
+    KillPoint.COMMIT: 0.03,
+    KillPoint.ANY: 4.0,
 }
 
 
@@ -142,12 +142,12 @@ class Kill:
     """Who is killed, and when."""
 
     victim: Victim
-    moment: Moment
+    kill_point: KillPoint
 
     @property
     def mode(self) -> str | None:
         """The mode of load that has such a moment, if not every one has."""
-        return "merge" if self.moment is Moment.REPLACE else None
+        return "merge" if self.kill_point is KillPoint.REPLACE else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Ending:
     strays: int
 
     def __str__(self) -> str:
-        return f"{self.kill.victim} in {self.kill.moment}: {self.reported}"
+        return f"{self.kill.victim} in {self.kill.kill_point}: {self.reported}"
 
 
 # The story
@@ -203,8 +203,8 @@ class Ordeal:
         files = data_files(self.root)
         paths = write_input(load, self._folder / f"input{load.number}")
         driver.begin(load.number, paths, mode=load.mode, branch=load.branch, is_last=is_last)
-        self._await(kill.moment, driver, load.number)
-        time.sleep(self._chance.uniform(0, DELAY_S_MAX[kill.moment]))
+        self._await(kill.kill_point, driver, load.number)
+        time.sleep(self._chance.uniform(0, DELAY_S_MAX[kill.kill_point]))
         driver.kill(kill.victim, load.number)
         reported = driver.await_ending(load.number)
         is_there = self._require_whole(load, reported)
@@ -246,19 +246,19 @@ class Ordeal:
         mode = kill.mode or self._chance.choice(MODES)
         return plan_load(self._number, self._held[branch], branch, mode, self._chance)
 
-    def _await(self, moment: Moment, driver: Driver, number: int) -> None:
+    def _await(self, kill_point: KillPoint, driver: Driver, number: int) -> None:
         def has_come() -> bool:
             begun = {each[0] for each in driver.events(number)}
-            is_any = moment is Moment.ANY and bool(begun)
+            is_any = kill_point is KillPoint.ANY and bool(begun)
             is_over = driver.find_ending(number) is not None
-            return is_any or moment.value in begun or is_over
+            return is_any or kill_point.value in begun or is_over
 
-        if moment is Moment.COMMIT:
-            self._await(Moment.CHECK, driver, number)
+        if kill_point is KillPoint.COMMIT:
+            self._await(KillPoint.CHECK, driver, number)
             # It lasts for some milliseconds, and to look for it must not take as long.
-            looks = itertools.count(1)
+            polls = itertools.count(1)
             await_that(
-                lambda: sidecars(self.root) or (next(looks) % 50 == 0 and has_come()),
+                lambda: sidecars(self.root) or (next(polls) % 50 == 0 and has_come()),
                 look_s=0.001,
             )
         else:
@@ -311,7 +311,7 @@ class OrdealReport:
 
 def sum_up_kills(endings: Sequence[Ending]) -> str:
     """How many kills of which kind there were, and what became of the graph."""
-    kills = Counter(f"{each.kill.victim} in {each.kill.moment}" for each in endings)
+    kills = Counter(f"{each.kill.victim} in {each.kill.kill_point}" for each in endings)
     reported = Counter(each.reported.partition(":")[0] for each in endings)
     there = sum(each.is_there for each in endings)
     strays = sum(each.strays for each in endings)
@@ -350,7 +350,7 @@ def run_ordeal(folder: Path, *, seed: int, kills_min: int, seconds: float) -> Or
 def choose_kill(chance: random.Random) -> Kill:
     """A process and a time; Java and the driver are expensive, so they die less often."""
     victims = chance.choices(list(Victim), weights=[4, 2, 3, 3])
-    return Kill(victims[0], chance.choice(list(Moment)))
+    return Kill(victims[0], chance.choice(list(KillPoint)))
 
 
 def require_tidy(ending: Ending) -> None:

@@ -43,7 +43,7 @@ from tests.support.crashing import Fault, crashing
 from tests.support.graphs import Record, ndjson
 from tests.support.writes import Mode
 
-STAGED, STRUCK = "read", "replace"
+STAGED, REPLACED = "read", "replace"
 """The stages after which `progress` is called."""
 
 
@@ -104,7 +104,7 @@ def load(inputs: Sequence[Input], call: LoadCall, opened: GraphContext) -> LoadR
             key: _write_deletions(key, rows.rows["id"].combine_chunks(), basis, call.mode, opened)
             for key, rows in received.items()
         }
-        call.progress(STRUCK, 1, 1)
+        call.progress(REPLACED, 1, 1)
         return _prepare(received, files, deletions, mode=call.mode)
 
     done = run_write(

@@ -25,7 +25,7 @@ from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import GraphError, Outcome
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When, crashing
 from tests.support.graphs import contents, ndjson, node, require_linear, root_of
-from tests.support.told import tell_states
+from tests.support.run_report import report_states
 
 State = Mapping[str, Mapping[str, Sequence[str]]]
 """The rows of each type on each branch, without the ids that are new in every run."""
@@ -96,7 +96,7 @@ def each_fault(play: Callable[[Fault], None], *, whens: Sequence[When], scope: S
             rounds += 1
         else:
             raise AssertionError(f"no end after {ROUNDS_MAX} rounds: {when}")
-    tell_states(rounds)
+    report_states(rounds)
     return Swept(effects, rounds)
 
 

@@ -44,13 +44,13 @@ def merge_rows(base: Rows, source: Rows, target: Rows, *, by_property: bool) -> 
     """What a target becomes; an id in conflict stays as the target has it."""
     rows, conflicts = dict(target), {}
     for id in {*base, *source, *target}:
-        image = _merge_row(base.get(id), source.get(id), target.get(id), by_property=by_property)
-        if isinstance(image, str):
-            conflicts[id] = image
-        elif image is None:
+        outcome = _merge_row(base.get(id), source.get(id), target.get(id), by_property=by_property)
+        if isinstance(outcome, str):
+            conflicts[id] = outcome
+        elif outcome is None:
             rows.pop(id, None)
         else:
-            rows[id] = image
+            rows[id] = outcome
     return Merged(rows, conflicts)
 
 
@@ -102,11 +102,11 @@ def table_of(catalog: Catalog, name: str, rows: Rows) -> pa.Table:
 
 def changes_of(catalog: Catalog, name: str, old: Rows, new: Rows) -> TypeChanges:
     """The net changes from one set of rows to another."""
-    kept = {id for id in old.keys() & new.keys() if old[id] != new[id]}
+    changed = {id for id in old.keys() & new.keys() if old[id] != new[id]}
     parts = (
         {id: new[id] for id in new.keys() - old.keys()},
-        {id: old[id] for id in kept},
-        {id: new[id] for id in kept},
+        {id: old[id] for id in changed},
+        {id: new[id] for id in changed},
         {id: old[id] for id in old.keys() - new.keys()},
     )
     return TypeChanges(*(table_of(catalog, name, each) for each in parts))

@@ -32,12 +32,12 @@ class OpenGate:
 
     view_by_actor: Mapping[str, View]
 
-    def require(self, asked: Access) -> None:
+    def require(self, access: Access) -> None:
         """Allow it."""
 
-    def view(self, asked: Access) -> View | None:
+    def view(self, access: Access) -> View | None:
         """What an actor sees of every branch."""
-        return self.view_by_actor.get(asked.actor or "")
+        return self.view_by_actor.get(access.actor or "")
 
 
 def see_as_reader(graph: Graph, types: TypeViews) -> Graph:
@@ -67,7 +67,7 @@ def part_of(graph: PlainGraph, types: TypeViews) -> PlainGraph:
             seen = [row for row in seen if row["src"] in sources and row["dst"] in targets]
         rows[name] = seen
     hidden = {name: each.hidden for name, each in types.items()}
-    kept = {
+    shown = {
         name: [
             {column: cell for column, cell in row.items() if column not in hidden.get(name, ())}
             for row in rows[name]
@@ -75,7 +75,7 @@ def part_of(graph: PlainGraph, types: TypeViews) -> PlainGraph:
         for name in rows
     }
     schema = schema_of_part(graph, types)
-    return PlainGraph(schema, compile_text(schema), kept)
+    return PlainGraph(schema, compile_text(schema), shown)
 
 
 def is_seen(

@@ -17,9 +17,9 @@ from pathlib import Path
 import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.state.manifest import STAMP_VERSION
+from tests.support.archived_graphs import EXPECTED, FOLDER, STOPPED, WHOLE, make_root
 from tests.support.damaging import stop_half_way
 from tests.support.graphs import Contents, contents, edge, ndjson, node, social_graph
-from tests.support.kept_graphs import EXPECTED, FOLDER, STOPPED, WHOLE, make_root
 from tests.support.queries import query
 
 FIRST = """
@@ -67,8 +67,12 @@ def main() -> None:
         sys.exit(f"{archive} exists: graphs that were written by it must stay readable")
     root = make_root()
     try:
-        told = {"root": str(root), **_write_whole(root / WHOLE), **_write_stopped(root / STOPPED)}
-        (root / EXPECTED).write_text(json.dumps(told, indent=1), encoding="utf-8")
+        expected = {
+            "root": str(root),
+            **_write_whole(root / WHOLE),
+            **_write_stopped(root / STOPPED),
+        }
+        (root / EXPECTED).write_text(json.dumps(expected, indent=1), encoding="utf-8")
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive, "w:gz") as packed:
             for name in (WHOLE, STOPPED, EXPECTED):

@@ -4,12 +4,12 @@ import pytest
 
 from tests.support.oracle_search import Library, count_edits, embed
 from tests.support.read_cases import CASES, ReadCase, number_of
-from tests.support.read_graphs import ask_referee
+from tests.support.read_graphs import run_oracle
 
 
 @pytest.mark.parametrize("case", CASES, ids=number_of)
 def test_the_referee_gives_the_answer_of_the_case(case: ReadCase) -> None:
-    found = ask_referee(case.graph, case.text, case.params, rows_max=1_000)
+    found = run_oracle(case.graph, case.text, case.params, rows_max=1_000)
 
     assert [list(row) for row in found.rows] == case.cells
     assert case.columns is None or list(found.columns) == case.columns

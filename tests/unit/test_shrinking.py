@@ -2,7 +2,7 @@
 
 from tests.support.generated_graphs import GeneratedRead
 from tests.support.oracle_pipeline import TooManyRowsError
-from tests.support.read_graphs import PlainGraph, ask_referee, plain_graph
+from tests.support.read_graphs import PlainGraph, plain_graph, run_oracle
 from tests.support.shrinking import shrink
 
 GRAPH = plain_graph(
@@ -28,7 +28,7 @@ READ = GeneratedRead(
 def test_what_does_not_matter_is_taken_away() -> None:
     def shows(graph: PlainGraph, read: GeneratedRead) -> bool:
         try:
-            found = ask_referee(graph, read.text, read.params, rows_max=100)
+            found = run_oracle(graph, read.text, read.params, rows_max=100)
         except TooManyRowsError:
             return False
         return ("ann",) in found.rows and "knows" in read.text

@@ -355,9 +355,9 @@ def test_an_error_of_a_command_is_json_with_the_code_of_the_server(
     assert str(here.fields["error"]) in here.err.replace("\n", " ") or "-->" in here.err
     code = "precondition_failed"
     if route is not None:
-        code = told.server.ask("POST", f"/graphs/default/{route}", token=None, json=body).json()[
-            "code"
-        ]
+        code = told.server.request(
+            "POST", f"/graphs/default/{route}", token=None, json=body
+        ).json()["code"]
     assert here.fields["code"] == code
 
 
@@ -366,7 +366,7 @@ def test_conflicts_of_a_merge_name_the_same_rows_embedded_and_served(told: Both)
         told.embedded.merge("side")
     with pytest.raises(MergeConflictError) as there:
         told.remote.merge("side")
-    answer = told.server.ask(
+    answer = told.server.request(
         "POST", "/graphs/default/branches/merge", token=None, json={"source": "side"}
     ).json()
 

@@ -13,7 +13,7 @@ from omnigraph.errors import (
     NotFoundError,
     UnavailableError,
 )
-from tests.support.graphs import build_graph, contents, crew_graph, edge, node
+from tests.support.graphs import build_graph, contents, edge, fleet_graph, node
 from tests.support.queries import query
 
 FORMATS = ("ndjson", "parquet", "arrow")
@@ -27,7 +27,7 @@ def names_in(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_report_names_the_rows_and_the_file_of_each_type(tmp_path: Path, format: str) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
 
     report = graph.export_files(tmp_path / "files", format=format)
 
@@ -42,7 +42,7 @@ def test_the_report_names_the_rows_and_the_file_of_each_type(tmp_path: Path, for
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_file_is_loaded_by_itself_as_well(tmp_path: Path, format: str) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     graph.export_files(tmp_path / "files", format=format, types=["Ship"])
     copy = build_graph(tmp_path / "copy", graph.schema_source)
 
@@ -106,7 +106,7 @@ def test_a_number_that_json_lacks_leaves_no_folder_and_other_formats_keep_it(
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "notes.txt").write_text("mine")
 
@@ -118,7 +118,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_filled_and_missing_ones_above_are_made(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "empty").mkdir()
 
     graph.export_files(tmp_path / "empty", types=["Ship"])
@@ -128,7 +128,7 @@ def test_an_empty_folder_is_filled_and_missing_ones_above_are_made(tmp_path: Pat
 
 
 def test_what_cannot_be_exported_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "file").touch()
 
     with pytest.raises(NotFoundError, match="type 'Shop' not found; did you mean `Ship`"):
@@ -147,7 +147,7 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(tmp_path:
 def test_a_result_is_written_to_a_file_in_place_of_the_one_there(
     tmp_path: Path, format: str
 ) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     result = graph.query(
         query("match { $s: Ship } return { $s.reg as reg, $s.tons as tons } order { $s.reg asc }")
     )

@@ -23,10 +23,10 @@ from tests.support.graphs import (
     social_graph,
     values,
 )
+from tests.support.later_graphs import clean_later
 from tests.support.queries import query
 from tests.support.sweeps import open_plain
 from tests.support.teams import does, merges, team
-from tests.support.upkeep import clean_later
 
 
 def told(graph: Graph, old: str, new: str) -> list[tuple[str, str, str]]:

@@ -12,10 +12,10 @@ from omnigraph.engine.input.sources import read_split
 from omnigraph.engine.input.splits import plan_splits
 from omnigraph.errors import InvalidValueError, UnreadableError
 from tests.support.graphs import SOCIAL
-from tests.support.received import means_of, plain_rows, receive_all, rows_of
+from tests.support.received import make_read_context, plain_rows, receive_all, rows_of
 from tests.support.schemas import compile_text
 
-MEANS = means_of(compile_text(SOCIAL))
+MEANS = make_read_context(compile_text(SOCIAL))
 BAD_LINES = [
     b"not JSON",
     b'{"type":"Person"}',

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from omnigraph.errors import InvalidValueError, NotFoundError, RequestError, UnreadableError
-from tests.support.graphs import CREW, GAUGE
+from tests.support.graphs import FLEET, GAUGE
 from tests.support.received import receive_all, rows_of
 
 PILOT = {"type": "Pilot", "data": {"handle": "ada", "hours": 410}}
@@ -42,29 +42,31 @@ def refuse(given: object, *, schema: str) -> RequestError:
 # Where rows come from
 
 
-@pytest.mark.parametrize("name", ["crew.jsonl", "crew.ndjson", "crew.json", "crew", "été 1.txt"])
+@pytest.mark.parametrize(
+    "name", ["fleet.jsonl", "fleet.ndjson", "fleet.json", "fleet", "été 1.txt"]
+)
 def test_a_file_of_any_other_name_holds_ndjson(tmp_path: Path, name: str) -> None:
     path = write_lines(tmp_path / name, PILOT)
 
     for spelling in (path, str(path), path.as_uri(), [path], (path.as_uri(),)):
-        assert rows_of(receive_all(spelling, schema=CREW), "node:Pilot") == [ADA]
+        assert rows_of(receive_all(spelling, schema=FLEET), "node:Pilot") == [ADA]
 
 
 def test_an_open_file_of_text_or_bytes_is_read(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "crew.jsonl", PILOT)
-    packed = tmp_path / "crew.gz"
+    path = write_lines(tmp_path / "fleet.jsonl", PILOT)
+    packed = tmp_path / "fleet.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
 
     with path.open(encoding="utf-8") as text, path.open("rb") as content, gzip.open(packed) as gz:
         for file in (text, content, gz):
-            assert rows_of(receive_all(file, schema=CREW), "node:Pilot") == [ADA]
+            assert rows_of(receive_all(file, schema=FLEET), "node:Pilot") == [ADA]
 
 
 def test_a_parquet_file_is_named_after_its_type(tmp_path: Path) -> None:
     pilots = write_parquet(tmp_path / "Pilot.parquet", PILOTS)
     flights = write_parquet(tmp_path / "flies.PARQUET", FLIGHTS)
 
-    received = receive_all([pilots, flights], schema=CREW)
+    received = receive_all([pilots, flights], schema=FLEET)
 
     assert rows_of(received, "node:Pilot") == [ADA]
     assert received["edge:Flies"].rows.num_rows == 2
@@ -76,7 +78,7 @@ def test_a_directory_is_named_after_the_type_of_its_files(tmp_path: Path) -> Non
     (tmp_path / "Flies" / "_SUCCESS").touch()
     (tmp_path / "Flies" / ".part-0.parquet.crc").touch()
 
-    received = receive_all(tmp_path / "Flies", schema=CREW)
+    received = receive_all(tmp_path / "Flies", schema=FLEET)
 
     assert [row["src"] for row in rows_of(received, "edge:Flies")] == ["ada", "ben"]
 
@@ -84,7 +86,7 @@ def test_a_directory_is_named_after_the_type_of_its_files(tmp_path: Path) -> Non
 def test_a_single_part_knows_its_type_from_its_directory(tmp_path: Path) -> None:
     part = write_parquet(tmp_path / "Flies.parquet" / "part-0.parquet", FLIGHTS)
 
-    assert receive_all(part, schema=CREW)["edge:Flies"].rows.num_rows == 2
+    assert receive_all(part, schema=FLEET)["edge:Flies"].rows.num_rows == 2
 
 
 def test_a_directory_of_several_types_is_read_whole(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_a_directory_of_several_types_is_read_whole(tmp_path: Path) -> None:
     write_parquet(tmp_path / "Flies" / "part-0.parquet", FLIGHTS)
     write_lines(tmp_path / "more.jsonl", {"type": "Ship", "data": {"reg": "S1"}})
 
-    received = receive_all(tmp_path, schema=CREW)
+    received = receive_all(tmp_path, schema=FLEET)
 
     assert list(received) == ["edge:Flies", "node:Pilot", "node:Ship"]
 
@@ -101,7 +103,7 @@ def test_a_mapping_gives_the_type_of_files_of_any_name(tmp_path: Path) -> None:
     one = write_parquet(tmp_path / "a.parquet", PILOTS)
     other = write_parquet(tmp_path / "parts" / "b.parquet", PILOTS)
 
-    received = receive_all({"Pilot": [one, str(other.parent)]}, schema=CREW)
+    received = receive_all({"Pilot": [one, str(other.parent)]}, schema=FLEET)
 
     assert rows_of(received, "node:Pilot") == [ADA, ADA]
 
@@ -131,7 +133,7 @@ def test_records_of_several_files_are_numbered_by_file(tmp_path: Path) -> None:
     fine = write_lines(tmp_path / "fine.jsonl", PILOT, PILOT)
     bad = write_lines(tmp_path / "bad.jsonl", PILOT, {"type": "Pilot", "data": {"handle": 5}})
 
-    refused = refuse([fine, bad], schema=CREW)
+    refused = refuse([fine, bad], schema=FLEET)
 
     assert str(refused).startswith(f"{bad}: record 2 (line 2), Pilot.handle: ")
 
@@ -141,7 +143,7 @@ def test_rows_of_a_table_are_numbered_by_file(tmp_path: Path) -> None:
     rows = pa.table({"handle": ["x", "y"], "hours": [1, 2**40]})
     bad = write_parquet(tmp_path / "Pilot" / "b.parquet", rows)
 
-    refused = refuse(fine.parent, schema=CREW)
+    refused = refuse(fine.parent, schema=FLEET)
 
     assert str(refused).startswith(f"{bad}: row 2, Pilot.hours: 1099511627776 exceeds I32")
 
@@ -151,7 +153,7 @@ def test_rows_of_a_table_are_numbered_by_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nowhere.jsonl", "a/b.parquet", "x" * 5000, "nul\0l"])
 def test_a_file_that_is_not_there_is_not_found(tmp_path: Path, name: str) -> None:
-    refused = refuse(f"{tmp_path}/{name}", schema=CREW)
+    refused = refuse(f"{tmp_path}/{name}", schema=FLEET)
 
     assert isinstance(refused, NotFoundError)
     assert refused.kind == "file"
@@ -159,7 +161,7 @@ def test_a_file_that_is_not_there_is_not_found(tmp_path: Path, name: str) -> Non
 
 
 def test_a_text_that_is_no_path_is_told_apart() -> None:
-    refused = refuse(json.dumps(PILOT), schema=CREW)
+    refused = refuse(json.dumps(PILOT), schema=FLEET)
 
     assert isinstance(refused, NotFoundError)
     assert "io.StringIO" in str(refused)
@@ -168,20 +170,20 @@ def test_a_text_that_is_no_path_is_told_apart() -> None:
 def test_a_file_that_holds_something_else_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "Pilot.parquet").write_bytes(b"PAR1 and nothing else")
 
-    refused = refuse(tmp_path / "Pilot.parquet", schema=CREW)
+    refused = refuse(tmp_path / "Pilot.parquet", schema=FLEET)
 
     assert isinstance(refused, UnreadableError)
     assert refused.path == str(tmp_path / "Pilot.parquet")
 
 
 def test_a_file_that_cannot_be_read_is_unreadable(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "crew.jsonl", PILOT)
+    path = write_lines(tmp_path / "fleet.jsonl", PILOT)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with path.open() as closed:
         pass
     with path.open("a") as written:
         for given in (closed, written, tmp_path / "loop"):
-            assert isinstance(refuse(given, schema=CREW), UnreadableError)
+            assert isinstance(refuse(given, schema=FLEET), UnreadableError)
 
 
 def test_a_damaged_compressed_file_is_unreadable() -> None:
@@ -189,15 +191,15 @@ def test_a_damaged_compressed_file_is_unreadable() -> None:
 
     for damaged in (packed[:-9], packed[:20] + b"\xff" * 20 + packed[40:], b"PK"):
         with gzip.open(io.BytesIO(damaged)) as file:
-            assert isinstance(refuse(file, schema=CREW), UnreadableError)
+            assert isinstance(refuse(file, schema=FLEET), UnreadableError)
 
 
 def test_a_text_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "crew.jsonl"
+    path = tmp_path / "fleet.jsonl"
     path.write_bytes('{"type":"Pilot","data":{"handle":"é"}}'.encode("latin-1"))
 
     with path.open(encoding="utf-8") as file:
-        refused = refuse(file, schema=CREW)
+        refused = refuse(file, schema=FLEET)
 
     assert isinstance(refused, InvalidValueError)
     assert str(path) in str(refused)
@@ -231,7 +233,7 @@ def test_a_csv_file_that_does_not_fit_is_refused(
 def test_files_whose_type_nobody_names_are_refused(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "rows" / "part-0.parquet", PILOTS)
 
-    refused = refuse(path, schema=CREW)
+    refused = refuse(path, schema=FLEET)
 
     assert isinstance(refused, InvalidValueError)
     assert "neither 'part-0' nor 'rows' is a type" in str(refused)
@@ -242,7 +244,7 @@ def test_what_cannot_be_loaded_in_process_is_refused_and_said_why(tmp_path: Path
     (tmp_path / "empty").mkdir()
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "Pilot").symlink_to(tmp_path / "empty")
-    ndjson = write_lines(tmp_path / "crew.jsonl", PILOT)
+    ndjson = write_lines(tmp_path / "fleet.jsonl", PILOT)
 
     reasons = {
         tmp_path / "Pilot.lance": "a Lance table is a directory",
@@ -254,5 +256,5 @@ def test_what_cannot_be_loaded_in_process_is_refused_and_said_why(tmp_path: Path
     }
 
     for path, reason in reasons.items():
-        assert reason in str(refuse(path, schema=CREW))
-    assert "name their types" in str(refuse({"Pilot": ndjson}, schema=CREW))
+        assert reason in str(refuse(path, schema=FLEET))
+    assert "name their types" in str(refuse({"Pilot": ndjson}, schema=FLEET))

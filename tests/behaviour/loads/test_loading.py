@@ -15,13 +15,13 @@ from omnigraph.errors import (
     Outcome,
 )
 from tests.support.graphs import (
-    CREW,
+    FLEET,
     Record,
     build_graph,
     contents,
-    crew_graph,
     edge,
     ends,
+    fleet_graph,
     head_versions,
     manifest,
     ndjson,
@@ -39,7 +39,7 @@ MODES: list[Mode] = ["append", "merge", "overwrite"]
 
 
 def test_i01_a_load_counts_the_rows_of_each_type(tmp_path: Path) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
 
     result = graph.load(
         ndjson(
@@ -58,7 +58,7 @@ def test_i01_a_load_counts_the_rows_of_each_type(tmp_path: Path) -> None:
 
 
 def test_i02_blank_lines_are_skipped(tmp_path: Path) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
     lines = (
         '\n\n{"type":"Pilot","data":{"handle":"ada"}}\n  \t\r\n{"type":"Ship","data":{"reg":"S1"}}'
     )
@@ -72,7 +72,7 @@ def test_i02_blank_lines_are_skipped(tmp_path: Path) -> None:
 
 
 def test_i02_an_object_over_several_lines_is_refused(tmp_path: Path) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
     pretty = json.dumps(node("Pilot", handle="ada"), indent=2)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match="record 1"):
@@ -80,7 +80,7 @@ def test_i02_an_object_over_several_lines_is_refused(tmp_path: Path) -> None:
 
 
 def test_i04_an_edge_type_is_named_in_any_case(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.load(ndjson(edge("mENTORS", "eve", "ada")), mode="append")
 
@@ -121,7 +121,7 @@ NO_RECORDS = {
 def test_a_line_that_is_no_record_is_refused_and_named(
     tmp_path: Path, line: str, problem: str
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     text = f'{{"type":"Pilot","data":{{"handle":"fine"}}}}\n\n{line}\n'
 
     with unchanged(graph), pytest.raises(InvalidValueError) as refused:
@@ -134,7 +134,7 @@ def test_a_line_that_is_no_record_is_refused_and_named(
 
 
 def test_i07_d01_a_merge_replaces_and_adds(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     version = manifest(tmp_path).version
 
     graph.load(
@@ -153,7 +153,7 @@ def test_i07_d01_a_merge_replaces_and_adds(tmp_path: Path) -> None:
 
 
 def test_i08_a_merge_clears_what_its_row_leaves_out(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     graph.load(ndjson(node("Pilot", handle="ada")), mode="merge")
 
@@ -192,7 +192,7 @@ def test_a_merge_replaces_rows_by_the_id_they_give(tmp_path: Path) -> None:
 
 
 def test_i10_d17_appending_a_key_that_is_there_is_refused(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(KeyConflictError) as refused:
         graph.load(ndjson(node("Pilot", handle="fay"), node("Pilot", handle="ada")), mode="append")
@@ -202,7 +202,7 @@ def test_i10_d17_appending_a_key_that_is_there_is_refused(tmp_path: Path) -> Non
 
 
 def test_i10_appending_an_edge_whose_id_is_there_is_refused(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     graph.load(ndjson(edge("Mentors", "eve", "ada", id="m1")), mode="append")
 
     with unchanged(graph), pytest.raises(KeyConflictError) as refused:
@@ -212,7 +212,7 @@ def test_i10_appending_an_edge_whose_id_is_there_is_refused(tmp_path: Path) -> N
 
 
 def test_i10_a_key_is_free_again_once_its_row_is_deleted(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     graph.mutate('query q() { delete Pilot where handle = "eve" }')
 
     graph.load(ndjson(node("Pilot", handle="eve", hours=1)), mode="append")
@@ -222,7 +222,7 @@ def test_i10_a_key_is_free_again_once_its_row_is_deleted(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("mode", MODES)
 def test_d02_a_load_that_repeats_a_key_is_refused(tmp_path: Path, mode: Mode) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
     twice = ndjson(node("Pilot", handle="ada", hours=1), node("Pilot", handle="ada", hours=2))
 
     with unchanged(graph), pytest.raises(IntegrityError, match="ada") as refused:
@@ -233,7 +233,7 @@ def test_d02_a_load_that_repeats_a_key_is_refused(tmp_path: Path, mode: Mode) ->
 
 
 def test_d07_a_merge_that_repeats_an_edge_id_keeps_the_last(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     twice = ndjson(edge("Flies", "eve", "S1", id="e1"), edge("Flies", "eve", "S3", id="e1"))
 
     result = graph.load(twice, mode="merge")
@@ -265,7 +265,7 @@ def test_d04_an_overwrite_replaces_the_types_it_brings_and_no_others(tmp_path: P
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_load_of_nothing_makes_no_commit(tmp_path: Path, mode: Mode) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph):
         result = graph.load(io.StringIO("\n \n"), mode=mode)
@@ -275,7 +275,7 @@ def test_a_load_of_nothing_makes_no_commit(tmp_path: Path, mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_load_of_several_types_is_one_commit(tmp_path: Path, mode: Mode) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
     before = graph.commits()
 
     graph.load(
@@ -300,7 +300,7 @@ def test_a_load_of_several_types_is_one_commit(tmp_path: Path, mode: Mode) -> No
 
 
 def test_d20_i11_an_id_that_is_not_what_the_key_says_is_refused(tmp_path: Path) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match="does not match"):
         graph.load(ndjson(node("Pilot", id="x", handle="ada")), mode="append")
@@ -349,7 +349,7 @@ def test_the_key_of_a_node_is_its_id(
 
 
 def test_i19_a_branch_must_exist_unless_its_base_is_given(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(NotFoundError, match="feature"):
         graph.load(ndjson(node("Pilot", handle="fay")), mode="append", branch="feature")
@@ -364,7 +364,7 @@ def test_i19_a_branch_must_exist_unless_its_base_is_given(tmp_path: Path) -> Non
 
 
 def test_d19_the_base_of_a_branch_that_exists_changes_nothing(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     graph.create_branch("other")
     graph.mutate('query q() { delete Pilot where handle = "ada" }', branch="other")
     graph.create_branch("feature")
@@ -378,14 +378,14 @@ def test_d19_the_base_of_a_branch_that_exists_changes_nothing(tmp_path: Path) ->
 
 
 def test_i19_a_load_that_fails_leaves_no_new_branch(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(IntegrityError):
         graph.load(ndjson(edge("Flies", "ada", "S9")), mode="append", branch="b", base="main")
 
 
 def test_the_progress_of_a_load_is_told(tmp_path: Path) -> None:
-    graph = build_graph(tmp_path, CREW)
+    graph = build_graph(tmp_path, FLEET)
     told: list[tuple[str, int, int | None]] = []
 
     graph.load(
@@ -399,7 +399,7 @@ def test_the_progress_of_a_load_is_told(tmp_path: Path) -> None:
 
 
 def test_an_unknown_mode_or_engine_is_refused(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph):
         with pytest.raises(InvalidValueError, match="append, merge and overwrite"):

@@ -16,12 +16,12 @@ import pytest
 from omnigraph import Graph
 from omnigraph.errors import InvalidValueError, NotFoundError, UnreadableError
 from tests.support.graphs import (
-    CREW,
+    FLEET,
     build_graph,
     contents,
-    crew_graph,
     edge,
     ends,
+    fleet_graph,
     ndjson,
     node,
     pins,
@@ -43,7 +43,7 @@ MENTOR_TABLE = pa.table(
 
 
 def empty_crew(path: Path) -> Graph:
-    return build_graph(path / "graph", CREW)
+    return build_graph(path / "graph", FLEET)
 
 
 def write_lines(path: Path, *records: object) -> Path:
@@ -53,7 +53,7 @@ def write_lines(path: Path, *records: object) -> Path:
 
 def test_an_open_text_file_is_loaded(tmp_path: Path) -> None:
     graph = empty_crew(tmp_path)
-    path = write_lines(tmp_path / "crew.jsonl", *PILOTS, *MENTORS)
+    path = write_lines(tmp_path / "fleet.jsonl", *PILOTS, *MENTORS)
 
     with path.open(encoding="utf-8") as lines:
         graph.load(lines, mode="append")
@@ -73,7 +73,7 @@ def test_an_open_binary_file_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("spell", [str, Path, lambda path: path.as_uri()])
 def test_a_file_is_named_by_path_or_uri(tmp_path: Path, spell: type[str] | type[Path]) -> None:
     graph = empty_crew(tmp_path)
-    path = write_lines(tmp_path / "crew.jsonl", *PILOTS, *MENTORS)
+    path = write_lines(tmp_path / "fleet.jsonl", *PILOTS, *MENTORS)
 
     graph.load(spell(path), mode="append")
 
@@ -156,7 +156,7 @@ EDGES_BY_EITHER_NAME = {
 
 @pytest.mark.parametrize("given", EDGES_BY_EITHER_NAME.values(), ids=EDGES_BY_EITHER_NAME)
 def test_the_ends_of_edges_go_by_either_pair_of_names(tmp_path: Path, given: object) -> None:
-    graph = build_graph(tmp_path / "graph", CREW, *PILOTS)
+    graph = build_graph(tmp_path / "graph", FLEET, *PILOTS)
 
     graph.load(given, mode="append")
 
@@ -167,7 +167,7 @@ def test_the_ends_of_edges_go_by_either_pair_of_names(tmp_path: Path, given: obj
 def test_the_ends_of_edges_in_a_csv_file_go_by_either_pair_of_names(
     tmp_path: Path, header: str
 ) -> None:
-    graph = build_graph(tmp_path / "graph", CREW, *PILOTS)
+    graph = build_graph(tmp_path / "graph", FLEET, *PILOTS)
     (tmp_path / "Mentors.csv").write_text(f"{header}\nm1,ada,ben,2024-06-01\n")
 
     graph.load(tmp_path / "Mentors.csv", mode="append")
@@ -179,7 +179,7 @@ def test_the_ends_of_edges_in_a_csv_file_go_by_either_pair_of_names(
 def test_the_ends_of_edges_in_a_parquet_file_go_by_either_pair_of_names(
     tmp_path: Path, names: tuple[str, str]
 ) -> None:
-    graph = build_graph(tmp_path / "graph", CREW, *PILOTS)
+    graph = build_graph(tmp_path / "graph", FLEET, *PILOTS)
     named = MENTOR_TABLE.rename_columns(["id", *names, "since"])
     pq.write_table(named, tmp_path / "Mentors.parquet")
 
@@ -191,7 +191,7 @@ def test_the_ends_of_edges_in_a_parquet_file_go_by_either_pair_of_names(
 def test_many_lines_with_either_pair_of_names_mean_the_same(tmp_path: Path) -> None:
     pairs = [(f"p{number}", f"p{number + 1}") for number in range(5000)]
     graph = build_graph(
-        tmp_path / "graph", CREW, *(node("Pilot", handle=f"p{n}") for n in range(5001))
+        tmp_path / "graph", FLEET, *(node("Pilot", handle=f"p{n}") for n in range(5001))
     )
     lines = [
         {"edge": "Mentors", **dict(zip(names, pair, strict=True))}
@@ -298,7 +298,7 @@ UNFIT_DICTS = {
 def test_dicts_that_do_not_fit_are_refused_by_their_row(
     tmp_path: Path, given: object, problem: str
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match=problem):
         graph.load(given, mode="append")
@@ -316,7 +316,7 @@ def test_a_stream_of_batches_is_loaded(tmp_path: Path) -> None:
 
 
 def test_edges_in_a_mapping_get_an_id_when_they_bring_none(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     graph.load({"Flies": pa.table({"src": ["eve", "cyd"], "dst": ["S1", "S3"]})}, mode="append")
 
@@ -325,7 +325,7 @@ def test_edges_in_a_mapping_get_an_id_when_they_bring_none(tmp_path: Path) -> No
 
 
 def test_d23_an_overwrite_with_no_rows_empties_a_type(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     before = pins(graph)
     nothing = pa.table({"src": pa.array([], pa.string()), "dst": pa.array([], pa.string())})
 
@@ -343,7 +343,7 @@ def test_d23_an_overwrite_with_no_rows_empties_a_type(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_d23_adding_no_rows_makes_no_commit(tmp_path: Path, mode: str) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph):
         result = graph.load({"Pilot": PILOT_TABLE.slice(0, 0)}, mode=mode)
@@ -378,32 +378,32 @@ UNFIT_TABLES = {
 def test_tables_that_do_not_fit_their_type_are_refused(
     tmp_path: Path, tables: dict[str, object], problem: str
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises((InvalidValueError, NotFoundError), match=problem):
         graph.load(tables, mode="append")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
 
     with unchanged(graph), pytest.raises(NotFoundError, match=r"nowhere\.jsonl"):
         graph.load(str(tmp_path / "nowhere.jsonl"), mode="append")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     (tmp_path / "Pilot.parquet").write_bytes(b"PAR1 and nothing else")
-    (tmp_path / "crew.jsonl").write_bytes(gzip.compress(b'{"type":"Pilot"}'))
+    (tmp_path / "fleet.jsonl").write_bytes(gzip.compress(b'{"type":"Pilot"}'))
 
     with unchanged(graph):
-        for name in ("Pilot.parquet", "crew.jsonl"):
+        for name in ("Pilot.parquet", "fleet.jsonl"):
             with pytest.raises((UnreadableError, InvalidValueError)):
                 graph.load(str(tmp_path / name), mode="append")
 
 
 def test_a_record_is_named_by_its_file(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path / "graph")
+    graph = fleet_graph(tmp_path / "graph")
     fine = write_lines(tmp_path / "fine.jsonl", *PILOTS)
     unfit = write_lines(tmp_path / "unfit.jsonl", *MENTORS, node("Pilot", handle=5))
 

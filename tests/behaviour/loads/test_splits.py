@@ -17,10 +17,10 @@ from omnigraph.engine.input.splits import InputFormat, Split, plan_splits
 from omnigraph.errors import InvalidValueError, NotFoundError
 from omnigraph.model.limits import LOAD_BLOCK_BYTES
 from tests.support.graphs import SOCIAL
-from tests.support.received import Row, means_of, plain_rows, receive_all, rows_of
+from tests.support.received import Row, make_read_context, plain_rows, receive_all, rows_of
 from tests.support.schemas import compile_text
 
-MEANS = means_of(compile_text(SOCIAL))
+MEANS = make_read_context(compile_text(SOCIAL))
 
 
 def plan(given: object, *, split_bytes: int | None) -> tuple[Split, ...]:

@@ -39,10 +39,10 @@ from tests.support.graphs import (
     social_graph,
     unchanged,
 )
+from tests.support.later_graphs import A_DAY_S, clean_later, open_later, versions
 from tests.support.queries import query
 from tests.support.s3_server import S3Server
 from tests.support.sweeps import files_untouched, open_plain
-from tests.support.upkeep import A_DAY_S, clean_later, open_later, versions
 
 SCHEMA = """
 node Person { name: String @key  age: I64? @index }

@@ -19,7 +19,7 @@ from omnigraph.model.ports import Action
 from omnigraph.policy.bundle import BundleKind
 from omnigraph.policy.gate import PolicyGate, open_gate
 from tests.support.graphs import build_graph, node, root_of
-from tests.support.policies import TEAM, asks, team_bundle
+from tests.support.policies import TEAM, make_access, team_bundle
 from tests.support.queries import query
 
 SCHEMA = "node Person { name: String @key }"
@@ -90,9 +90,9 @@ def test_a_policy_that_is_not_there_opens_nothing(name: str, tmp_path: Path) -> 
 def test_a_file_of_policies_is_taken_as_it_is(tmp_path: Path) -> None:
     gate = _cedar_gate(tmp_path, CEDAR)
 
-    assert gate.decide(asks("ann", Action.READ, branch="main")).rule == "ann writes"
-    assert gate.decide(asks("ann", Action.CHANGE, branch="main")).rule == "ann writes"
-    assert not gate.decide(asks("ben", Action.READ, branch="main")).is_allowed
+    assert gate.decide(make_access("ann", Action.READ, branch="main")).rule == "ann writes"
+    assert gate.decide(make_access("ann", Action.CHANGE, branch="main")).rule == "ann writes"
+    assert not gate.decide(make_access("ben", Action.READ, branch="main")).is_allowed
 
 
 def test_a_file_of_policies_may_have_its_groups_in_a_bundle_beside_it(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_a_file_of_policies_may_have_its_groups_in_a_bundle_beside_it(tmp_path: 
     )
     gate = _cedar_gate(tmp_path, CEDAR)
 
-    assert gate.decide(asks("ben", Action.READ, branch="main")).rule == "team reads"
-    assert gate.decide(asks("ann", Action.CHANGE, branch="draft")).is_allowed
+    assert gate.decide(make_access("ben", Action.READ, branch="main")).rule == "team reads"
+    assert gate.decide(make_access("ann", Action.CHANGE, branch="draft")).is_allowed
     with pytest.raises(PolicyDeniedError, match="for actor 'ann': rule 'frozen' forbids it"):
-        gate.require(asks("ann", Action.CHANGE, branch="main"))
+        gate.require(make_access("ann", Action.CHANGE, branch="main"))
 
 
 def test_a_file_of_policies_may_have_its_groups_as_entities_beside_it(tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_a_file_of_policies_may_have_its_groups_as_entities_beside_it(tmp_path: 
     _write(tmp_path, "roles.entities.json", json.dumps(entities))
     gate = _cedar_gate(tmp_path, CEDAR)
 
-    assert gate.decide(asks("ben", Action.READ)).rule == "team reads"
-    assert not gate.decide(asks("cyd", Action.READ)).is_allowed
+    assert gate.decide(make_access("ben", Action.READ)).rule == "team reads"
+    assert not gate.decide(make_access("cyd", Action.READ)).is_allowed
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_a_policy_that_fails_when_it_is_asked_allows_nothing(tmp_path: Path) -> 
         f"permit (principal, action, resource);\nforbid (principal, action, resource) {overflow};",
     )
 
-    assert not gate.decide(asks("ann", Action.READ)).is_allowed
+    assert not gate.decide(make_access("ann", Action.READ)).is_allowed
     with pytest.raises(CorruptError, match="cannot be evaluated"):
-        gate.require(asks("ann", Action.READ, branch="main"))
+        gate.require(make_access("ann", Action.READ, branch="main"))
 
 
 def _graph(tmp_path: Path) -> Graph:

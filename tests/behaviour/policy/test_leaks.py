@@ -17,9 +17,9 @@ from omnigraph.errors import (
 from omnigraph.model.errors import Conflict
 from omnigraph.model.ports import Gate, TypeView
 from tests.support.graphs import build_graph, contents, edge, ndjson, node
-from tests.support.limited_graphs import RED, UNPAID, team_graph
 from tests.support.policed_graphs import under
 from tests.support.policies import graph_gate
+from tests.support.restricted_graphs import RED, UNPAID, team_graph
 from tests.support.views import TypeViews, see_as_reader
 
 MAILED = """

@@ -11,7 +11,7 @@ from omnigraph.policy.gate import PolicyGate
 from tests.support.graphs import ndjson, node, unchanged
 from tests.support.policed_graphs import (
     ADD_EVE,
-    DEED_BY_NAME,
+    CALL_BY_NAME,
     EVERYTHING,
     NAMES,
     allowing,
@@ -21,19 +21,19 @@ from tests.support.policed_graphs import (
 from tests.support.policies import graph_gate
 from tests.support.queries import query
 
-LOCAL_DEEDS = sorted(name for name, each in DEED_BY_NAME.items() if each.is_local)
-GUARDED_DEEDS = sorted(name for name, each in DEED_BY_NAME.items() if each.needs)
+LOCAL_DEEDS = sorted(name for name, each in CALL_BY_NAME.items() if each.is_local)
+GUARDED_DEEDS = sorted(name for name, each in CALL_BY_NAME.items() if each.needs)
 
 
 def test_every_call_of_a_graph_is_listed_with_what_it_asks_for() -> None:
     public = {name for name in dir(Graph) if not name.startswith("_")}
 
-    assert public == set(DEED_BY_NAME)
+    assert public == set(CALL_BY_NAME)
 
 
 @pytest.mark.parametrize("name", LOCAL_DEEDS)
 def test_who_is_allowed_what_a_call_needs_may_make_it(name: str, tmp_path: Path) -> None:
-    deed = DEED_BY_NAME[name]
+    deed = CALL_BY_NAME[name]
     graph = under(people_graph(tmp_path), allowing(need.action for need in deed.needs))
 
     deed.run(graph)
@@ -41,7 +41,7 @@ def test_who_is_allowed_what_a_call_needs_may_make_it(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", GUARDED_DEEDS)
 def test_who_lacks_one_thing_that_a_call_needs_is_denied(name: str, tmp_path: Path) -> None:
-    deed = DEED_BY_NAME[name]
+    deed = CALL_BY_NAME[name]
     graph = people_graph(tmp_path)
 
     for need in deed.needs:
@@ -63,7 +63,7 @@ def test_under_a_policy_nobody_calls_without_a_name(name: str, tmp_path: Path) -
     policed = under(graph, allowing(EVERYTHING), actor=None)
 
     with unchanged(graph), pytest.raises(PolicyDeniedError, match="open the graph for an actor"):
-        DEED_BY_NAME[name].run(policed)
+        CALL_BY_NAME[name].run(policed)
 
 
 def test_without_a_policy_everybody_may_do_everything(tmp_path: Path) -> None:

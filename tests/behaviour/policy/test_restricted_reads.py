@@ -10,14 +10,16 @@ from omnigraph import Graph
 from omnigraph.errors import CompileError, ForbiddenError, NotFoundError
 from omnigraph.model.ports import TypeView
 from tests.support.graphs import build_graph, contents, edge, node
-from tests.support.limited_graphs import RED, SCHEMA, UNPAID, ask, team_graph
+from tests.support.restricted_graphs import RED, SCHEMA, UNPAID, read_rows, team_graph
 from tests.support.views import TypeViews, see_as, see_as_reader
 
 
 def test_an_aggregate_counts_and_adds_up_only_what_is_seen(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(limited, "match { $p: Person } return { count($p) as n, sum($p.pay) as total }")
+    found = read_rows(
+        limited, "match { $p: Person } return { count($p) as n, sum($p.pay) as total }"
+    )
 
     assert found == [[2, 40]]
 
@@ -25,7 +27,7 @@ def test_an_aggregate_counts_and_adds_up_only_what_is_seen(tmp_path: Path) -> No
 def test_a_path_does_not_lead_through_a_node_that_is_not_seen(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(
+    found = read_rows(
         limited, 'match { $p: Person { name: "ann" } $p knows{1,3} $q } return { $q.name as name }'
     )
 
@@ -35,7 +37,7 @@ def test_a_path_does_not_lead_through_a_node_that_is_not_seen(tmp_path: Path) ->
 def test_the_number_of_neighbours_is_that_of_those_who_are_seen(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(
+    found = read_rows(
         limited, "match { $p: Person $p knows $_ } return { $p.name as name, count(*) as n }"
     )
 
@@ -45,7 +47,7 @@ def test_the_number_of_neighbours_is_that_of_those_who_are_seen(tmp_path: Path) 
 def test_an_edge_to_what_is_not_seen_does_not_make_a_not_block_fail(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(
+    found = read_rows(
         limited, "match { $d: Desk not { $p: Person $p sits $d } } return { $d.tag as tag }"
     )
 
@@ -55,7 +57,7 @@ def test_an_edge_to_what_is_not_seen_does_not_make_a_not_block_fail(tmp_path: Pa
 def test_an_optional_block_finds_nothing_in_what_is_not_seen(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(
+    found = read_rows(
         limited,
         "match { $d: Desk optional { $p: Person $p sits $d } } "
         "return { $d.tag as tag, $p.name as name }",
@@ -67,7 +69,9 @@ def test_an_optional_block_finds_nothing_in_what_is_not_seen(tmp_path: Path) -> 
 def test_a_text_is_not_found_in_what_is_not_seen(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(limited, 'match { $p: Person search($p.bio, "fox") } return { $p.name as name }')
+    found = read_rows(
+        limited, 'match { $p: Person search($p.bio, "fox") } return { $p.name as name }'
+    )
 
     assert found == [["ann"]]
 
@@ -82,16 +86,16 @@ def test_a_score_does_not_tell_how_common_a_word_is_in_what_is_not_seen(tmp_path
     )
     score = 'match { $p: Person } return { $p.name as name, bm25($p.bio, "fox") as score }'
 
-    found = ask(see_as_reader(graph, RED), score)
+    found = read_rows(see_as_reader(graph, RED), score)
 
-    assert found == ask(alone, score)
-    assert found != ask(graph, score)[::2]
+    assert found == read_rows(alone, score)
+    assert found != read_rows(graph, score)[::2]
 
 
 def test_the_nearest_are_the_nearest_of_those_who_are_seen(tmp_path: Path) -> None:
     limited = see_as_reader(team_graph(tmp_path), RED)
 
-    found = ask(
+    found = read_rows(
         limited,
         "match { $p: Person } return { $p.name as name } "
         "order { nearest($p.face, [0.0, 1.0]) } limit 2",
@@ -107,7 +111,9 @@ def test_an_index_answers_with_what_is_seen(tmp_path: Path) -> None:
     limited = see_as_reader(graph, RED)
 
     seen, unseen = (
-        ask(limited, f'match {{ $p: Person {{ name: "{name}" }} }} return {{ $p.name as name }}')
+        read_rows(
+            limited, f'match {{ $p: Person {{ name: "{name}" }} }} return {{ $p.name as name }}'
+        )
         for name in ("p04000", "p03000")
     )
 
@@ -123,9 +129,9 @@ def test_few_rows_of_many_are_found_where_they_lie(tmp_path: Path) -> None:
         graph, {"Person": TypeView(("pay in [1, 2, 3000, 5999]",), frozenset())}
     )
 
-    found = ask(limited, "match { $p: Person } return { $p.name as name, $p.bio as bio }")
-    walked = ask(limited, "match { $p: Person $p knows $q } return { $q.pay as pay }")
-    scored = ask(limited, 'match { $p: Person search($p.bio, "4") } return { $p.pay as pay }')
+    found = read_rows(limited, "match { $p: Person } return { $p.name as name, $p.bio as bio }")
+    walked = read_rows(limited, "match { $p: Person $p knows $q } return { $q.pay as pay }")
+    scored = read_rows(limited, 'match { $p: Person search($p.bio, "4") } return { $p.pay as pay }')
 
     assert found == [["p00001", "fox 1"], ["p03000", "fox 4"], ["p05999", "fox 0"]]
     assert (walked, scored) == ([[5999]], [[3000]])
@@ -137,9 +143,9 @@ def test_a_hidden_property_is_as_unknown_as_one_that_never_was(tmp_path: Path) -
     text = "match { $p: Person } return { $p.%s as x }"
 
     with pytest.raises(CompileError) as hidden:
-        ask(limited, text % "pay")
+        read_rows(limited, text % "pay")
     with pytest.raises(CompileError) as unknown:
-        ask(limited, text % "pax")
+        read_rows(limited, text % "pax")
 
     assert str(hidden.value) == str(unknown.value).replace("pax", "pay")
     assert "pay" not in limited.schema_source
@@ -163,10 +169,10 @@ def test_who_is_asking_decides_what_is_seen(tmp_path: Path) -> None:
 
     names = "match { $p: Person } return { $p.name as name }"
 
-    assert ask(ann, names) == [["ann"]]
-    assert ask(ann.for_actor("cat"), names) == [["cat"]]
-    assert ask(ann, names) == [["ann"]]
-    assert len(ask(ann.for_actor("boss"), names)) == 4
+    assert read_rows(ann, names) == [["ann"]]
+    assert read_rows(ann.for_actor("cat"), names) == [["cat"]]
+    assert read_rows(ann, names) == [["ann"]]
+    assert len(read_rows(ann.for_actor("boss"), names)) == 4
 
 
 def test_a_row_is_seen_as_soon_as_a_condition_holds_and_no_longer(tmp_path: Path) -> None:
@@ -312,7 +318,7 @@ def test_a_limit_that_cannot_be_applied_shows_nothing(types: TypeViews, tmp_path
     limited = see_as_reader(team_graph(tmp_path), types)
 
     with pytest.raises(ForbiddenError):
-        ask(limited, "match { $d: Desk } return { $d.tag }")
+        read_rows(limited, "match { $d: Desk } return { $d.tag }")
 
 
 def test_every_call_of_a_graph_is_limited_or_refused_or_tells_of_no_row() -> None:

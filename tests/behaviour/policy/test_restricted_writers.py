@@ -17,7 +17,7 @@ from omnigraph.errors import (
 )
 from omnigraph.model.ports import TypeView
 from tests.support.graphs import build_graph, contents, edge, ndjson, node
-from tests.support.limited_graphs import RED, SCHEMA, UNPAID, team_graph
+from tests.support.restricted_graphs import RED, SCHEMA, UNPAID, team_graph
 from tests.support.views import TypeViews, see_as_reader
 
 REFUSED: tuple[Callable[[Graph], object], ...] = (

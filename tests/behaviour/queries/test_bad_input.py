@@ -14,7 +14,7 @@ from omnigraph.model.limits import (
     SOURCE_CHARACTERS_MAX,
 )
 from omnigraph.model.source import Source
-from tests.support.promises import compile_or_refuse, limited_time
+from tests.support.promises import compile_or_refuse, time_limit
 
 Compile = Callable[[str], object]
 
@@ -215,7 +215,7 @@ def test_ten_megabytes_are_refused_unread(
 ) -> None:
     text = start + middle * 10_000_000 + end
 
-    with limited_time(1):
+    with time_limit(1):
         error = refuse(compile, text)
 
     assert codes(error) == {"P4"}
@@ -257,7 +257,7 @@ def test_a_number_of_a_million_digits_fits_nothing(start: str) -> None:
 
 
 def test_a_fraction_of_a_million_digits_is_rounded() -> None:
-    with limited_time(5):
+    with time_limit(5):
         as_queries(read(f"$p.age = 0.{'9' * 1_000_000}"))
 
 
@@ -272,14 +272,14 @@ def test_a_million_digits_in_a_schema_are_refused(place: str) -> None:
 def test_a_condition_may_have_twenty_thousand_parts(word: str) -> None:
     parts = f" {word} ".join(["$p.age = 1"] * 20_000)
 
-    with limited_time(20):
+    with time_limit(20):
         as_queries(read(parts))
 
 
 def test_a_type_may_have_a_hundred_thousand_properties() -> None:
     properties = " ".join(f"p{i}: I32?" for i in range(100_000))
 
-    with limited_time(20):
+    with time_limit(20):
         catalog = compile_schema(Source("any.pg", f"node N {{ {properties} }}"))
 
     assert len(catalog.nodes["N"].properties) == 100_000
@@ -326,7 +326,7 @@ def test_five_thousand_faults_of_queries_are_not_all_told(text: str) -> None:
     "pattern", ["(a+)+$", "((((a*)*)*)*)*b", "(a|aa)+$", "(.*.*.*.*)*x", "a{1000}", "(x+x+)+y"]
 )
 def test_a_pattern_that_backtracks_for_ever_elsewhere_is_fine(pattern: str) -> None:
-    with limited_time(1):
+    with time_limit(1):
         catalog = compile_schema(Source("any.pg", f'node N {{ p: String @check(p, "{pattern}") }}'))
 
     assert catalog.nodes["N"].constraints
@@ -351,7 +351,7 @@ def test_nested_groups_of_a_pattern_are_compiled_or_refused() -> None:
 def test_comments_between_the_parts_of_a_property_are_read_once(comment: str) -> None:
     gap = f"\n{comment * 200}\n"
 
-    with limited_time(2):
+    with time_limit(2):
         as_queries(read(f"$p{gap}knows{gap}$f $p{gap}.{gap}age = 1"))
 
 

@@ -18,7 +18,7 @@ from tests.support.queries import (
     refused,
     require_outcomes,
 )
-from tests.support.schemas import CREW
+from tests.support.schemas import FLEET
 from tests.support.schemas import compile_text as compile_schema_text
 
 MEMO = read_schema("memo")
@@ -29,7 +29,7 @@ query second() { match { $s: Ship } return { $s.reg } }
 """
 
 
-def crew(pattern: str, returned: str = "$p.handle") -> str:
+def fleet(pattern: str, returned: str = "$p.handle") -> str:
     return query(f"match {{ {pattern} }} return {{ {returned} }}")
 
 
@@ -40,13 +40,13 @@ def annotated(annotations: str) -> str:
 READING = [
     case(
         "K01",
-        CREW,
-        (crew("$p: Pilot $p.hours > -1"), compiles("filter $p.hours > -1")),
-        (crew("$p: Pilot $p.hours < 1e5"), compiles("filter $p.hours < 100000.0")),
-        (crew("$p: Pilot $p.hours is null"), compiles("filter $p.hours is null")),
+        FLEET,
+        (fleet("$p: Pilot $p.hours > -1"), compiles("filter $p.hours > -1")),
+        (fleet("$p: Pilot $p.hours < 1e5"), compiles("filter $p.hours < 100000.0")),
+        (fleet("$p: Pilot $p.hours is null"), compiles("filter $p.hours is null")),
         (query('insert Pilot { handle: "x", hours: null }'), compiles("set hours = null")),
     ),
-    case("K02", CREW, (crew("$p: Pilot { }"), refused("P1", "empty braces"))),
+    case("K02", FLEET, (fleet("$p: Pilot { }"), refused("P1", "empty braces"))),
     case(
         "K04",
         MEMO,
@@ -59,21 +59,21 @@ READING = [
         ),
     ),
     case(
-        "K05", CREW, (crew("$q contains $m", "$q"), refused("T4", "unknown edge type `contains`"))
+        "K05", FLEET, (fleet("$q contains $m", "$q"), refused("T4", "unknown edge type `contains`"))
     ),
     case(
         "K07",
-        CREW,
+        FLEET,
         (annotated('@description("a") @instruction("b")'), compiles()),
         (annotated('@description("a") @description("b")'), refused("P7", "duplicate")),
         (annotated('@author("a")'), refused("P7", "no annotation `@author`")),
     ),
     case(
         "K11",
-        CREW,
-        (crew("$p $w:mentors $f"), compiles("expand $p -[$w:Mentors]-> $f: Pilot")),
-        (crew("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot")),
-        (crew('$p: Pilot $p.handle starts_with "a"'), compiles()),
+        FLEET,
+        (fleet("$p $w:mentors $f"), compiles("expand $p -[$w:Mentors]-> $f: Pilot")),
+        (fleet("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot")),
+        (fleet('$p: Pilot $p.handle starts_with "a"'), compiles()),
     ),
 ]
 
@@ -81,34 +81,34 @@ READING = [
 EXTENSIONS = [
     case(
         "or, and, parentheses",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot ($p.hours = 1 or $p.hours = 2) and $p.handle != "ada"'),
+            fleet('$p: Pilot ($p.hours = 1 or $p.hours = 2) and $p.handle != "ada"'),
             compiles('filter ($p.hours = 1 or $p.hours = 2) and $p.handle != "ada"'),
         ),
     ),
     case(
         "in",
-        CREW,
-        (crew('$p: Pilot $p.handle in ["a"]'), compiles('filter $p.handle in ["a"]')),
-        (crew("$p: Pilot $p.hours in []"), compiles("filter $p.hours in []")),
+        FLEET,
+        (fleet('$p: Pilot $p.handle in ["a"]'), compiles('filter $p.handle in ["a"]')),
+        (fleet("$p: Pilot $p.hours in []"), compiles("filter $p.hours in []")),
     ),
     case(
         "count",
-        CREW,
+        FLEET,
         (
-            crew("$p: Pilot", "count(*), count(distinct $p.hours) as n"),
+            fleet("$p: Pilot", "count(*), count(distinct $p.hours) as n"),
             compiles("aggregate count(*) as count: I64?, count(distinct $p.hours) as n: I64?"),
         ),
     ),
     case(
         "distinct",
-        CREW,
+        FLEET,
         (query("match { $p: Pilot } return distinct { $p.hours }"), compiles("distinct")),
     ),
     case(
         "window",
-        CREW,
+        FLEET,
         (
             query(
                 "match { $p: Pilot } return { $p.handle } limit $n offset 2", parameters="$n: I64"
@@ -128,9 +128,9 @@ EXTENSIONS = [
     ),
     case(
         "optional",
-        CREW,
+        FLEET,
         (
-            crew("$p: Pilot optional { $p flies $s }", "$p.handle, $s.reg"),
+            fleet("$p: Pilot optional { $p flies $s }", "$p.handle, $s.reg"),
             compiles(
                 "optional join on $p",
                 "project $p.handle as p.handle: String, $s.reg as s.reg: String?",
@@ -139,14 +139,14 @@ EXTENSIONS = [
     ),
     case(
         "several predicates",
-        CREW,
+        FLEET,
         (
             query('delete Pilot where hours > 3 and handle != "ada"'),
             compiles('delete node Pilot where hours > 3 and handle != "ada"'),
         ),
     ),
     case(
-        "now", CREW, (crew("$p: Pilot", "now() as at"), compiles("project now() as at: DateTime"))
+        "now", FLEET, (fleet("$p: Pilot", "now() as at"), compiles("project now() as at: DateTime"))
     ),
 ]
 
@@ -157,14 +157,14 @@ def test_a_text_is_read_as_the_language_says(each: Case) -> None:
 
 
 def test_a_query_that_the_text_does_not_hold_is_not_found() -> None:  # K08
-    source, catalog = Source("two.gq", TWO_QUERIES), compile_schema_text(CREW)
+    source, catalog = Source("two.gq", TWO_QUERIES), compile_schema_text(FLEET)
 
     with pytest.raises(NotFoundError, match="query 'third' not found"):
         compile_query(source, catalog, name="third")
 
 
 def test_without_a_name_a_text_must_hold_exactly_one_query() -> None:
-    catalog = compile_schema_text(CREW)
+    catalog = compile_schema_text(FLEET)
 
     for text, count in ((TWO_QUERIES, "multiple queries: first, second"), ("", "no query")):
         with pytest.raises(CompileError, match=count) as caught:
@@ -175,7 +175,7 @@ def test_without_a_name_a_text_must_hold_exactly_one_query() -> None:
 def test_the_first_of_two_queries_with_one_name_is_meant() -> None:
     text = TWO_QUERIES.replace("second", "first")
 
-    chosen = compile_query(Source("two.gq", text), compile_schema_text(CREW), name="first")
+    chosen = compile_query(Source("two.gq", text), compile_schema_text(FLEET), name="first")
 
     assert isinstance(chosen.ir, ReadIR)
     assert [column.name for column in chosen.ir.columns] == ["p.handle"]
@@ -184,7 +184,7 @@ def test_the_first_of_two_queries_with_one_name_is_meant() -> None:
 def test_descriptions_stay_with_their_query() -> None:
     text = annotated('@description("What it does") @instruction("When to use it")')
 
-    [compiled] = compile_queries(Source("one.gq", text), compile_schema_text(CREW))
+    [compiled] = compile_queries(Source("one.gq", text), compile_schema_text(FLEET))
 
     assert (compiled.description, compiled.instruction) == ("What it does", "When to use it")
 
@@ -210,7 +210,7 @@ PIPELINES = {
 
 @pytest.mark.parametrize(("pattern", "expected"), PIPELINES.values(), ids=PIPELINES)
 def test_a_pattern_becomes_the_pipeline_that_the_language_says(pattern: str, expected: str) -> None:
-    ir = compile_text(CREW, query(f"match {{ {pattern} }} return {{ $p.handle }}")).ir
+    ir = compile_text(FLEET, query(f"match {{ {pattern} }} return {{ $p.handle }}")).ir
 
     assert isinstance(ir, ReadIR)
     assert sketch(ir.pipeline) == expected

@@ -18,23 +18,23 @@ from tests.support.queries import (
     require_outcomes,
 )
 
-CREW = read_schema("crew")
+FLEET = read_schema("fleet")
 GAUGE = read_schema("gauge")
 HUB = read_schema("hub")
 
 MUTATIONS = [
     case(
         "G01",
-        CREW,
+        FLEET,
         (
             query('insert Pilot { handle: "fay", hours: 5 }'),
             compiles("insert node Pilot", 'set handle = "fay"', "set hours = 5"),
         ),
     ),
-    case("G02", CREW, (query('insert Pilot { handle: "ada" }'), compiles('set handle = "ada"'))),
+    case("G02", FLEET, (query('insert Pilot { handle: "ada" }'), compiles('set handle = "ada"'))),
     case(
         "G04",
-        CREW,
+        FLEET,
         (
             query('insert Mentors { from: "eve", to: "ada", since: $d }', parameters="$d: Date"),
             compiles("insert edge Mentors", 'set from = "eve"', 'set to = "ada"', "set since = $d"),
@@ -42,12 +42,12 @@ MUTATIONS = [
     ),
     case(
         "G05",
-        CREW,
+        FLEET,
         (query('insert Mentors { from: "ada", to: "zzz" }'), compiles("insert edge Mentors")),
     ),
     case(
         "G07",
-        CREW,
+        FLEET,
         (
             query('insert Pilot { handle: "fay" } insert Mentors { from: "fay", to: "zzz" }'),
             compiles("insert node Pilot", "insert edge Mentors"),
@@ -55,7 +55,7 @@ MUTATIONS = [
     ),
     case(
         "G08",
-        CREW,
+        FLEET,
         (
             query('update Pilot set { hours: 9 } where handle = "eve"'),
             compiles('update node Pilot where handle = "eve"', "set hours = 9"),
@@ -63,7 +63,7 @@ MUTATIONS = [
     ),
     case(
         "G10",
-        CREW,
+        FLEET,
         (
             query("update Pilot set { hours: 9 } where hours >= 330"),
             compiles("update node Pilot where hours >= 330"),
@@ -75,7 +75,7 @@ MUTATIONS = [
     ),
     case(
         "G11",
-        CREW,
+        FLEET,
         (
             query('update Pilot set { hours: $h } where handle = "ada"', parameters="$h: I32?"),
             compiles("mutation q($h: I32?)", "set hours = $h"),
@@ -83,7 +83,7 @@ MUTATIONS = [
     ),
     case(
         "G13",
-        CREW,
+        FLEET,
         (
             query('update Mentors set { since: date("2020-01-01") } where from = "ada"'),
             refused("T16", "edges cannot be updated"),
@@ -91,7 +91,7 @@ MUTATIONS = [
     ),
     case(
         "G14",
-        CREW,
+        FLEET,
         (
             query('delete Pilot where handle = "ada"'),
             compiles('delete node Pilot where handle = "ada"'),
@@ -99,7 +99,7 @@ MUTATIONS = [
     ),
     case(
         "G16",
-        CREW,
+        FLEET,
         (
             query('delete Mentors where from = "ada"'),
             compiles('delete edge Mentors where from = "ada"'),
@@ -111,12 +111,12 @@ MUTATIONS = [
     ),
     case(
         "G17",
-        CREW,
+        FLEET,
         (query('delete Mentors where src = "ada"'), refused("T11", "no property `src`")),
     ),
     case(
         "G19",
-        CREW,
+        FLEET,
         (
             query('delete Pilot where hours > 300 delete Pilot where handle = "cyd"'),
             compiles("delete node Pilot where hours > 300"),
@@ -124,7 +124,7 @@ MUTATIONS = [
     ),
     case(
         "G20",
-        CREW,
+        FLEET,
         (
             query('delete Pilot where handle = "ada" delete Mentors where from = "ben"'),
             compiles('delete edge Mentors where from = "ben"'),
@@ -132,7 +132,7 @@ MUTATIONS = [
     ),
     case(
         "G22",
-        CREW,
+        FLEET,
         (
             query(
                 'insert Pilot { handle: "z", hours: 1 }'
@@ -143,7 +143,7 @@ MUTATIONS = [
     ),
     case(
         "G23",
-        CREW,
+        FLEET,
         (
             query(
                 'update Pilot set { hours: 999 } where handle = "ada"'
@@ -154,14 +154,14 @@ MUTATIONS = [
     ),
     case(
         "G25",
-        CREW,
+        FLEET,
         (query("insert Pilot { hours: 1 }"), refused("T12", "misses handle")),
         (query('insert Pilot { handle: "a", speed: 1 }'), refused("T11", "no property `speed`")),
         (query('insert Pilot { handle: "a", handle: "b" }'), refused("T13", "assigned twice")),
         (query("insert Pilot { handle: $x }"), refused("T14", "not a declared parameter")),
         (query('insert Robot { handle: "a" }'), refused("T10", "`Robot`")),
     ),
-    case("G26", CREW, (query('insert Mentors { from: "ada" }'), refused("T12", "misses to"))),
+    case("G26", FLEET, (query('insert Mentors { from: "ada" }'), refused("T12", "misses to"))),
     case(
         "G28",
         GAUGE,
@@ -177,7 +177,7 @@ MUTATIONS = [
     ),
     case(
         "G31",
-        CREW,
+        FLEET,
         (query('insert Ship { reg: "S9", tons: 5 }'), compiles("set tons = 5")),
         (query('insert Pilot { handle: "x", hours: 5.0 }'), refused("T3", "fraction")),
     ),
@@ -314,8 +314,8 @@ def test_only_what_no_row_can_change_is_refused_before_writing(each: Case) -> No
 
 
 def test_a_query_knows_whether_it_reads_or_writes() -> None:
-    read = compile_text(CREW, query("match { $p: Pilot } return { $p.handle }"))
-    mutation = compile_text(CREW, query('delete Pilot where handle = "ada"'))
+    read = compile_text(FLEET, query("match { $p: Pilot } return { $p.handle }"))
+    mutation = compile_text(FLEET, query('delete Pilot where handle = "ada"'))
 
     assert not read.is_mutation
     assert mutation.is_mutation
@@ -324,8 +324,8 @@ def test_a_query_knows_whether_it_reads_or_writes() -> None:
 def test_a_mutation_that_inserts_and_deletes_says_how_to_split_it() -> None:
     mixed = query('insert Pilot { handle: "x" } delete Pilot where handle = "y"')
 
-    require_outcome(CREW, mixed, refused("D2", "mixes inserts/updates and deletes"))
-    require_outcome(CREW, mixed, refused("D2", "split into separate mutations"))
+    require_outcome(FLEET, mixed, refused("D2", "mixes inserts/updates and deletes"))
+    require_outcome(FLEET, mixed, refused("D2", "split into separate mutations"))
 
 
 def test_updating_a_part_of_the_key_is_refused() -> None:
@@ -339,7 +339,7 @@ def test_updating_a_part_of_the_key_is_refused() -> None:
 
 
 def test_g34_a_read_sent_where_changes_are_made_is_refused_and_the_reverse() -> None:
-    catalog = compile_schema(Source("crew.pg", CREW))
+    catalog = compile_schema(Source("fleet.pg", FLEET))
     read = Source("q.gq", query("match { $p: Pilot } return { $p.handle }"))
     change = Source("q.gq", query('delete Pilot where handle = "ada"'))
 

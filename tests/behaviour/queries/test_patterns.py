@@ -13,7 +13,7 @@ from tests.support.queries import (
     require_outcomes,
 )
 
-CREW = read_schema("crew")
+FLEET = read_schema("fleet")
 GAUGE = read_schema("gauge")
 MEMO = read_schema("memo")
 
@@ -22,7 +22,7 @@ BY_HANDLE = query(
 )
 
 
-def crew(pattern: str, returned: str = "$p.handle") -> str:
+def fleet(pattern: str, returned: str = "$p.handle") -> str:
     return query(f"match {{ {pattern} }} return {{ {returned} }}")
 
 
@@ -33,7 +33,7 @@ def gauge(pattern: str) -> str:
 BINDINGS_AND_FILTERS = [
     case(
         "A01",
-        CREW,
+        FLEET,
         (
             BY_HANDLE,
             compiles(
@@ -43,19 +43,19 @@ BINDINGS_AND_FILTERS = [
             ),
         ),
     ),
-    case("A02", CREW, (BY_HANDLE, compiles("where $p.handle = $h"))),
+    case("A02", FLEET, (BY_HANDLE, compiles("where $p.handle = $h"))),
     case(
         "A04",
-        CREW,
+        FLEET,
         (
             query("match { $p: Pilot $p.hours >= 330 } return { $p.handle } order { $p.handle }"),
             compiles("filter $p.hours >= 330", "order by $p.handle asc"),
         ),
     ),
-    case("A05", CREW, (crew("$p: Pilot $p.hours != 330"), compiles("filter $p.hours != 330"))),
+    case("A05", FLEET, (fleet("$p: Pilot $p.hours != 330"), compiles("filter $p.hours != 330"))),
     case(
         "A07",
-        CREW,
+        FLEET,
         (
             query(
                 "match { $p: Pilot { handle: $h } } return { $p.handle }", parameters="$h: String?"
@@ -63,12 +63,12 @@ BINDINGS_AND_FILTERS = [
             compiles("read q($h: String?)", "where $p.handle = $h"),
         ),
     ),
-    case("A08", CREW, (BY_HANDLE, compiles("where $p.handle = $h"))),
+    case("A08", FLEET, (BY_HANDLE, compiles("where $p.handle = $h"))),
     case(
         "A10",
-        CREW,
+        FLEET,
         (
-            crew("$p: Pilot { handle: $oops }"),
+            fleet("$p: Pilot { handle: $oops }"),
             refused("T31", "`$oops` is not a declared parameter"),
         ),
     ),
@@ -112,8 +112,8 @@ BINDINGS_AND_FILTERS = [
     case("A26", GAUGE, (gauge('$x: Gauge { tags: ["y"] }'), refused("T3", "list equality"))),
     case(
         "A28",
-        CREW,
-        (crew("$a: Pilot $b: Pilot $a != $b", "$a.handle"), refused("T7", "scalar operands")),
+        FLEET,
+        (fleet("$a: Pilot $b: Pilot $a != $b", "$a.handle"), refused("T7", "scalar operands")),
     ),
     case(
         "A29",
@@ -125,8 +125,11 @@ BINDINGS_AND_FILTERS = [
     ),
     case(
         "A31",
-        CREW,
-        (crew('$p: Pilot $p.handle starts_with "d"'), compiles('filter $p.handle starts_with "d"')),
+        FLEET,
+        (
+            fleet('$p: Pilot $p.handle starts_with "d"'),
+            compiles('filter $p.handle starts_with "d"'),
+        ),
     ),
     case(
         "A32",
@@ -138,14 +141,14 @@ BINDINGS_AND_FILTERS = [
     ),
     case(
         "A34",
-        CREW,
+        FLEET,
         (
-            crew("$x: Pilot $y: Pilot $y.handle starts_with $x.handle", "$x.handle, $y.handle"),
+            fleet("$x: Pilot $y: Pilot $y.handle starts_with $x.handle", "$x.handle, $y.handle"),
             compiles("scan $x: Pilot", "scan $y: Pilot", "filter $y.handle starts_with $x.handle"),
         ),
     ),
-    case("A35", CREW, (crew("$p.hours > 1 $p: Pilot"), refused("T6", "neither bound"))),
-    case("A37", CREW, (crew("$p: Pilot", "$p.id"), refused("T6", "no property `id`"))),
+    case("A35", FLEET, (fleet("$p.hours > 1 $p: Pilot"), refused("T6", "neither bound"))),
+    case("A37", FLEET, (fleet("$p: Pilot", "$p.id"), refused("T6", "no property `id`"))),
     case(
         "A38",
         "interface N { a: String } node X implements N {}",
@@ -155,7 +158,7 @@ BINDINGS_AND_FILTERS = [
 
 
 def from_ada(pattern: str, returned: str = "$f.handle") -> str:
-    return crew(f'$p: Pilot {{ handle: "ada" }} {pattern}', returned)
+    return fleet(f'$p: Pilot {{ handle: "ada" }} {pattern}', returned)
 
 
 WORK = """
@@ -165,42 +168,42 @@ edge WorksAt: Person -> Company
 """
 
 TRAVERSALS = [
-    case("B01", CREW, (from_ada("$p mentors $f"), compiles("expand $p -[Mentors]-> $f: Pilot"))),
+    case("B01", FLEET, (from_ada("$p mentors $f"), compiles("expand $p -[Mentors]-> $f: Pilot"))),
     case(
         "B02",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot { handle: "dax" } $m mentors $p', "$m.handle"),
+            fleet('$p: Pilot { handle: "dax" } $m mentors $p', "$m.handle"),
             compiles("expand $p <-[Mentors]- $m: Pilot"),
         ),
     ),
-    case("B04", CREW, (crew("$s flies $p $s: Ship", "$s"), refused("T30", "already bound"))),
+    case("B04", FLEET, (fleet("$s flies $p $s: Ship", "$s"), refused("T30", "already bound"))),
     case(
         "B05",
-        CREW,
+        FLEET,
         (from_ada("$p fLIES $s", "$s.reg"), compiles("expand $p -[Flies]-> $s: Ship")),
         (from_ada("$p Flies $s", "$s.reg"), refused("P1", "parse error")),
     ),
     case(
         "B07",
-        CREW,
+        FLEET,
         (from_ada("$p mentors{1,3} $f"), compiles("expand $p -[Mentors{1,3}]-> $f: Pilot")),
     ),
     case(
         "B08",
-        CREW,
+        FLEET,
         (from_ada("$p mentors{2,3} $f"), compiles("expand $p -[Mentors{2,3}]-> $f: Pilot")),
     ),
-    case("B10", CREW, (from_ada("$p mentors{1,5} $f"), compiles())),
+    case("B10", FLEET, (from_ada("$p mentors{1,5} $f"), compiles())),
     case(
         "B11",
-        CREW,
+        FLEET,
         (from_ada("$p mentors $f"), compiles("expand $p -[Mentors]-> $f: Pilot")),
         (from_ada("$p mentors{1,5} $f"), compiles("expand $p -[Mentors{1,5}]-> $f: Pilot")),
     ),
     case(
         "B13",
-        CREW,
+        FLEET,
         (from_ada("$p flies{1,3} $s", "$s"), compiles("expand $p -[Flies{1,3}]-> $s: Ship")),
         (from_ada("$p flies{2,2} $s", "$s"), refused("T5", "a second hop never starts")),
     ),
@@ -214,15 +217,15 @@ TRAVERSALS = [
     ),
     case(
         "B16",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot $p flies $s $s: Ship { reg: "S2" }'),
+            fleet('$p: Pilot $p flies $s $s: Ship { reg: "S2" }'),
             compiles("scan $p: Pilot", "expand $p -[Flies]-> $s: Ship", 'where $s.reg = "S2"'),
         ),
     ),
     case(
         "B17",
-        CREW,
+        FLEET,
         (
             query(
                 "match { $p: Pilot $p flies $s $s: Ship { reg: $r } } return { $p.handle }",
@@ -233,36 +236,36 @@ TRAVERSALS = [
     ),
     case(
         "B19",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot { handle: "eve" } $s: Ship', "$s.reg"),
+            fleet('$p: Pilot { handle: "eve" } $s: Ship', "$s.reg"),
             compiles("scan $p: Pilot", "scan $s: Ship"),
         ),
     ),
     case(
         "B20",
-        CREW,
-        (crew("$p: Pilot $p mentors $_"), compiles("expand $p -[Mentors]-> $_: Pilot")),
+        FLEET,
+        (fleet("$p: Pilot $p mentors $_"), compiles("expand $p -[Mentors]-> $_: Pilot")),
     ),
     case(
         "B22",
-        CREW,
+        FLEET,
         (
-            crew('$x: Pilot { handle: "a" } $x mentors $y $y mentors $z $z mentors $x', "$y, $z"),
+            fleet('$x: Pilot { handle: "a" } $x mentors $y $y mentors $z $z mentors $x', "$y, $z"),
             compiles("expand $z -[Mentors]-> $x': Pilot", "filter $x' is $x"),
         ),
     ),
     case(
         "B23",
-        CREW,
+        FLEET,
         (
-            crew('$a: Pilot { handle: "ben" } $a flies $s $b: Pilot $b flies $s', "$b.handle"),
+            fleet('$a: Pilot { handle: "ben" } $a flies $s $b: Pilot $b flies $s', "$b.handle"),
             compiles("expand $a -[Flies]-> $s: Ship", "expand $s <-[Flies]- $b: Pilot"),
         ),
     ),
     case(
         "B25",
-        CREW,
+        FLEET,
         (from_ada("$p mentors{0,2} $f"), refused("T15", "at least one hop")),
         (from_ada("$p mentors{3,1} $f"), refused("T15", "below the minimum")),
         (from_ada("$p mentors{1,} $f"), refused("T15", "unbounded")),
@@ -270,16 +273,16 @@ TRAVERSALS = [
     ),
     case(
         "B26",
-        CREW,
+        FLEET,
         (from_ada("$p likes $f"), refused("T4", "unknown edge type `likes`")),
-        (crew("$s: Ship $s mentors $x", "$s"), refused("T5", "connects Pilot to Pilot")),
+        (fleet("$s: Ship $s mentors $x", "$s"), refused("T5", "connects Pilot to Pilot")),
     ),
-    case("B28", CREW, (from_ada("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot"))),
-    case("B29", CREW, (from_ada("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot"))),
-    case("B31", CREW, (from_ada("$p <flies> $s", "$s"), refused("T22", "Pilot to Ship"))),
+    case("B28", FLEET, (from_ada("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot"))),
+    case("B29", FLEET, (from_ada("$p <mentors> $f"), compiles("expand $p -[Mentors]- $f: Pilot"))),
+    case("B31", FLEET, (from_ada("$p <flies> $s", "$s"), refused("T22", "Pilot to Ship"))),
     case(
         "B32",
-        CREW,
+        FLEET,
         (
             from_ada('$p $w:mentors $f $w.since >= date("2023-01-01")', "$f.handle, $w.since"),
             compiles(
@@ -291,7 +294,7 @@ TRAVERSALS = [
     ),
     case(
         "B34",
-        CREW,
+        FLEET,
         (from_ada("$p $w:mentors{1,3} $f"), refused("T23")),
         (from_ada("$p $w:mentors $f", "$w"), refused("T23")),
         (from_ada("$p $p:mentors $f"), refused("T23")),
@@ -308,57 +311,57 @@ edge FormsPattern: Signal -> Pattern
 NEGATIONS = [
     case(
         "C01",
-        CREW,
+        FLEET,
         (
-            crew("$p: Pilot not { $p flies $_ }"),
+            fleet("$p: Pilot not { $p flies $_ }"),
             compiles("anti join on $p", "expand $p -[Flies]-> $_: Ship"),
         ),
     ),
     case(
         "C02",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot not { $p flies $s $s.reg = "S2" }'),
+            fleet('$p: Pilot not { $p flies $s $s.reg = "S2" }'),
             compiles("anti join on $p", 'filter $s.reg = "S2"'),
         ),
     ),
     case(
         "C04",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot not { $p flies $s not { $s.reg = "S2" } }'),
+            fleet('$p: Pilot not { $p flies $s not { $s.reg = "S2" } }'),
             compiles("anti join on $p", "anti join on $s", 'filter $s.reg = "S2"'),
         ),
     ),
     case(
         "C05",
-        CREW,
+        FLEET,
         (
-            crew('$p: Pilot not { $p flies $s not { $s.reg = "S2" } }'),
+            fleet('$p: Pilot not { $p flies $s not { $s.reg = "S2" } }'),
             compiles("expand $p -[Flies]-> $s: Ship"),
         ),
     ),
     case(
         "C07",
-        CREW,
+        FLEET,
         (
-            crew("$s: Ship not { $p flies $s }", "$s.reg"),
+            fleet("$s: Ship not { $p flies $s }", "$s.reg"),
             compiles("anti join on $s", "expand $s <-[Flies]- $p: Pilot"),
         ),
     ),
     case(
         "C08",
-        CREW,
+        FLEET,
         (
-            crew("$s: Ship not { $s flies $p }", "$s.reg"),
+            fleet("$s: Ship not { $s flies $p }", "$s.reg"),
             compiles("anti join on $s", "expand $s <-[Flies]- $p: Pilot"),
         ),
     ),
     case(
         "C10",
-        CREW,
+        FLEET,
         (
-            crew("$p: Pilot not { $p flies $_ } not { $p mentors $_ }"),
+            fleet("$p: Pilot not { $p flies $_ } not { $p mentors $_ }"),
             compiles("expand $p -[Flies]-> $_: Ship", "expand $p -[Mentors]-> $_: Pilot"),
         ),
     ),
@@ -374,12 +377,12 @@ NEGATIONS = [
             compiles("expand $p <-[FormsPattern]- $s: Signal", "filter $s.ts >= $since"),
         ),
     ),
-    case("C13", CREW, (crew("not { $p flies $_ } $p: Pilot"), refused("T9", "bound before it"))),
+    case("C13", FLEET, (fleet("not { $p flies $_ } $p: Pilot"), refused("T9", "bound before it"))),
     case(
         "C14",
-        CREW,
+        FLEET,
         (
-            crew("$p: Pilot not { $p <mentors> $x }"),
+            fleet("$p: Pilot not { $p <mentors> $x }"),
             compiles("anti join on $p", "expand $p -[Mentors]- $x: Pilot"),
         ),
     ),

@@ -13,7 +13,7 @@ from tests.support.queries import (
     require_outcomes,
 )
 
-CREW = read_schema("crew")
+FLEET = read_schema("fleet")
 GAUGE = read_schema("gauge")
 MEMO = read_schema("memo")
 
@@ -33,17 +33,17 @@ def flights(returned: str, rest: str = "") -> str:
 ORDER_AND_AGGREGATES = [
     case(
         "D01",
-        CREW,
+        FLEET,
         (pilots("$p.handle", "order { $p.hours }"), compiles("order by $p.hours asc")),
     ),
     case(
         "D02",
-        CREW,
+        FLEET,
         (pilots("$p.handle", "order { $p.hours desc }"), compiles("order by $p.hours desc")),
     ),
     case(
         "D04",
-        CREW,
+        FLEET,
         (
             pilots("$p.handle", "order { $p.hours desc, $p.handle desc }"),
             compiles("order by $p.hours desc, $p.handle desc"),
@@ -51,7 +51,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D05",
-        CREW,
+        FLEET,
         (
             pilots("$p.handle as h", "order { h desc } limit 1"),
             compiles("project $p.handle as h: String", "order by h desc", "limit 1"),
@@ -59,13 +59,13 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D07",
-        CREW,
+        FLEET,
         (pilots("$p.handle", "order { nope }"), refused("T36", "alias 'nope' not found")),
     ),
-    case("D08", CREW, (pilots("$p"), compiles("project $p as p: String"))),
+    case("D08", FLEET, (pilots("$p"), compiles("project $p as p: String"))),
     case(
         "D10",
-        CREW,
+        FLEET,
         (
             pilots("count($p) as a, count($p.hours) as b"),
             compiles("aggregate count($p) as a: I64?, count($p.hours) as b: I64?"),
@@ -73,7 +73,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D11",
-        CREW,
+        FLEET,
         (
             pilots(
                 "sum($p.hours) as a, avg($p.hours) as b, min($p.hours) as c, max($p.hours) as d"
@@ -86,7 +86,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D13",
-        CREW,
+        FLEET,
         (
             nobody("count($p) as c, sum($p.hours) as s"),
             compiles("aggregate count($p) as c: I64?, sum($p.hours) as s: F64?"),
@@ -94,7 +94,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D14",
-        CREW,
+        FLEET,
         (
             nobody("$p.handle, count($p) as c"),
             compiles("aggregate $p.handle as p.handle: String, count($p) as c: I64?"),
@@ -102,7 +102,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D16",
-        CREW,
+        FLEET,
         (
             query(
                 'match { $p: Pilot { handle: "ada" } $p mentors $m $m mentors $f }'
@@ -113,7 +113,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D17",
-        CREW,
+        FLEET,
         (
             flights("$s.reg, avg($p.hours) as a, count($p) as n", "order { $s.reg }"),
             compiles(
@@ -124,7 +124,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D19",
-        CREW,
+        FLEET,
         (
             flights("$s.reg as r, count($p) as n", "order { $s.reg }"),
             refused("T36", "not found for ordering"),
@@ -132,7 +132,7 @@ ORDER_AND_AGGREGATES = [
     ),
     case(
         "D20",
-        CREW + GAUGE,
+        FLEET + GAUGE,
         (pilots("sum($p.handle)"), refused("T8", "takes a number")),
         (
             query("match { $x: Gauge } return { min($x.day) }"),
@@ -140,8 +140,8 @@ ORDER_AND_AGGREGATES = [
         ),
         (pilots("1, count($p) as n"), refused("T9", "beside an aggregate")),
     ),
-    case("D22", CREW, (flights("$s.reg"), compiles("project $s.reg as s.reg: String"))),
-    case("D23", CREW, (pilots("$p.handle", "limit 0"), compiles("limit 0"))),
+    case("D22", FLEET, (flights("$s.reg"), compiles("project $s.reg as s.reg: String"))),
+    case("D23", FLEET, (pilots("$p.handle", "limit 0"), compiles("limit 0"))),
 ]
 
 EVERY_SCALAR = query(
@@ -178,7 +178,7 @@ COLUMNS = [
     ),
     case(
         "E08",
-        CREW,
+        FLEET,
         (
             query(
                 'match { $p: Pilot { handle: "ada" } } return { $p.handle, $k }',

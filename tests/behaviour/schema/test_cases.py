@@ -10,7 +10,7 @@ from omnigraph.errors import CompileError, StillNeededError, UnsupportedChangeEr
 from tests.support.graphs import (
     build_graph,
     contents,
-    crew_graph,
+    fleet_graph,
     hub_graph,
     ndjson,
     node,
@@ -19,7 +19,7 @@ from tests.support.graphs import (
 )
 from tests.support.queries import query
 from tests.support.schema_changes import bytes_untouched
-from tests.support.schemas import CREW
+from tests.support.schemas import FLEET
 
 HOURS = {"ada": 410, "ben": 330, "cyd": None, "dax": 330, "eve": 120}
 
@@ -45,7 +45,7 @@ def refuse(graph: Graph, schema: str) -> list[dict[str, object]]:
 
 
 def test_n01_a_nullable_property_and_an_index_are_added(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     steps = apply(graph, "hours: I32?", "hours: I32? @index  nick: String?")
 
@@ -55,17 +55,17 @@ def test_n01_a_nullable_property_and_an_index_are_added(tmp_path: Path) -> None:
 
 
 def test_n02_a_required_property_is_refused(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
-    (step,) = refuse(graph, CREW.replace("hours: I32?", "hours: I32?  nick: String"))
+    (step,) = refuse(graph, FLEET.replace("hours: I32?", "hours: I32?  nick: String"))
 
     assert (step["entity"], step["code"]) == ("node:Pilot.nick", "OG-MF-103")
 
 
 @pytest.mark.parametrize(("is_final", "mode"), [(False, "soft"), (True, "hard")])
 def test_n04_a_property_is_dropped(tmp_path: Path, *, is_final: bool, mode: str) -> None:
-    graph = crew_graph(tmp_path)
-    schema = CREW.replace("hours: I32?", "")
+    graph = fleet_graph(tmp_path)
+    schema = FLEET.replace("hours: I32?", "")
 
     done = graph.apply_schema(schema, allow_data_loss=is_final)
 
@@ -74,18 +74,18 @@ def test_n04_a_property_is_dropped(tmp_path: Path, *, is_final: bool, mode: str)
 
 
 def test_n05_a_property_that_has_an_index_is_not_dropped(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     apply(graph, "hours: I32?", "hours: I32? @index")
 
-    (step,) = refuse(graph, CREW.replace("hours: I32?", ""))
+    (step,) = refuse(graph, FLEET.replace("hours: I32?", ""))
 
     assert "removing constraints" in str(step["reason"])
     assert values(graph, "Pilot", "hours") == HOURS
 
 
 def test_n07_a_type_that_edges_lead_to_is_not_dropped(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
-    without = "\n".join(line for line in CREW.splitlines() if not line.startswith("node Ship"))
+    graph = fleet_graph(tmp_path)
+    without = "\n".join(line for line in FLEET.splitlines() if not line.startswith("node Ship"))
 
     with unchanged(graph), pytest.raises(CompileError) as refused:
         graph.apply_schema(without)
@@ -94,10 +94,10 @@ def test_n07_a_type_that_edges_lead_to_is_not_dropped(tmp_path: Path) -> None:
 
 
 def test_n08_a_type_and_its_key_are_renamed_with_all_that_refers_to_them(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     before = contents(graph)
     renamed = (
-        CREW.replace("node Pilot", 'node Flyer @rename_from("Pilot")')
+        FLEET.replace("node Pilot", 'node Flyer @rename_from("Pilot")')
         .replace("handle: String @key", 'callsign: String @key @rename_from("handle")')
         .replace("Pilot -> Pilot", "Flyer -> Flyer")
         .replace("Pilot -> Ship", "Flyer -> Ship")
@@ -139,17 +139,17 @@ def test_n10_rules_are_neither_added_nor_removed(tmp_path: Path, old: str, new: 
 
 
 def test_n10_an_index_is_not_removed(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     apply(graph, "hours: I32?", "hours: I32? @index")
 
-    assert refuse(graph, CREW)
+    assert refuse(graph, FLEET)
 
 
 @pytest.mark.parametrize("new", ["Pilot -> Ship @card(0..1)", "Ship -> Pilot"])
 def test_n11_neither_cardinality_nor_ends_of_an_edge_change(tmp_path: Path, new: str) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
-    (step,) = refuse(graph, CREW.replace("Pilot -> Ship", new))
+    (step,) = refuse(graph, FLEET.replace("Pilot -> Ship", new))
 
     assert step["entity"] == "edge:Flies"
 
@@ -190,9 +190,9 @@ def test_n14_an_enum_changes_in_no_other_way(tmp_path: Path, new: str) -> None:
     assert step["code"] == "OG-MF-106"
 
 
-@pytest.mark.parametrize("text", [CREW, f"// crew\n{CREW}"], ids=["identical", "comment"])
+@pytest.mark.parametrize("text", [FLEET, f"// fleet\n{FLEET}"], ids=["identical", "comment"])
 def test_n16_a_schema_that_says_the_same_is_not_applied(tmp_path: Path, text: str) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph):
         done = graph.apply_schema(text)
@@ -201,9 +201,9 @@ def test_n16_a_schema_that_says_the_same_is_not_applied(tmp_path: Path, text: st
 
 
 def test_n17_a_change_that_is_not_additive_needs_a_graph_with_only_main(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     graph.create_branch("dev")
 
     with unchanged(graph), pytest.raises(StillNeededError, match="only main"):
-        graph.apply_schema(CREW.replace("hours: I32?", ""))
+        graph.apply_schema(FLEET.replace("hours: I32?", ""))
     assert kinds(apply(graph, "hours: I32?", "hours: I32?  nick: String?")) == ["add_property"]

@@ -6,11 +6,11 @@ from omnigraph.compiler.migration import MigrationPlan, plan_migration
 from omnigraph.compiler.migration_steps import describe_step, encode_step
 from omnigraph.errors import CompileError
 from omnigraph.model.source import Source
-from tests.support.schemas import CREW, compile_text
+from tests.support.schemas import FLEET, compile_text
 
 
 def test_n01_a_nullable_property_and_an_index_can_be_added() -> None:
-    plan = _plan(CREW, CREW.replace("hours: I32?", "hours: I32? @index  nick: String?"))
+    plan = _plan(FLEET, FLEET.replace("hours: I32?", "hours: I32? @index  nick: String?"))
 
     assert plan.supported
     assert [encode_step(step) for step in plan.steps] == [
@@ -36,7 +36,7 @@ def test_n01_a_nullable_property_and_an_index_can_be_added() -> None:
 
 
 def test_n02_a_required_property_cannot_be_added() -> None:
-    plan = _plan(CREW, CREW.replace("hours: I32?", "hours: I32?  nick: String"))
+    plan = _plan(FLEET, FLEET.replace("hours: I32?", "hours: I32?  nick: String"))
 
     (step,) = [encode_step(step) for step in plan.steps]
     assert not plan.supported
@@ -49,7 +49,7 @@ def test_n02_a_required_property_cannot_be_added() -> None:
 def test_n04_a_dropped_property_stays_in_history_unless_data_loss_is_allowed(
     *, allow_data_loss: bool, mode: str
 ) -> None:
-    plan = _plan(CREW, CREW.replace("hours: I32?", ""), allow_data_loss=allow_data_loss)
+    plan = _plan(FLEET, FLEET.replace("hours: I32?", ""), allow_data_loss=allow_data_loss)
 
     assert plan.supported
     assert [encode_step(step) for step in plan.steps] == [
@@ -64,7 +64,7 @@ def test_n04_a_dropped_property_stays_in_history_unless_data_loss_is_allowed(
 
 
 def test_n05_an_indexed_property_cannot_be_dropped() -> None:
-    plan = _plan(CREW.replace("I32?", "I32? @index"), CREW.replace("hours: I32?", ""))
+    plan = _plan(FLEET.replace("I32?", "I32? @index"), FLEET.replace("hours: I32?", ""))
 
     assert not plan.supported
     assert [encode_step(step)["kind"] for step in plan.steps] == [
@@ -75,21 +75,21 @@ def test_n05_an_indexed_property_cannot_be_dropped() -> None:
 
 
 def test_n07_a_node_type_that_an_edge_needs_cannot_be_left_out() -> None:
-    without_ships = "\n".join(line for line in CREW.splitlines() if "node Ship" not in line)
+    without_ships = "\n".join(line for line in FLEET.splitlines() if "node Ship" not in line)
 
     with pytest.raises(CompileError, match="references unknown target type `Ship`"):
-        _plan(CREW, without_ships)
+        _plan(FLEET, without_ships)
 
 
 def test_n08_a_renamed_type_keeps_its_rows_key_and_edges() -> None:
     desired = (
-        CREW.replace("node Pilot", 'node Flyer @rename_from("Pilot")')
+        FLEET.replace("node Pilot", 'node Flyer @rename_from("Pilot")')
         .replace("handle: String @key", 'callsign: String @key @rename_from("handle")')
         .replace("Pilot -> Pilot", "Flyer -> Flyer")
         .replace("Pilot -> Ship", "Flyer -> Ship")
     )
 
-    plan = _plan(CREW, desired)
+    plan = _plan(FLEET, desired)
 
     assert plan.supported
     assert [encode_step(step) for step in plan.steps] == [
@@ -104,25 +104,29 @@ def test_n08_a_renamed_type_keeps_its_rows_key_and_edges() -> None:
     ]
 
 
-INDEXED = CREW.replace("tons: F64?", "tons: F64? @index")
+INDEXED = FLEET.replace("tons: F64?", "tons: F64? @index")
 
 UNSUPPORTED = {
-    "n10 new unique": (CREW, CREW.replace("I32?", "I32? @unique"), "adding @unique(hours)"),
+    "n10 new unique": (FLEET, FLEET.replace("I32?", "I32? @unique"), "adding @unique(hours)"),
     "n10 new range": (
-        CREW,
-        CREW.replace("I32?", "I32? @range(hours, 0..9)"),
+        FLEET,
+        FLEET.replace("I32?", "I32? @range(hours, 0..9)"),
         "adding @range(hours, 0..9)",
     ),
-    "n10 removed index": (INDEXED, CREW, "removing constraints"),
-    "n11 new cardinality": (CREW, CREW.replace("-> Ship", "-> Ship @card(0..1)"), "@card"),
-    "n11 swapped ends": (CREW, CREW.replace("Pilot -> Ship", "Ship -> Pilot"), "ends of the edge"),
+    "n10 removed index": (INDEXED, FLEET, "removing constraints"),
+    "n11 new cardinality": (FLEET, FLEET.replace("-> Ship", "-> Ship @card(0..1)"), "@card"),
+    "n11 swapped ends": (
+        FLEET,
+        FLEET.replace("Pilot -> Ship", "Ship -> Pilot"),
+        "ends of the edge",
+    ),
     "n14 narrowed enum": ("node T { s: enum(a, b) }", "node T { s: enum(a) }", "OG-MF-106"),
     "n14 widened and nullable enum": (
         "node T { s: enum(a, b) }",
         "node T { s: enum(a, b, c)? }",
         "OG-MF-106",
     ),
-    "another property type": (CREW, CREW.replace("I32?", "I64?"), "changing property type"),
+    "another property type": (FLEET, FLEET.replace("I32?", "I64?"), "changing property type"),
     "removed interface": ("interface I {}  node T {}", "node T {}", "removing an interface"),
 }
 
@@ -156,8 +160,8 @@ def test_n13_an_enum_can_gain_values() -> None:
 
 UNCHANGED = {
     "n14 reordered enum": ("node T { s: enum(a, b) }", "node T { s: enum(b, a) }"),
-    "n16 identical": (CREW, CREW),
-    "n16 comments": (CREW, f"// Our crew.\n{CREW}"),
+    "n16 identical": (FLEET, FLEET),
+    "n16 comments": (FLEET, f"// Our fleet.\n{FLEET}"),
 }
 
 
@@ -171,20 +175,22 @@ def test_a_text_that_means_the_same_needs_no_steps(accepted: str, desired: str) 
 
 UNMATCHED_HINTS = {
     "nothing of that name": (
-        CREW.replace(
+        FLEET.replace(
             "edge Flies: Pilot -> Ship", 'edge Steers: Pilot -> Ship @rename_from("Flie")'
         ),
         "did you mean `Flies`?",
     ),
-    "another kind": (f'{CREW} node Trip @rename_from("Flies") {{}}', "cannot become one"),
-    "a type that stays": (f'{CREW} node Trip @rename_from("Ship") {{}}', "still declared"),
+    "another kind": (f'{FLEET} node Trip @rename_from("Flies") {{}}', "cannot become one"),
+    "a type that stays": (f'{FLEET} node Trip @rename_from("Ship") {{}}', "still declared"),
     "another type's property": (
-        CREW.replace("hours: I32?", 'hours: I32?  tail: String? @rename_from("reg")'),
+        FLEET.replace("hours: I32?", 'hours: I32?  tail: String? @rename_from("reg")'),
         "values do not move between types",
     ),
-    "a new type's property": (f'{CREW} node Dock {{ n: I32 @rename_from("x") }}', "`Dock` is new"),
+    "a new type's property": (f'{FLEET} node Dock {{ n: I32 @rename_from("x") }}', "`Dock` is new"),
     "a name claimed before": (
-        CREW.replace("hours: I32?", 'a: I32? @rename_from("hours")  b: I32? @rename_from("hours")'),
+        FLEET.replace(
+            "hours: I32?", 'a: I32? @rename_from("hours")  b: I32? @rename_from("hours")'
+        ),
         "renamed from `hours` already",
     ),
 }
@@ -193,7 +199,7 @@ UNMATCHED_HINTS = {
 @pytest.mark.parametrize(("desired", "fragment"), UNMATCHED_HINTS.values(), ids=UNMATCHED_HINTS)
 def test_a_rename_hint_that_fits_nothing_is_refused(desired: str, fragment: str) -> None:
     with pytest.raises(CompileError) as refusal:
-        _plan(CREW, desired)
+        _plan(FLEET, desired)
 
     assert {fault.code for fault in refusal.value.diagnostics} == {"M1"}
     assert fragment in str(refusal.value)

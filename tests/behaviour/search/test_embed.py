@@ -118,7 +118,7 @@ def test_one_property_can_be_embedded_alone(tmp_path: Path) -> None:
 
     assert result.rows_by_property == {"order": 2}
     assert values(graph, "Memo", "of_head")["alpha"] is None
-    assert listening.asked == ["same"], "a text that two rows have is asked for once"
+    assert listening.requested == ["same"], "a text that two rows have is asked for once"
 
 
 def test_a_branch_is_embedded_without_the_one_it_came_from(tmp_path: Path) -> None:

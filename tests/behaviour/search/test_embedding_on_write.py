@@ -114,7 +114,7 @@ def test_a_vector_follows_the_text_that_an_update_changes(tmp_path: Path) -> Non
     graph = memo_graph(tmp_path, listening)
     for head in ("alpha", "beta", "gamma"):
         graph.mutate(INSERT, {"head": head, "body": "first"})
-    listening.asked.clear()
+    listening.requested.clear()
 
     graph.mutate(query('update Memo set { body: "second" } where head = "alpha"'))
     graph.mutate(query('update Memo set { body: null } where head = "beta"'))
@@ -125,7 +125,7 @@ def test_a_vector_follows_the_text_that_an_update_changes(tmp_path: Path) -> Non
         "beta": None,
         "gamma": vector("first", 3),
     }
-    assert listening.asked == ["second"], "a text that stays the same is not asked for"
+    assert listening.requested == ["second"], "a text that stays the same is not asked for"
 
 
 def test_a_vector_that_an_update_gives_is_kept_whatever_its_text(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_later_leaves_vectors_empty_for_embed_to_fill(tmp_path: Path) -> None:
         begun.mutate(query('insert Memo { head: "delta" }'), embed="later")
 
     assert set(values(graph, "Memo", "v").values()) == {None}
-    assert listening.asked == []
+    assert listening.requested == []
     assert graph.embed("Memo").rows_by_property == {"v": 4}
 
 
@@ -252,7 +252,7 @@ def test_a_request_that_is_repeated_asks_for_nothing(tmp_path: Path) -> None:
     lines = ndjson(node("Memo", head="alpha", body="first"))
     first = graph.load(lines, mode="append", idempotency_key="k")
     inserted = graph.mutate(INSERT, {"head": "beta"}, idempotency_key="m")
-    listening.asked.clear()
+    listening.requested.clear()
 
     again = graph.load(
         ndjson(node("Memo", head="alpha", body="first")), mode="append", idempotency_key="k"
@@ -260,7 +260,7 @@ def test_a_request_that_is_repeated_asks_for_nothing(tmp_path: Path) -> None:
 
     assert again == first
     assert graph.mutate(INSERT, {"head": "beta"}, idempotency_key="m") == inserted
-    assert listening.asked == []
+    assert listening.requested == []
     with pytest.raises(AlreadyExistsError):
         graph.mutate(INSERT, {"head": "beta"}, idempotency_key="m", embed="later")
 
@@ -273,7 +273,7 @@ def test_writers_that_meet_ask_for_each_text_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda head: graph.mutate(INSERT, {"head": head}), heads))
 
-    assert sorted(listening.asked) == sorted(heads)
+    assert sorted(listening.requested) == sorted(heads)
     assert values(graph, "Memo", "of_head") == {head: vector(head, 4) for head in heads}
 
 
@@ -288,7 +288,9 @@ def test_others_can_write_while_a_provider_is_asked(tmp_path: Path) -> None:
 
     graph.mutate(query('update Memo set { stars: 1 } where head = "alpha"'))
 
-    assert listening.asked == ["first", "second"], "the text had changed when the vector was there"
+    assert listening.requested == ["first", "second"], (
+        "the text had changed when the vector was there"
+    )
     (row,) = rows(graph, "Memo").values()
     assert (row["stars"], row["body"], row["of_body"]) == (1, "second", vector("second", 3))
 
@@ -301,7 +303,7 @@ def test_rows_that_break_a_rule_are_refused_before_anybody_is_asked(tmp_path: Pa
     with unchanged(graph), pytest.raises(IntegrityError):
         graph.load(twice, mode="append")
 
-    assert listening.asked == []
+    assert listening.requested == []
 
 
 def test_vectors_that_one_process_should_not_hold_are_refused(

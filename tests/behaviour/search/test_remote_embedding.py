@@ -52,8 +52,8 @@ def test_a_served_text_is_embedded_by_the_server(tmp_path: Path) -> None:
             tmp_path, "--unauthenticated", environment=provider.environment("gemini")
         ) as server,
     ):
-        first = server.ask("POST", ASK, token=None, json=BODY)
-        server.ask("POST", ASK, token=None, json=BODY)
+        first = server.request("POST", ASK, token=None, json=BODY)
+        server.request("POST", ASK, token=None, json=BODY)
         server.wait_for_line("texts were embedded", provider="gemini", text_count=1)
         said = server.log_text()
 
@@ -75,7 +75,7 @@ def test_a_server_without_a_provider_says_which_variables_it_lacks(
     memo_graph(tmp_path / "graph").close()
 
     with running_server(tmp_path, "--unauthenticated", environment=environment) as server:
-        answer = server.ask("POST", ASK, token=None, json=BODY)
+        answer = server.request("POST", ASK, token=None, json=BODY)
         with omnigraph.connect(server.url) as graph, pytest.raises(EmbeddingError) as refused:
             graph.query(BY_TEXT, {"text": "beta"})
 
@@ -89,7 +89,7 @@ def test_a_model_that_made_other_vectors_is_the_callers_to_know(tmp_path: Path) 
     environment = {"OMNIGRAPH_EMBEDDINGS_MOCK": "1", "OMNIGRAPH_EMBED_MODEL": "other"}
 
     with running_server(tmp_path, "--unauthenticated", environment=environment) as server:
-        answer = server.ask("POST", ASK, token=None, json=BODY)
+        answer = server.request("POST", ASK, token=None, json=BODY)
         with omnigraph.connect(server.url) as graph, pytest.raises(InvalidValueError):
             graph.query(BY_TEXT, {"text": "beta"})
 
@@ -125,9 +125,9 @@ def test_a_server_fills_the_vectors_of_what_is_written_by_it(tmp_path: Path) -> 
         running_server(tmp_path, *flags, environment=provider.environment()) as server,
     ):
         body = {"data": ndjson(node("Memo", head="loaded")).getvalue()}
-        assert server.ask("POST", f"{WRITE}/load", token=None, json=body).status_code == 200
+        assert server.request("POST", f"{WRITE}/load", token=None, json=body).status_code == 200
         asked = {"query": ADD, "params": {"head": "mutated"}}
-        assert server.ask("POST", f"{WRITE}/mutate", token=None, json=asked).status_code == 200
+        assert server.request("POST", f"{WRITE}/mutate", token=None, json=asked).status_code == 200
         with omnigraph.connect(server.url) as remote:
             remote.load(ndjson(node("Memo", head="remote")), mode="append")
             remote.invoke("add", {"head": "invoked"})
@@ -159,7 +159,7 @@ def test_a_server_leaves_vectors_empty_when_it_is_told_later(tmp_path: Path) -> 
             )
             soon = client.post(f"{WRITE}/load", json={"data": lines, "embed": "soon"})
         body = {"query": ADD, "params": {"head": "mutated"}, "embed": "later"}
-        server.ask("POST", f"{WRITE}/mutate", token=None, json=body)
+        server.request("POST", f"{WRITE}/mutate", token=None, json=body)
         with omnigraph.connect(server.url) as remote:
             remote.load(ndjson(node("Memo", head="remote")), mode="append", embed="later")
             remote.mutate(ADD, {"head": "by text"}, embed="later")
@@ -181,7 +181,7 @@ def test_a_server_whose_provider_fails_writes_nothing_and_says_so(tmp_path: Path
         running_server(tmp_path, "--unauthenticated", environment=provider.environment()) as server,
     ):
         body = {"data": ndjson(node("Memo", head="loaded")).getvalue()}
-        answer = server.ask("POST", f"{WRITE}/load", token=None, json=body)
+        answer = server.request("POST", f"{WRITE}/load", token=None, json=body)
         with omnigraph.connect(server.url) as remote, pytest.raises(EmbeddingError) as refused:
             remote.mutate(ADD, {"head": "mutated"})
 

@@ -27,10 +27,10 @@ from omnigraph.model.limits import NEIGHBOURS_MAX, REACHED_MAX
 from omnigraph.model.ports import Event, Phase, TypeView
 from tests.support.embedders import Listening, embedding
 from tests.support.graphs import build_graph, edge, ndjson, node
-from tests.support.limited_graphs import RED, team_graph
+from tests.support.later_graphs import clean_later
 from tests.support.queries import query
-from tests.support.retrieval_oracle import SCHEMA, Asked, Expected, answer
-from tests.support.upkeep import clean_later
+from tests.support.restricted_graphs import RED, team_graph
+from tests.support.retrieval_oracle import SCHEMA, Expected, RetrievalInput, expected_retrieval
 from tests.support.views import TypeViews, see_as_reader
 
 EXAMPLES_MAX = 25
@@ -355,13 +355,13 @@ def test_a_text_is_embedded_once_and_a_replay_embeds_nothing(tmp_path: Path) -> 
 
     found = graph.retrieve("grey wolf")
 
-    assert provider.asked == ["grey wolf"]
+    assert provider.requested == ["grey wolf"]
     assert named(found)[0] == ("Memo", "m2")
     assert found.receipt.arms[-1] == "nearest(Memo.emb)"
     assert [each.model for each in found.receipt.vectors] == ["A"]
     assert embedding(graph, None).replay(found.receipt.to_json()) == found
     assert embedding(graph, Listening("B")).replay(found.receipt) == found
-    assert provider.asked == ["grey wolf"]
+    assert provider.requested == ["grey wolf"]
 
 
 def test_without_vectors_of_the_text_nothing_else_is_searched_in_silence(tmp_path: Path) -> None:
@@ -558,7 +558,7 @@ RECORDS = st.fixed_dictionaries(
     }
 )
 ASKED = st.builds(
-    Asked,
+    RetrievalInput,
     text=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join),
     vector=st.none() | VECTOR,
     hops=st.integers(0, 2),
@@ -587,7 +587,7 @@ def generated_graph(path: Path, records: Mapping[str, Sequence[tuple[object, ...
     return build_graph(path, SCHEMA, *papers, *authors, *edges)
 
 
-def retrieve(graph: Graph, asked: Asked, *, branch: str = "main") -> Retrieval:
+def retrieve(graph: Graph, asked: RetrievalInput, *, branch: str = "main") -> Retrieval:
     """What the graph answers to what is asked of both."""
     has_vectors = asked.vector is not None
     return graph.retrieve(
@@ -620,14 +620,14 @@ def told(found: Retrieval) -> Expected:
 @given(records=RECORDS, questions=st.lists(ASKED, min_size=1, max_size=6))
 @settings(max_examples=EXAMPLES_MAX)
 def test_answers_are_those_of_plain_python_within_the_budget_and_replay_to_the_same_bytes(
-    records: Mapping[str, Sequence[tuple[object, ...]]], questions: Sequence[Asked]
+    records: Mapping[str, Sequence[tuple[object, ...]]], questions: Sequence[RetrievalInput]
 ) -> None:
     with TemporaryDirectory() as folder, generated_graph(Path(folder, "g"), records) as graph:
         graph.create_branch("twin")
         for asked in questions:
             found = retrieve(graph, asked)
 
-            assert told(found) == answer(graph, asked)
+            assert told(found) == expected_retrieval(graph, asked)
             assert found.tokens <= asked.budget
             assert len(found.text.encode()) <= 4 * asked.budget
             assert graph.replay(json.loads(json.dumps(found.receipt.to_json()))) == found

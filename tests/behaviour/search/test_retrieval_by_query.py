@@ -22,9 +22,9 @@ from omnigraph.model.limits import FOUND_MAX
 from omnigraph.model.types import format_datetime
 from tests.support.embedders import Listening, embedding
 from tests.support.graphs import build_graph, edge, node
-from tests.support.limited_graphs import RED, team_graph
+from tests.support.later_graphs import A_DAY_S, open_later
 from tests.support.queries import query
-from tests.support.upkeep import A_DAY_S, open_later
+from tests.support.restricted_graphs import RED, team_graph
 from tests.support.views import see_as_reader
 
 SCHEMA = """
@@ -223,7 +223,7 @@ def test_a_text_is_embedded_once_and_a_replay_embeds_nothing(tmp_path: Path) -> 
 
     found = graph.retrieve_by(BY_VECTOR, {"text": "storms"}, hops=0)
 
-    assert provider.asked == ["storms"]
+    assert provider.requested == ["storms"]
     assert named(found) == [("Paper", "Weather"), ("Paper", "Notes")]
     assert [each.score for each in found.passages[0].place.arms] == [0]
     assert [each.model for each in found.receipt.vectors] == ["A"]

@@ -17,10 +17,10 @@ from omnigraph.model.limits import SPARK_BATCH_BYTES_MAX
 from omnigraph.spark.connector.options import parse_read_options
 from omnigraph.spark.connector.reader import PinnedType, pin_read, read_part, split_type
 from tests.support.graphs import SOCIAL, build_graph, edge, ndjson, node, root_of, social_graph
+from tests.support.later_graphs import clean_later
 from tests.support.queries import query
 from tests.support.s3_server import S3Server
 from tests.support.spark_probes import configured
-from tests.support.upkeep import clean_later
 
 
 def read(spark: SparkSession, graph: Graph, **options: str) -> DataFrame:

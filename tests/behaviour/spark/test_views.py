@@ -14,10 +14,10 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import InvalidNameError, InvalidValueError
 from tests.support.graphs import build_graph, node, social_graph
+from tests.support.later_graphs import clean_later, versions
 from tests.support.queries import query
 from tests.support.spark import await_that, waiting_for
 from tests.support.spark_probes import configured
-from tests.support.upkeep import clean_later, versions
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 import omnigraph
 from omnigraph import Graph
 from omnigraph.errors import KeyConflictError
+from tests.support.archived_graphs import date64_graph
 from tests.support.graphs import contents, edge, ndjson, node, root_of, rows, table_paths, values
-from tests.support.kept_graphs import date64_graph
 from tests.support.queries import query
 
 TIMESTAMP = pa.timestamp("ms", tz="UTC")

@@ -11,15 +11,15 @@ from omnigraph import Graph
 from omnigraph.engine.maintenance.doctor_report import FindingKind, Severity
 from omnigraph.engine.state.manifest import STAMP_VERSION
 from omnigraph.errors import CorruptError
+from tests.support.archived_graphs import ARCHIVES, Archive, unpacked
 from tests.support.graphs import Contents, Row, contents, edge, ndjson, node, rows, values
-from tests.support.kept_graphs import ARCHIVES, Kept, unpacked
 from tests.support.queries import query
 
 ARCHIVE_BYTES_MAX = 400_000
 
 
 @pytest.fixture(params=ARCHIVES, ids=lambda path: path.name)
-def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+def kept(request: pytest.FixtureRequest) -> Iterator[Archive]:
     """A copy of what an earlier version wrote."""
     with unpacked(request.param) as found:
         yield found
@@ -50,7 +50,7 @@ def test_the_present_format_is_kept_and_small() -> None:
     assert sum(path.stat().st_size for path in ARCHIVES) < ARCHIVE_BYTES_MAX
 
 
-def test_every_row_of_every_branch_is_as_it_was_written(kept: Kept) -> None:
+def test_every_row_of_every_branch_is_as_it_was_written(kept: Archive) -> None:
     graph = open_kept(kept.whole, is_read_only=True)
 
     found = {branch: contents(graph, branch) for branch in graph.branches()}
@@ -59,7 +59,7 @@ def test_every_row_of_every_branch_is_as_it_was_written(kept: Kept) -> None:
     assert len(found) > 1
 
 
-def test_history_and_tags_are_as_they_were_written(kept: Kept) -> None:
+def test_history_and_tags_are_as_they_were_written(kept: Archive) -> None:
     graph = open_kept(kept.whole, is_read_only=True)
 
     commits = [
@@ -71,7 +71,7 @@ def test_history_and_tags_are_as_they_were_written(kept: Kept) -> None:
     assert graph.tags() == kept.tags
 
 
-def test_every_commit_is_read_as_it_was_then(kept: Kept) -> None:
+def test_every_commit_is_read_as_it_was_then(kept: Archive) -> None:
     graph = open_kept(kept.whole, is_read_only=True)
 
     found = {commit: contents_at(graph, commit) for commit in kept.by_commit}
@@ -80,7 +80,7 @@ def test_every_commit_is_read_as_it_was_then(kept: Kept) -> None:
     assert contents_at(graph, "v1") == kept.by_commit[kept.tags["v1"]]
 
 
-def test_the_past_is_read_with_the_schema_of_its_time(kept: Kept) -> None:
+def test_the_past_is_read_with_the_schema_of_its_time(kept: Archive) -> None:
     graph = open_kept(kept.whole, is_read_only=True)
 
     then = contents_at(graph, "v1")["Gauge"]["g1"]
@@ -91,13 +91,13 @@ def test_the_past_is_read_with_the_schema_of_its_time(kept: Kept) -> None:
     assert "checked" in now
 
 
-def test_nothing_is_wrong_with_it(kept: Kept) -> None:
+def test_nothing_is_wrong_with_it(kept: Archive) -> None:
     graph = open_kept(kept.whole, is_read_only=True)
 
     assert grave(graph) == set()
 
 
-def test_indexes_and_blobs_answer(kept: Kept) -> None:
+def test_indexes_and_blobs_answer(kept: Archive) -> None:
     graph = open_kept(kept.whole, is_read_only=True)
 
     by_words = graph.query(
@@ -115,7 +115,7 @@ def test_indexes_and_blobs_answer(kept: Kept) -> None:
     assert (blob.content, blob.size) == (bytes([2, 3, 4]), 10)
 
 
-def test_it_takes_writes_merges_and_upkeep(kept: Kept) -> None:
+def test_it_takes_writes_merges_and_upkeep(kept: Archive) -> None:
     graph = open_kept(kept.whole)
 
     graph.load(ndjson(node("Gauge", code="new"), edge("Near", "new", "g1")), mode="append")
@@ -131,7 +131,7 @@ def test_it_takes_writes_merges_and_upkeep(kept: Kept) -> None:
     assert grave(graph) == set()
 
 
-def test_a_schema_of_this_version_is_applied_to_it(kept: Kept) -> None:
+def test_a_schema_of_this_version_is_applied_to_it(kept: Archive) -> None:
     graph = open_kept(kept.whole)
     wider = graph.schema_source.replace("checked: Bool?", "checked: Bool?  extra: [String]?")
 
@@ -142,7 +142,7 @@ def test_a_schema_of_this_version_is_applied_to_it(kept: Kept) -> None:
     assert contents_at(graph, "v1") == kept.by_commit[kept.tags["v1"]]
 
 
-def test_what_its_writer_left_half_way_is_seen_and_finished(kept: Kept) -> None:
+def test_what_its_writer_left_half_way_is_seen_and_finished(kept: Archive) -> None:
     reader = open_kept(kept.stopped, is_read_only=True)
     assert contents(reader) == kept.before
     assert grave(reader) == {FindingKind.WRITE_LEFT}

@@ -43,7 +43,7 @@ BROKEN_BY_DEFECT = {
         "racing creates",
         "racing replaces",
     },
-    Defect.LOOKS_FIRST: {"racing creates", "racing replaces"},
+    Defect.CHECKS_FIRST: {"racing creates", "racing replaces"},
     Defect.STALE_READS: {"read-after-write"},
     Defect.LAGGING_LISTINGS: {"listing", "clean-up"},
     Defect.OTHER_TAGS: {"listing"},
@@ -135,7 +135,7 @@ def test_a_bucket_that_takes_no_uploads_in_parts_is_noticed(faulty: FaultyS3) ->
     trial = _try(parse_location(faulty.uri, storage_options=faulty.options))
 
     assert _failed(trial) == {"large objects"}
-    assert faulty.image() == {"_schema.pg": b"kept"}
+    assert faulty.stored() == {"_schema.pg": b"kept"}
 
 
 # Where nothing can be done
@@ -210,7 +210,7 @@ def test_a_storage_that_fails_at_any_moment_is_told_and_cleaned_up(faulty: Fault
             trial = _try(location)
 
         assert _failed(trial) - {"large objects"}, at
-        assert faulty.image() == {"_schema.pg": b"kept"}, at
+        assert faulty.stored() == {"_schema.pg": b"kept"}, at
 
 
 def test_a_place_that_cannot_be_named_is_refused_before_anything_is_done() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.graphs import (
     build_graph,
     counts,
-    crew_graph,
+    fleet_graph,
     node,
     rows,
     unchanged,
@@ -41,7 +41,7 @@ WHERE = {
 def test_an_update_finds_the_rows_that_its_condition_holds_for(
     tmp_path: Path, condition: str, expected: list[str]
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query(f"update Pilot set {{ hours: 7 }} where {condition}"))
 
@@ -52,7 +52,7 @@ def test_an_update_finds_the_rows_that_its_condition_holds_for(
 
 @pytest.mark.parametrize(("condition", "expected"), WHERE.values(), ids=WHERE)
 def test_a_delete_finds_the_same_rows(tmp_path: Path, condition: str, expected: list[str]) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query(f"delete Pilot where {condition}"))
 
@@ -61,7 +61,7 @@ def test_a_delete_finds_the_same_rows(tmp_path: Path, condition: str, expected: 
 
 
 def test_g11_a_null_parameter_in_a_condition_matches_nothing(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph):
         result = graph.mutate(
@@ -73,7 +73,7 @@ def test_g11_a_null_parameter_in_a_condition_matches_nothing(tmp_path: Path) -> 
 
 
 def test_edges_are_found_by_their_properties(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     graph.mutate(
         query(
             'insert Mentors { from: "eve", to: "ada", since: date("2024-06-15") }'
@@ -90,7 +90,7 @@ def test_edges_are_found_by_their_properties(tmp_path: Path) -> None:
 
 
 def test_a_value_full_of_quotes_is_only_a_value(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     hostile = "x' OR '1'='1\" \\ -- ; `$h` \n %_"
 
     inserted = graph.mutate(

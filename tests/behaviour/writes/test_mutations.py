@@ -12,9 +12,9 @@ from tests.support.graphs import (
     build_graph,
     contents,
     counts,
-    crew_graph,
     edge,
     ends,
+    fleet_graph,
     node,
     rows,
     unchanged,
@@ -26,7 +26,7 @@ PILOTS = ["ada", "ben", "cyd", "dax", "eve"]
 
 
 def test_g01_an_insert_adds_a_row(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query('insert Pilot { handle: "fay", hours: 5 }'))
 
@@ -37,7 +37,7 @@ def test_g01_an_insert_adds_a_row(tmp_path: Path) -> None:
 
 
 def test_g02_inserting_a_key_again_replaces_the_whole_row(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query('insert Pilot { handle: "ada" }'))
 
@@ -52,7 +52,7 @@ def test_g02_inserting_a_key_again_replaces_the_whole_row(tmp_path: Path) -> Non
 
 
 def test_g04_an_edge_is_inserted_with_its_properties(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(
         query('insert Mentors { from: "eve", to: "ada", since: $d }', parameters="$d: Date"),
@@ -65,7 +65,7 @@ def test_g04_an_edge_is_inserted_with_its_properties(tmp_path: Path) -> None:
 
 
 def test_the_same_edge_twice_is_two_edges(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     graph.mutate(query('insert Flies { from: "ada", to: "S1" }'))
 
@@ -82,7 +82,7 @@ def test_the_same_edge_twice_is_two_edges(tmp_path: Path) -> None:
 def test_g05_an_edge_needs_both_of_its_nodes(
     tmp_path: Path, source: str, target: str, problem: str
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(IntegrityError, match=problem) as refused:
         graph.mutate(query(f'insert Mentors {{ from: "{source}", to: "{target}" }}'))
@@ -93,14 +93,14 @@ def test_g05_an_edge_needs_both_of_its_nodes(
 
 
 def test_g05_the_node_must_be_of_the_type_that_the_edge_ends_at(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(IntegrityError, match="'ben' not found in Ship"):
         graph.mutate(query('insert Flies { from: "ada", to: "ben" }'))
 
 
 def test_g07_a_mutation_that_fails_leaves_nothing_and_the_next_one_works(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(IntegrityError):
         graph.mutate(
@@ -129,7 +129,7 @@ def test_g08_an_update_changes_what_it_names_and_keeps_the_rest(tmp_path: Path) 
 
 
 def test_g11_a_null_parameter_clears_a_property(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(
         query('update Pilot set { hours: $h } where handle = "ada"', parameters="$h: I32?"),
@@ -141,7 +141,7 @@ def test_g11_a_null_parameter_clears_a_property(tmp_path: Path) -> None:
 
 
 def test_g14_a_deleted_node_takes_its_edges_along(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query('delete Pilot where handle = "ada"'))
 
@@ -179,7 +179,7 @@ def test_g14_a_deleted_node_takes_along_only_edges_of_its_own_type(tmp_path: Pat
 def test_g16_edges_are_deleted_by_where_they_start_or_end(
     tmp_path: Path, body: str, type_name: str, left: list[tuple[str, str]]
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query(body))
 
@@ -189,7 +189,7 @@ def test_g16_edges_are_deleted_by_where_they_start_or_end(
 
 
 def test_g19_a_null_in_one_condition_does_not_shield_a_row_from_the_next(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query('delete Pilot where hours > 300 delete Pilot where handle = "cyd"'))
 
@@ -199,7 +199,7 @@ def test_g19_a_null_in_one_condition_does_not_shield_a_row_from_the_next(tmp_pat
 
 
 def test_g20_an_edge_that_two_statements_delete_counts_once(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(
         query('delete Pilot where handle = "ada" delete Mentors where from = "ben"')
@@ -209,7 +209,7 @@ def test_g20_an_edge_that_two_statements_delete_counts_once(tmp_path: Path) -> N
 
 
 def test_a_row_that_two_statements_delete_counts_once(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(query('delete Pilot where hours >= 330 delete Pilot where handle < "c"'))
 
@@ -218,7 +218,7 @@ def test_a_row_that_two_statements_delete_counts_once(tmp_path: Path) -> None:
 
 
 def test_g22_an_update_sees_what_the_same_mutation_inserted(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     before = graph.commits()
 
     result = graph.mutate(
@@ -234,7 +234,7 @@ def test_g22_an_update_sees_what_the_same_mutation_inserted(tmp_path: Path) -> N
 
 
 def test_g23_an_update_sees_what_an_earlier_update_wrote(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(
         query(
@@ -248,7 +248,7 @@ def test_g23_an_update_sees_what_an_earlier_update_wrote(tmp_path: Path) -> None
 
 
 def test_g23_an_update_no_longer_finds_what_an_earlier_one_replaced(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(
         query(
@@ -293,7 +293,7 @@ def test_g28_now_is_one_moment_in_a_whole_mutation(tmp_path: Path) -> None:
 
 
 def test_g31_a_whole_number_fits_a_fractional_property(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     result = graph.mutate(
         query(
@@ -341,7 +341,7 @@ def test_a_null_parameter_is_refused_for_a_required_property_whatever_matches(
 
 @pytest.mark.parametrize("ends", ['from: $end, to: "ada"', 'from: "ada", to: $end'])
 def test_a_null_parameter_is_refused_for_an_end_of_an_edge(tmp_path: Path, ends: str) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match=r"Mentors\..* is required"):
         graph.mutate(query(f"insert Mentors {{ {ends} }}", parameters="$end: String?"))
@@ -350,7 +350,7 @@ def test_a_null_parameter_is_refused_for_an_end_of_an_edge(tmp_path: Path, ends:
 def test_a_parameter_that_its_property_cannot_hold_is_refused_whatever_matches(
     tmp_path: Path,
 ) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph), pytest.raises(InvalidValueError, match="exceeds I32"):
         graph.mutate(
@@ -360,7 +360,7 @@ def test_a_parameter_that_its_property_cannot_hold_is_refused_whatever_matches(
 
 
 def test_g34_a_text_that_does_not_compile_changes_nothing(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
 
     with unchanged(graph):
         with pytest.raises(CompileError, match="is a read query"):
@@ -372,7 +372,7 @@ def test_g34_a_text_that_does_not_compile_changes_nothing(tmp_path: Path) -> Non
 
 
 def test_a_mutation_is_picked_by_its_name(tmp_path: Path) -> None:
-    graph = crew_graph(tmp_path)
+    graph = fleet_graph(tmp_path)
     source = """
     query hire($handle: String) { insert Pilot { handle: $handle } }
     query fire($handle: String) { delete Pilot where handle = $handle }
@@ -387,7 +387,7 @@ def test_a_mutation_is_picked_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_graph_is_mutated_through_the_package(tmp_path: Path) -> None:
-    crew_graph(tmp_path).close()
+    fleet_graph(tmp_path).close()
 
     with omnigraph.open(str(tmp_path)) as graph:
         graph.mutate(query("delete Ship where tons < 100.0"))

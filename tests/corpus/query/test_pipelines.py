@@ -31,7 +31,7 @@ def test_a_pipeline_binds_what_it_uses(path: Path) -> None:
 
 def test_a_pipeline_that_does_not_is_found_out() -> None:
     text = query("match { $p: Pilot } return { $p.handle } order { $p.hours }")
-    ir = compile_text(read_schema("crew"), text).ir
+    ir = compile_text(read_schema("fleet"), text).ir
     assert isinstance(ir, ReadIR)
     broken = (
         Expand("p", "q", "Mentors", Direction.OUT, "Pilot", 1, 1, (), "w"),

@@ -13,7 +13,7 @@ from omnigraph.model.catalog import Catalog
 from omnigraph.model.source import Source
 from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 
-CREW = """
+FLEET = """
 node Pilot { handle: String @key  hours: I32?  born: Date?  mark: Vector(2)?  tags: [I64]? }
 node Ship { reg: String @key  tons: F64? }
 edge Mentors: Pilot -> Pilot { since: Date? }
@@ -26,12 +26,12 @@ def catalog_of(schema: str) -> Catalog:
     return compile_schema(Source("schema.pg", schema))
 
 
-def lint(queries: str, schema: str = CREW) -> LintReport:
+def lint(queries: str, schema: str = FLEET) -> LintReport:
     return lint_queries(Source("queries.gq", queries), catalog_of(schema))
 
 
 def operation_of(query: str) -> dict[str, object]:
-    catalog = catalog_of(CREW)
+    catalog = catalog_of(FLEET)
     return describe_operation(compile_query(Source("q.gq", query), catalog, name=None).ir, catalog)
 
 

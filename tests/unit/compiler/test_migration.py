@@ -29,7 +29,7 @@ from omnigraph.model.catalog import Annotation, Catalog, Index, TypeKind
 from omnigraph.model.source import Source
 from omnigraph.model.types import PropertyType, Scalar
 from tests.support.generated_schemas import schema_texts
-from tests.support.schemas import CREW, compile_text
+from tests.support.schemas import FLEET, compile_text
 
 EMPTY = compile_text("")
 
@@ -69,7 +69,7 @@ def test_an_annotation_that_is_repeated_once_more_is_a_change() -> None:
 
 def test_data_loss_that_is_allowed_makes_every_drop_final() -> None:
     plan = plan_migration(
-        compile_text(CREW),
+        compile_text(FLEET),
         compile_text("node Pilot { handle: String @key }"),
         source=Source("", ""),
         allow_data_loss=True,

@@ -4,7 +4,7 @@ import pytest
 
 from omnigraph.model.catalog import Check, Constraint, Index, Key, Range, Unique
 from omnigraph.model.catalog import describe_constraint as describe
-from tests.support.schemas import CREW, compile_text
+from tests.support.schemas import FLEET, compile_text
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ def test_a_constraint_is_described_as_one_writes_it(constraint: Constraint, writ
 
 @pytest.mark.parametrize("spelling", ["Flies", "flies", "fLIES"])
 def test_an_edge_type_is_found_whatever_the_case_of_its_letters(spelling: str) -> None:
-    catalog = compile_text(CREW)
+    catalog = compile_text(FLEET)
 
     assert catalog.find_edge(spelling) is catalog.edges["Flies"]
     assert catalog.find_edge("Fly") is None
 
 
 def test_the_edges_of_a_node_type_start_or_end_there() -> None:
-    catalog = compile_text(CREW)
+    catalog = compile_text(FLEET)
 
     assert [edge.name for edge in catalog.incident_edges("Pilot")] == ["Flies", "Mentors"]
     assert [edge.name for edge in catalog.incident_edges("Ship")] == ["Flies"]

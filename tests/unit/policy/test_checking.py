@@ -7,7 +7,7 @@ from omnigraph.model.ports import Action
 from omnigraph.policy.bundle import BundleKind
 from omnigraph.policy.checking import describe, explain, parse_cases, run_cases
 from omnigraph.policy.gate import PolicyGate, open_gate
-from tests.support.policies import asks, team_bundle
+from tests.support.policies import make_access, team_bundle
 
 
 def test_a_decision_is_explained_with_its_rule() -> None:
@@ -58,7 +58,7 @@ cases:
 
     report = run_cases(_gate(), cases)
 
-    assert cases[2].access == asks("bruno", Action.BRANCH_MERGE, branch="a", target="main")
+    assert cases[2].access == make_access("bruno", Action.BRANCH_MERGE, branch="a", target="main")
     assert report.case_count == 3
     assert [each.case.id for each in report.mismatches] == ["main"]
 

@@ -21,7 +21,7 @@ from omnigraph.policy.bundle import (
 )
 from omnigraph.policy.cedar import compile_bundle
 from omnigraph.policy.gate import DefaultDenyGate, PolicyGate, open_gate
-from tests.support.policies import asks, graph_gate, matching_rules, team_bundle
+from tests.support.policies import graph_gate, make_access, matching_rules, team_bundle
 
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=3)
 ACTORS = st.sampled_from(["ann", "bob", 'o"neil', "ünal\\", "日本"])
@@ -139,14 +139,16 @@ def test_a_team_promotes_by_its_admins(
 def test_a_scope_denies_what_is_about_no_branch() -> None:
     gate = _team_gate()
 
-    assert gate.decide(asks("ragnor", Action.READ, branch="main")).rule == "take-out"
-    assert not gate.decide(asks("ragnor", Action.READ)).is_allowed
-    assert not gate.decide(asks("bruno", Action.BRANCH_CREATE, branch="main")).is_allowed
+    assert gate.decide(make_access("ragnor", Action.READ, branch="main")).rule == "take-out"
+    assert not gate.decide(make_access("ragnor", Action.READ)).is_allowed
+    assert not gate.decide(make_access("bruno", Action.BRANCH_CREATE, branch="main")).is_allowed
 
 
 def test_a_denial_names_what_was_asked() -> None:
     with pytest.raises(PolicyDeniedError) as denied:
-        _team_gate().require(asks("bruno", Action.BRANCH_MERGE, branch="draft", target="main"))
+        _team_gate().require(
+            make_access("bruno", Action.BRANCH_MERGE, branch="draft", target="main")
+        )
 
     error = denied.value
     assert str(error) == (
@@ -162,18 +164,18 @@ def test_a_denial_says_that_an_actor_is_unknown() -> None:
     message = "policy denied action 'read' on branch 'main' for actor 'zed': unknown actor 'zed'"
 
     with pytest.raises(PolicyDeniedError, match=message):
-        _team_gate().require(asks("zed", Action.READ, branch="main"))
+        _team_gate().require(make_access("zed", Action.READ, branch="main"))
 
 
 def test_nobody_is_allowed_nothing() -> None:
     for gate in (_team_gate(), DefaultDenyGate()):
         with pytest.raises(PolicyDeniedError, match="for a caller without a name"):
-            gate.require(asks(None, Action.READ, branch="main"))
+            gate.require(make_access(None, Action.READ, branch="main"))
 
 
 def test_what_is_allowed_once_is_allowed_again_and_so_is_a_denial() -> None:
     gate = _team_gate()
-    requests = [asks("bruno", Action.CHANGE, branch=each) for each in ("draft", "main")] * 3
+    requests = [make_access("bruno", Action.CHANGE, branch=each) for each in ("draft", "main")] * 3
 
     decisions = [gate.decide(each) for each in requests]
 
@@ -183,7 +185,7 @@ def test_what_is_allowed_once_is_allowed_again_and_so_is_a_denial() -> None:
 
 def test_a_graphs_policy_says_nothing_about_the_server() -> None:
     with pytest.raises(PolicyDeniedError, match="server-scoped, but this is the policy of a graph"):
-        _team_gate().require(asks("andrew", Action.GRAPH_LIST))
+        _team_gate().require(make_access("andrew", Action.GRAPH_LIST))
 
 
 def test_a_servers_policy_says_who_lists_its_graphs() -> None:
@@ -196,9 +198,9 @@ def test_a_servers_policy_says_who_lists_its_graphs() -> None:
 
     gate = open_gate(bundle, kind=BundleKind.SERVER, graph_id=None)
 
-    assert gate.decide(asks("ann", Action.GRAPH_LIST)).rule == "list"
-    assert not gate.decide(asks("bob", Action.GRAPH_LIST)).is_allowed
-    assert "per-graph" in gate.decide(asks("ann", Action.READ)).reason
+    assert gate.decide(make_access("ann", Action.GRAPH_LIST)).rule == "list"
+    assert not gate.decide(make_access("bob", Action.GRAPH_LIST)).is_allowed
+    assert "per-graph" in gate.decide(make_access("ann", Action.READ)).reason
     with pytest.raises(InvalidValueError, match="it is the bundle of a server"):
         open_gate(bundle, kind=BundleKind.GRAPH, graph_id="default")
 
@@ -206,21 +208,21 @@ def test_a_servers_policy_says_who_lists_its_graphs() -> None:
 def test_without_a_policy_actors_only_read() -> None:
     gate = DefaultDenyGate()
 
-    gate.require(asks("ann", Action.READ, branch="main"))
+    gate.require(make_access("ann", Action.READ, branch="main"))
 
-    assert gate.view(asks("ann", Action.READ, branch="main")) is None
+    assert gate.view(make_access("ann", Action.READ, branch="main")) is None
     for action in set(Action) - {Action.READ}:
         with pytest.raises(PolicyDeniedError, match="default-deny"):
-            gate.require(asks("ann", action, branch="main"))
+            gate.require(make_access("ann", action, branch="main"))
 
 
 def test_each_decision_is_logged_with_its_rule(caplog: pytest.LogCaptureFixture) -> None:
     gate = _team_gate()
-    denied = asks("bruno", Action.BRANCH_DELETE, target="draft")
+    denied = make_access("bruno", Action.BRANCH_DELETE, target="draft")
 
     with caplog.at_level(logging.INFO, logger="omnigraph.policy"):
         for _ in range(2):
-            gate.require(asks("bruno", Action.CHANGE, branch="draft"))
+            gate.require(make_access("bruno", Action.CHANGE, branch="draft"))
         with pytest.raises(PolicyDeniedError):
             gate.require(denied)
 
@@ -264,7 +266,7 @@ def test_rules_show_what_any_shows_and_hide_what_any_hides(
 ) -> None:
     gate = _limited_gate(limits)
 
-    view = gate.view(asks("ann", Action.READ, branch="main"))
+    view = gate.view(make_access("ann", Action.READ, branch="main"))
 
     assert view == (None if seen is None else View("ann", seen))
 
@@ -286,15 +288,15 @@ rules:
 """
     )
 
-    assert gate.view(asks("ann", Action.READ, branch="draft")) is None
-    assert gate.view(asks("ann", Action.READ, branch="main")) == View(
+    assert gate.view(make_access("ann", Action.READ, branch="draft")) is None
+    assert gate.view(make_access("ann", Action.READ, branch="main")) == View(
         "ann", {"Person": TypeView((), frozenset())}
     )
-    assert gate.view(asks("bob", Action.READ, branch="main")) == View(
+    assert gate.view(make_access("bob", Action.READ, branch="main")) == View(
         "bob", {"Team": TypeView((), frozenset())}
     )
     with pytest.raises(PolicyDeniedError):
-        gate.view(asks("bob", Action.EXPORT, branch="main"))
+        gate.view(make_access("bob", Action.EXPORT, branch="main"))
 
 
 def _team_gate() -> PolicyGate:

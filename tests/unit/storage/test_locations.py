@@ -15,30 +15,30 @@ def locate(uri: str) -> Location:
 @pytest.mark.parametrize(
     "uri",
     [
-        "/srv/graphs/crew",
-        "/srv/graphs/crew/",
-        "/srv/graphs/crew///",
-        "/srv/./graphs//crew",
-        "/srv/other/../graphs/crew",
-        "//srv/graphs/crew",
-        "file:///srv/graphs/crew",
-        "file:///srv/graphs/crew/",
-        "file://localhost/srv/graphs/crew",
-        "FILE:///srv/graphs/crew",
-        "file:///srv/gr%61phs/crew",
+        "/srv/graphs/fleet",
+        "/srv/graphs/fleet/",
+        "/srv/graphs/fleet///",
+        "/srv/./graphs//fleet",
+        "/srv/other/../graphs/fleet",
+        "//srv/graphs/fleet",
+        "file:///srv/graphs/fleet",
+        "file:///srv/graphs/fleet/",
+        "file://localhost/srv/graphs/fleet",
+        "FILE:///srv/graphs/fleet",
+        "file:///srv/gr%61phs/fleet",
     ],
 )
 def test_every_spelling_of_a_folder_is_one_location(uri: str) -> None:
     location = locate(uri)
 
-    assert location.uri == location.root == "/srv/graphs/crew"
+    assert location.uri == location.root == "/srv/graphs/fleet"
     assert location.is_local
 
 
 def test_a_relative_path_is_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
-    assert locate("graphs/crew").root == f"{tmp_path}/graphs/crew"
+    assert locate("graphs/fleet").root == f"{tmp_path}/graphs/fleet"
     assert locate(".").root == str(tmp_path)
 
 
@@ -59,9 +59,9 @@ def test_a_file_uri_is_decoded() -> None:
 @pytest.mark.parametrize(
     ("uri", "bucket", "prefix"),
     [
-        ("s3://bucket/team/crew", "bucket", "team/crew"),
-        ("s3://bucket/team/crew/", "bucket", "team/crew"),
-        ("S3://bucket/team/crew//", "bucket", "team/crew"),
+        ("s3://bucket/team/fleet", "bucket", "team/fleet"),
+        ("s3://bucket/team/fleet/", "bucket", "team/fleet"),
+        ("S3://bucket/team/fleet//", "bucket", "team/fleet"),
         ("s3://my.bucket-1", "my.bucket-1", ""),
         ("s3://bucket/", "bucket", ""),
         ("s3://bucket/with space/größe", "bucket", "with space/größe"),
@@ -76,13 +76,13 @@ def test_a_place_on_s3_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: s
 
 
 def test_a_place_in_memory_is_a_folder_of_this_process() -> None:
-    location = locate("memory://crew/")
+    location = locate("memory://fleet/")
 
-    assert location.uri == "memory://crew"
+    assert location.uri == "memory://fleet"
     assert location.is_local
-    assert location.root == locate("memory://crew").root
+    assert location.root == locate("memory://fleet").root
     assert location.root != locate("memory://other").root
-    assert Path(location.root).name == "crew"
+    assert Path(location.root).name == "fleet"
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_a_place_in_memory_is_a_folder_of_this_process() -> None:
         ("file://srv/graph", "absolute path"),
         ("file://", "absolute path"),
         ("file:/srv/graph", "two slashes"),
-        ("s3:/bucket/crew", "two slashes"),
-        ("gs://bucket/crew", "gs:// is unknown; a graph is at a path, file://"),
-        ("http://host/crew", "omnigraph.connect"),
+        ("s3:/bucket/fleet", "two slashes"),
+        ("gs://bucket/fleet", "gs:// is unknown; a graph is at a path, file://"),
+        ("http://host/fleet", "omnigraph.connect"),
         ("s3://", "needs a bucket"),
-        ("s3:///crew", "needs a bucket"),
-        ("s3://key:secret@bucket/crew", "needs a bucket"),
+        ("s3:///fleet", "needs a bucket"),
+        ("s3://key:secret@bucket/fleet", "needs a bucket"),
         ("s3://bucket/a//b", "single `/`"),
         ("s3://bucket/a/../b", "single `/`"),
         ("s3://bucket/./b", "single `/`"),
@@ -117,10 +117,10 @@ def test_a_place_in_memory_is_a_folder_of_this_process() -> None:
         ("s3://bucket/per%20cent", "`%`"),
         ("s3://bucket/what?", "`?`"),
         ("memory://", "single `/`"),
-        ("memory://../crew", "single `/`"),
+        ("memory://../fleet", "single `/`"),
         ("memory://a/../../b", "single `/`"),
         ("memory://a/./b", "single `/`"),
-        ("memory:///crew", "single `/`"),
+        ("memory:///fleet", "single `/`"),
         ("memory://what?", "`?`"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_place_that_cannot_hold_a_graph_is_refused_with_the_rule(uri: str, rul
 
 def test_options_belong_to_a_location_and_are_not_printed() -> None:
     options = {"aws_secret_access_key": "hidden"}
-    location = parse_location("s3://bucket/crew", storage_options=options)
+    location = parse_location("s3://bucket/fleet", storage_options=options)
 
     options.clear()
 
@@ -144,8 +144,8 @@ def test_options_belong_to_a_location_and_are_not_printed() -> None:
 
 
 def test_locations_are_values() -> None:
-    assert locate("/srv/crew") == locate("file:///srv/crew/")
-    assert len({locate("/srv/crew"), locate("/srv/crew/"), locate("/srv/other")}) == 2
+    assert locate("/srv/fleet") == locate("file:///srv/fleet/")
+    assert len({locate("/srv/fleet"), locate("/srv/fleet/"), locate("/srv/other")}) == 2
 
 
 @pytest.mark.parametrize("uri", ["http://localhost:8080", "HTTPS://graphs.example/graphs/team"])
@@ -161,7 +161,7 @@ def test_a_tilde_at_the_start_of_a_path_is_the_home_folder(
 ) -> None:
     monkeypatch.setenv("HOME", "/srv/ann")
 
-    assert locate("~/graphs/crew").root == "/srv/ann/graphs/crew"
-    assert locate("./~crew").root == f"{Path.cwd()}/~crew"
+    assert locate("~/graphs/fleet").root == "/srv/ann/graphs/fleet"
+    assert locate("./~fleet").root == f"{Path.cwd()}/~fleet"
     with pytest.raises(InvalidNameError, match="has no home folder"):
-        locate("~nobody-of-this-name/crew")
+        locate("~nobody-of-this-name/fleet")

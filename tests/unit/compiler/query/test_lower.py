@@ -32,7 +32,7 @@ from omnigraph.errors import CompileError
 from omnigraph.model.types import STRING
 from tests.support.pipelines import bound_variables, find_faults, sketch
 from tests.support.queries import compile_text, query
-from tests.support.schemas import CREW
+from tests.support.schemas import FLEET
 
 PILOTS = ("a", "b", "c")
 SHIPS = ("s", "t")
@@ -110,7 +110,7 @@ def find_read(clauses: list[str]) -> ReadIR | None:
     """The read with these clauses, unless the checker refuses their order."""
     pattern = "\n".join(clauses)
     try:
-        ir = compile_text(CREW, query(f"match {{ {pattern} }} return {{ count(*) as n }}")).ir
+        ir = compile_text(FLEET, query(f"match {{ {pattern} }} return {{ count(*) as n }}")).ir
     except CompileError:
         return None
     assert isinstance(ir, ReadIR)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import InvalidValueError, LimitExceededError
 from omnigraph.storage.row_files import TIMESTAMP, table_schema
-from tests.support.graphs import CREW
+from tests.support.graphs import FLEET
 from tests.support.received import receive_all, receive_lines, rows_of
 from tests.support.schemas import compile_text
 
@@ -384,7 +384,7 @@ def test_crew_rows_in_json_and_arrow_are_the_same_rows() -> None:
     ]
     arrow = pa.table({"hours": [410, None], "handle": ["ada", "ben"]})
 
-    by_json = receive_lines(*lines, schema=CREW)
-    by_arrow = receive_all({"Pilot": arrow}, schema=CREW)
+    by_json = receive_lines(*lines, schema=FLEET)
+    by_arrow = receive_all({"Pilot": arrow}, schema=FLEET)
 
     assert by_json["node:Pilot"].rows == by_arrow["node:Pilot"].rows

@@ -10,7 +10,7 @@ import pytest
 from omnigraph.errors import InvalidValueError, LimitExceededError
 from omnigraph.model.limits import LOAD_BLOCK_BYTES
 from omnigraph.storage.row_files import table_schema
-from tests.support.graphs import CREW, GAUGE
+from tests.support.graphs import FLEET, GAUGE
 from tests.support.received import receive_all, receive_lines, rows_of
 from tests.support.schemas import compile_text
 
@@ -48,10 +48,10 @@ def test_rows_have_the_columns_of_their_type() -> None:
     received = receive_lines(
         '{"type":"Pilot","data":{"handle":"ada","hours":410}}',
         '{"edge":"Mentors","from":"ada","to":"ben","data":{"since":"2024-06-01"}}',
-        schema=CREW,
+        schema=FLEET,
     )
 
-    catalog = compile_text(CREW)
+    catalog = compile_text(FLEET)
     assert list(received) == ["edge:Mentors", "node:Pilot"]
     assert received["node:Pilot"].rows.schema == table_schema(catalog.nodes["Pilot"])
     assert received["edge:Mentors"].rows.schema == table_schema(catalog.edges["Mentors"])
@@ -63,7 +63,7 @@ def test_rows_keep_their_order_across_spellings_of_an_edge_type() -> None:
         '{"edge":"Mentors","from":"c","to":"d"}',
         '{"edge":"MENTORS","from":"e","to":"f"}',
         '{"edge":"mentors","from":"g","to":"h"}',
-        schema=CREW,
+        schema=FLEET,
     )
 
     assert [row["src"] for row in rows_of(received, "edge:Mentors")] == ["a", "c", "e", "g"]
@@ -180,15 +180,15 @@ def test_a_value_that_is_missing_where_one_is_needed_is_left_to_the_rules_about_
 
 
 def test_nothing_is_received_from_nothing() -> None:
-    assert receive_all(io.BytesIO(b""), schema=CREW) == {}
-    assert receive_lines("", " \t", "", schema=CREW) == {}
+    assert receive_all(io.BytesIO(b""), schema=FLEET) == {}
+    assert receive_lines("", " \t", "", schema=FLEET) == {}
 
 
 def test_a_byte_order_mark_and_foreign_line_ends_are_no_part_of_a_record() -> None:
     one, other = b'{"type":"Ship","data":{"reg":"a"}}', b'{"type":"Ship","data":{"reg":"b"}}'
     content = b"\xef\xbb\xbf" + one + b"\r\n\r\n" + other + b"\r"
 
-    received = receive_all(io.BytesIO(content), schema=CREW)
+    received = receive_all(io.BytesIO(content), schema=FLEET)
 
     assert [row["id"] for row in rows_of(received, "node:Ship")] == ["a", "b"]
 
@@ -331,7 +331,7 @@ def test_a_blob_that_is_no_base64_is_refused(blob: str, problem: str) -> None:
 def test_a_record_that_is_none_is_refused_and_named(line: str, problem: str) -> None:
     fine = '{"type":"Ship","data":{"reg":"s","tons":1.5}}'
 
-    refused = refuse(fine, "", line, fine, schema=CREW)
+    refused = refuse(fine, "", line, fine, schema=FLEET)
 
     assert problem in str(refused)
     assert refused.subject.startswith("record 2 (line 3)")
@@ -341,11 +341,11 @@ def test_bytes_that_are_no_utf8_are_refused_and_their_line_named() -> None:
     content = b'{"type":"Ship","data":{"reg":"s"}}\n\n{"type":"Ship","data":{"reg":"\xff"}}'
 
     with pytest.raises(InvalidValueError, match=r"record 2 \(line 3\): invalid UTF-8 at byte 31"):
-        receive_all(io.BytesIO(content), schema=CREW)
+        receive_all(io.BytesIO(content), schema=FLEET)
 
 
 def test_text_that_no_bytes_can_hold_is_refused_and_its_line_named() -> None:
-    refused = refuse("", '{"type":"Ship","data":{"reg":"\ud800"}}', schema=CREW)
+    refused = refuse("", '{"type":"Ship","data":{"reg":"\ud800"}}', schema=FLEET)
 
     assert refused.subject == "record 1 (line 2)"
 
@@ -368,10 +368,10 @@ def test_of_several_faults_the_one_in_the_earliest_record_is_reported(first: int
     fine = ['{"type":"Ship","data":{"reg":"s"}}', '{"edge":"Flies","from":"p","to":"s"}']
     later = FAULTS[first + 1 :] + FAULTS[:first]
 
-    refused = refuse(*fine, FAULTS[first], *fine, *later, schema=CREW)
+    refused = refuse(*fine, FAULTS[first], *fine, *later, schema=FLEET)
 
     assert refused.subject.startswith("record 3 (line 3)")
-    alone = refuse(*fine, FAULTS[first], schema=CREW)
+    alone = refuse(*fine, FAULTS[first], schema=FLEET)
     assert str(refused) == str(alone)
 
 

@@ -6,10 +6,10 @@ from omnigraph.engine.input import ndjson
 from omnigraph.engine.input.batches import NOTHING_YET, RowCounter
 from omnigraph.engine.input.ndjson import read_records, read_uniform
 from omnigraph.errors import InvalidValueError
-from tests.support.received import Row, means_of, plain_rows
+from tests.support.received import Row, make_read_context, plain_rows
 from tests.support.schemas import compile_text
 
-MEANS = means_of(
+CONTEXT = make_read_context(
     compile_text("""
 node Thing { f: F64?  g: F32?  i: I32?  l: I64?  w: U64?  on: Bool?  text: String?  day: Date?
              at: DateTime?  tags: [String]?  nums: [I32]?  v: Vector(2)?  blob: Blob? }
@@ -27,7 +27,12 @@ def read_one_by_one(text: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The rows of lines of one type, without help."""
     monkeypatch.setattr(ndjson, "read_uniform", lambda *_: None)
     pieces = read_records(
-        [text], file="", is_start=True, context=MEANS, counter=RowCounter(NOTHING_YET), report=None
+        [text],
+        file="",
+        is_start=True,
+        context=CONTEXT,
+        counter=RowCounter(NOTHING_YET),
+        report=None,
     )
     return [row for piece in pieces for row in plain_rows(piece.rows)]
 
@@ -67,7 +72,7 @@ def test_lines_of_one_type_are_read_at_once_as_they_are_one_by_one(
 ) -> None:
     text = f"{end.join(lines)}{last}".encode()
 
-    found = read_uniform(text, MEANS)
+    found = read_uniform(text, CONTEXT)
 
     assert found is not None
     assert plain_rows(found[1]) == read_one_by_one(text, monkeypatch)
@@ -88,7 +93,7 @@ def test_lines_that_arrow_would_read_otherwise_are_read_one_by_one(
 ) -> None:
     text = "\n".join(lines).encode()
 
-    assert read_uniform(text, MEANS) is None
+    assert read_uniform(text, CONTEXT) is None
     assert len(read_one_by_one(text, monkeypatch)) == len([line for line in lines if line])
 
 
@@ -138,6 +143,6 @@ def test_a_line_that_is_refused_alone_is_not_read_among_others(
     text = "\n".join([*before, line]).encode(errors="surrogateescape")
     text = text if before or not line.startswith("\ufeff") else b"\n" + text
 
-    assert read_uniform(text, MEANS) is None
+    assert read_uniform(text, CONTEXT) is None
     with pytest.raises(InvalidValueError):
         read_one_by_one(text, monkeypatch)

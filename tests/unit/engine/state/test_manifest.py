@@ -19,7 +19,7 @@ from omnigraph.engine.state.manifest import (
 from omnigraph.model.errors import CorruptError
 from omnigraph.model.names import MAIN
 from omnigraph.storage.ports import TableVersion
-from tests.support.manifests import MOMENT, make_commit, make_state, make_update
+from tests.support.manifests import TIMESTAMP, make_commit, make_state, make_update
 
 AT = TableVersion(manifest_ref(MAIN), 7)
 
@@ -63,7 +63,7 @@ def test_a_writer_expects_the_pin_the_tombstone_or_nothing() -> None:
 
 def test_the_head_is_the_newest_commit() -> None:
     later = make_commit("a", manifest_version=2)
-    tied = make_commit("b", manifest_version=2, created_at=MOMENT + timedelta(microseconds=1))
+    tied = make_commit("b", manifest_version=2, created_at=TIMESTAMP + timedelta(microseconds=1))
     rows = pa.concat_tables(
         [encode_manifest([], each, after=None) for each in (tied, make_commit("z"), later)]
     )

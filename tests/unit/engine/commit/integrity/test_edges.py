@@ -147,11 +147,11 @@ def test_an_edge_type_without_bounds_asks_for_no_edges() -> None:
         committed=tables,
     )
 
-    assert ("find_rows", "edge:Sits") not in tables.asked
+    assert ("find_rows", "edge:Sits") not in tables.requested
 
 
 @pytest.mark.parametrize(
-    ("bounds", "write", "asked"),
+    ("bounds", "write", "requested"),
     [
         ("0..1", Write([sits("s2", "bob")]), ["find_rows"]),
         ("0..1", Write(removed=["s1"]), []),
@@ -161,14 +161,14 @@ def test_an_edge_type_without_bounds_asks_for_no_edges() -> None:
     ],
 )
 def test_edges_are_asked_for_only_where_they_can_break_a_bound(
-    bounds: str, write: Write, asked: list[str]
+    bounds: str, write: Write, requested: list[str]
 ) -> None:
     catalog = seating(bounds)
     tables = committed_tables(catalog, committed(sits("s1", "ann")))
 
     find_violations(change_set(catalog, {"Sits": write}), catalog=catalog, committed=tables)
 
-    assert [call for call, table in tables.asked if table == "edge:Sits"] == asked
+    assert [call for call, table in tables.requested if table == "edge:Sits"] == requested
 
 
 def test_a_minimum_that_the_write_reaches_alone_asks_for_no_other_edges() -> None:
@@ -179,7 +179,7 @@ def test_a_minimum_that_the_write_reaches_alone_asks_for_no_other_edges() -> Non
         change_set(catalog, {"Sits": Write([sits("s2", "ann")])}), catalog=catalog, committed=tables
     )
 
-    assert ("find_rows", "edge:Sits") not in tables.asked
+    assert ("find_rows", "edge:Sits") not in tables.requested
 
 
 CATALOG = compile_text(
@@ -316,7 +316,7 @@ def test_all_edges_of_a_write_ask_once_for_each_node_type() -> None:
 
     find_violations(change_set(CATALOG, write), catalog=CATALOG, committed=committed)
 
-    assert committed.asked == [("find_ids", "node:Person"), ("find_ids", "node:Company")]
+    assert committed.requested == [("find_ids", "node:Person"), ("find_ids", "node:Company")]
 
 
 def test_an_overwrite_of_nodes_and_edges_asks_nothing() -> None:
@@ -329,7 +329,7 @@ def test_an_overwrite_of_nodes_and_edges_asks_nothing() -> None:
     found = find_violations(change_set(CATALOG, write), catalog=CATALOG, committed=committed)
 
     assert [each.id for each in found.found] == ["k3"]
-    assert committed.asked == []
+    assert committed.requested == []
 
 
 def test_putting_nodes_asks_nothing_about_edges() -> None:
@@ -338,4 +338,4 @@ def test_putting_nodes_asks_nothing_about_edges() -> None:
 
     find_violations(change_set(CATALOG, write), catalog=CATALOG, committed=committed)
 
-    assert committed.asked == []
+    assert committed.requested == []

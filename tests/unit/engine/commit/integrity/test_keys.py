@@ -206,7 +206,7 @@ def test_a_type_without_committed_rows_is_not_searched() -> None:
         change_set(USERS, {"User": Write([user("ann", "e")])}), catalog=USERS, committed=committed
     )
 
-    assert committed.asked == []
+    assert committed.requested == []
 
 
 def test_an_overwrite_is_compared_with_nothing_committed() -> None:
@@ -215,7 +215,7 @@ def test_an_overwrite_is_compared_with_nothing_committed() -> None:
 
     find_violations(change_set(USERS, write), catalog=USERS, committed=committed)
 
-    assert committed.asked == []
+    assert committed.requested == []
 
 
 def test_a_group_asks_for_committed_rows_once() -> None:
@@ -224,4 +224,4 @@ def test_a_group_asks_for_committed_rows_once() -> None:
 
     find_violations(change_set(PAIRS, {"Pair": Write(rows)}), catalog=PAIRS, committed=committed)
 
-    assert committed.asked == [("find_rows", "node:Pair")]
+    assert committed.requested == [("find_rows", "node:Pair")]

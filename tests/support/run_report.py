@@ -11,20 +11,20 @@ _STATES = re.compile(r"^fault states: (\d+)$", re.MULTILINE)
 _STORY = re.compile(r"^story: (.*)$", re.MULTILINE)
 
 
-def tell_states(count: int) -> None:
+def report_states(count: int) -> None:
     """Tell how many states a sweep has been through."""
     sys.stdout.write(f"fault states: {count}\n")
 
 
-def tell_story(text: str) -> None:
+def report_story(text: str) -> None:
     """Tell what happened in a run that is different each time."""
     sys.stdout.write(f"story: {text.splitlines()[0]}\n")
 
 
 def sum_up(outputs: Iterable[str]) -> Iterator[str]:
     """The lines that a whole run ends with, from what its tests have told."""
-    told = "\n".join(outputs)
-    yield from _STORY.findall(told)
-    states = sum(map(int, _STATES.findall(told)))
+    joined = "\n".join(outputs)
+    yield from _STORY.findall(joined)
+    states = sum(map(int, _STATES.findall(joined)))
     if states:
         yield f"{states:,} fault states"

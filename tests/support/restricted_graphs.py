@@ -44,6 +44,6 @@ def team_graph(path: Path) -> Graph:
     )
 
 
-def ask(graph: Graph, text: str) -> list[list[object]]:
+def read_rows(graph: Graph, text: str) -> list[list[object]]:
     """The rows of a read, without the names of their columns."""
     return [list(row.values()) for row in graph.query(f"query q() {{ {text} }}").rows]

@@ -35,8 +35,8 @@ from tests.support.graphs import Contents, Record, edge, ndjson, node
 from tests.support.machine_model import (
     CATALOG,
     Merged,
+    ModelHistory,
     Sides,
-    World,
 )
 from tests.support.writes import Mode
 
@@ -127,7 +127,7 @@ Expected = Lands | Starts | Ends | Tags | Nothing | Breaks | Conflicts | Decline
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Action:
     """One write: the words for it, how it is done, and what should come of it.
 
     Doing it returns the id of the commit that it made, if it made one. A deed that is done on a
@@ -269,14 +269,14 @@ def call_of(statements: Sequence[Statement]) -> Call:
     )
 
 
-def draw_write(choices: Choices, world: World) -> Deed:
+def draw_write(choices: Choices, history: ModelHistory) -> Action:
     """A mutation or a load of a branch."""
-    branch = choices.one(world.branches)
-    call = draw_call(choices, world.state(branch))
-    return Deed(
+    branch = choices.one(history.branches)
+    call = draw_call(choices, history.state(branch))
+    return Action(
         f"{call.words} on {branch}",
         lambda graph: call.send(graph, branch),
-        _expect(branch, call.predict(world.state(branch))),
+        _expect(branch, call.predict(history.state(branch))),
     )
 
 
@@ -288,10 +288,10 @@ def _expect(branch: str, predicted: Accepted | Refused) -> Expected:
             return Lands(branch, predicted.state, None) if predicted.is_commit else Nothing()
 
 
-def draw_race(choices: Choices, world: World) -> tuple[str, Call, Call]:
+def draw_race(choices: Choices, history: ModelHistory) -> tuple[str, Call, Call]:
     """A branch, and what two do to it at the same time."""
-    branch = choices.one(world.branches)
-    state = world.state(branch)
+    branch = choices.one(history.branches)
+    state = history.state(branch)
     mine, theirs = (call_of(draw_statements(choices, state)) for _ in range(2))
     return branch, mine, theirs
 
@@ -300,10 +300,10 @@ class AbandonedError(RuntimeError):
     """What ends a transaction that is not to be."""
 
 
-def draw_transaction(choices: Choices, world: World) -> Deed:
+def draw_transaction(choices: Choices, history: ModelHistory) -> Action:
     """Several calls as one commit, or as none because something else went wrong."""
-    branch, is_abandoned = choices.one(world.branches), choices.seldom()
-    calls, state, has_moved = list[Call](), world.state(branch), False
+    branch, is_abandoned = choices.one(history.branches), choices.seldom()
+    calls, state, has_moved = list[Call](), history.state(branch), False
     refused: Refused | None = None
     for number in range(1 + choices.count(2)):
         call = draw_call(choices, state)
@@ -327,10 +327,10 @@ def draw_transaction(choices: Choices, world: World) -> Deed:
         return begun.commit_id
 
     if refused is not None:
-        return Deed(words, do, Breaks(refused), is_private=True)
+        return Action(words, do, Breaks(refused), is_private=True)
     if is_abandoned or not has_moved:
-        return Deed(f"abandon {words}", do, Nothing(), is_private=True)
-    return Deed(words, do, Lands(branch, state, None), is_private=True)
+        return Action(f"abandon {words}", do, Nothing(), is_private=True)
+    return Action(words, do, Lands(branch, state, None), is_private=True)
 
 
 def set_apart(state: Contents, number: int) -> Contents:
@@ -347,48 +347,48 @@ def set_apart(state: Contents, number: int) -> Contents:
 # Branches and tags
 
 
-def draw_start(choices: Choices, world: World) -> Deed:
+def draw_start(choices: Choices, history: ModelHistory) -> Action:
     """A new branch."""
-    return start(choices.one(BRANCHES), choices.one([*world.branches * 2, "b3"]), world)
+    return start(choices.one(BRANCHES), choices.one([*history.branches * 2, "b3"]), history)
 
 
-def start(name: str, base: str, world: World) -> Deed:
+def start(name: str, base: str, history: ModelHistory) -> Action:
     """A branch of a name, started from another."""
     expected: Expected = Starts(name, base)
-    if name in world.heads:
+    if name in history.heads:
         expected = Declines(AlreadyExistsError)
-    elif base not in world.heads:
+    elif base not in history.heads:
         expected = Declines(NotFoundError)
     words = f"start {name} from {base}"
-    return Deed(words, lambda graph: graph.create_branch(name, base=base), expected)
+    return Action(words, lambda graph: graph.create_branch(name, base=base), expected)
 
 
-def draw_end(choices: Choices, world: World) -> Deed:
+def draw_end(choices: Choices, history: ModelHistory) -> Action:
     """The end of a branch."""
-    return end(choices.one([*sorted(set(world.heads) - {"main"}) * 2, "b3"]), world)
+    return end(choices.one([*sorted(set(history.heads) - {"main"}) * 2, "b3"]), history)
 
 
-def end(name: str, world: World) -> Deed:
+def end(name: str, history: ModelHistory) -> Action:
     """The end of the branch of a name."""
     expected: Expected = Ends(name)
-    if name not in world.heads:
+    if name not in history.heads:
         expected = Declines(NotFoundError)
-    elif world.what_needs(name) is not None:
+    elif history.what_needs(name) is not None:
         expected = Declines(StillNeededError)
-    return Deed(f"end {name}", lambda graph: graph.delete_branch(name), expected)
+    return Action(f"end {name}", lambda graph: graph.delete_branch(name), expected)
 
 
-def draw_tag(choices: Choices, world: World) -> Deed:
+def draw_tag(choices: Choices, history: ModelHistory) -> Action:
     """A name for a commit, or the end of one."""
     name = choices.one(TAGS)
-    if name in world.tags and choices.often():
-        return Deed(f"untag {name}", lambda graph: graph.delete_tag(name), Tags(name, None))
+    if name in history.tags and choices.often():
+        return Action(f"untag {name}", lambda graph: graph.delete_tag(name), Tags(name, None))
     # What was made last is tagged more often: it is more likely to be on a branch that can go.
-    known = list(world.commits)
-    commit = world.commits[choices.one([*known, *known[-3:] * 3])]
+    known = list(history.commits)
+    commit = history.commits[choices.one([*known, *known[-3:] * 3])]
     expected: Expected = Tags(name, commit.id)
-    if not world.is_readable(commit):
+    if not history.is_readable(commit):
         expected = Declines(NotFoundError)
-    elif world.tags.get(name, commit.id) != commit.id:
+    elif history.tags.get(name, commit.id) != commit.id:
         expected = Declines(AlreadyExistsError)
-    return Deed(f"tag {commit.id} as {name}", lambda graph: graph.tag(name, commit.id), expected)
+    return Action(f"tag {commit.id} as {name}", lambda graph: graph.tag(name, commit.id), expected)

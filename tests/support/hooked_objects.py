@@ -14,26 +14,26 @@ from omnigraph.cluster.context import ClusterContext
 from omnigraph.errors import UnavailableError
 from omnigraph.storage.objects import open_objects
 from omnigraph.storage.ports import ObjectStore
-from tests.support.clusters import plain_world
+from tests.support.clusters import plain_context
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Deed: TypeAlias = Callable[..., object]
+Hook: TypeAlias = Callable[..., object]
 """Takes what the call was given: a path, and perhaps a content."""
 
 
-class MeddledObjects:
+class HookedObjects:
     """An object store with a deed before every call of one name about paths with a part."""
 
-    def __init__(self, objects: ObjectStore, call: str, part: str, deed: Deed) -> None:
-        def watch(asked: Callable[P, T]) -> Callable[P, T]:
-            name = getattr(asked, "__name__", "")
+    def __init__(self, objects: ObjectStore, call: str, part: str, hook: Hook) -> None:
+        def watch(method: Callable[P, T]) -> Callable[P, T]:
+            name = getattr(method, "__name__", "")
 
             def run(*args: P.args, **kwargs: P.kwargs) -> T:
                 if name == call and part in str(args[0]):
-                    deed(*args)
-                return asked(*args, **kwargs)
+                    hook(*args)
+                return method(*args, **kwargs)
 
             return run
 
@@ -47,20 +47,20 @@ class MeddledObjects:
         self.delete_prefix = watch(objects.delete_prefix)
 
 
-def meddled_world(call: str, part: str, deed: Deed) -> ClusterContext:
+def hooked_context(call: str, part: str, hook: Hook) -> ClusterContext:
     """The world of a test, with a deed before some calls about a cluster's own objects."""
     return replace(
-        plain_world(),
-        open_objects=lambda location: MeddledObjects(
-            open_objects(location, is_durable=False), call, part, deed
+        plain_context(),
+        open_objects=lambda location: HookedObjects(
+            open_objects(location, is_durable=False), call, part, hook
         ),
     )
 
 
-def refusing_world(call: str, part: str) -> ClusterContext:
+def failing_context(call: str, part: str) -> ClusterContext:
     """The world of a test, with a storage that fails some calls about a cluster's own objects."""
 
     def refuse(*_given: object) -> NoReturn:
         raise UnavailableError(action=f"{call} {part}", reason="the storage did not answer")
 
-    return meddled_world(call, part, refuse)
+    return hooked_context(call, part, refuse)

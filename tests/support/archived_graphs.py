@@ -29,7 +29,7 @@ WHOLE, STOPPED, EXPECTED = "whole", "stopped", "expected.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Archive:
     """An unpacked archive: two graphs, and what their writer saw in them.
 
     `by_branch` are the rows of the whole graph now, `by_commit` those after each commit of main,
@@ -54,10 +54,10 @@ def make_root() -> Path:
 
 
 @contextmanager
-def unpacked(archive: Path) -> Iterator[Kept]:
+def unpacked(archive: Path) -> Iterator[Archive]:
     """The graphs of an archive, for the block."""
-    with _unpacked_files(archive) as (root, told):
-        yield Kept(whole=root / WHOLE, stopped=root / STOPPED, **told)
+    with _unpacked_files(archive) as (root, written):
+        yield Archive(whole=root / WHOLE, stopped=root / STOPPED, **written)
 
 
 @contextmanager
@@ -77,23 +77,23 @@ def _unpacked_files(archive: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     try:
         with tarfile.open(archive) as packed:
             packed.extractall(root, filter="data")
-        told = json.loads(
+        written = json.loads(
             (root / EXPECTED).read_text(encoding="utf-8"), object_hook=_with_iso_texts
         )
-        _replace(root, str(told.pop("root")).encode(), str(root).encode())
-        yield root, told
+        _replace(root, str(written.pop("root")).encode(), str(root).encode())
+        yield root, written
     finally:
         shutil.rmtree(root)
 
 
-def _with_iso_texts(told: dict[str, Any]) -> dict[str, Any]:
+def _with_iso_texts(written: dict[str, Any]) -> dict[str, Any]:
     """What was exported with days and milliseconds as numbers, as it is exported now."""
-    for name in {"day", "since"} & told.keys():
-        if isinstance(told[name], int):
-            told[name] = str(np.datetime64(told[name], "D"))
-    if isinstance(told.get("at"), int):
-        told["at"] = f"{np.datetime64(told['at'], 'ms')}Z"
-    return told
+    for name in {"day", "since"} & written.keys():
+        if isinstance(written[name], int):
+            written[name] = str(np.datetime64(written[name], "D"))
+    if isinstance(written.get("at"), int):
+        written["at"] = f"{np.datetime64(written['at'], 'ms')}Z"
+    return written
 
 
 def _replace(root: Path, old: bytes, new: bytes) -> None:
