@@ -264,14 +264,14 @@ def test_lance_is_not_reached_by_a_name_made_at_run_time() -> None:
         if isinstance(node, ast.Name | ast.Attribute)
         if (node.id if isinstance(node, ast.Name) else node.attr) in WAYS_AROUND
     ]
-    spelled = [
+    written = [
         f"{module.path}: {name}"
         for module in product_modules()
         for name in _names_in_strings(module)
         if name == "lance" or name.startswith("lance.")
     ]
 
-    require_none([*around, *spelled], rule="what is done with tables can be read off the source")
+    require_none([*around, *written], rule="what is done with tables can be read off the source")
 
 
 def _modules_with_tables() -> tuple[Module, ...]:

@@ -142,11 +142,11 @@ def test_everything_that_the_image_copies_is_there_and_reaches_the_builder() -> 
         if each.word == "COPY" and "from" not in each.flags
         for source in shlex.split(each.rest)[:-1]
     ]
-    kept = [line[1:] for line in _ignored() if line.startswith("!")]
+    included = [line[1:] for line in _ignored() if line.startswith("!")]
 
     assert copied
     require_none((each for each in copied if not (ROOT / each).exists()), rule="it exists")
-    require_none(set(copied) - set(kept), rule="Dockerfile.dockerignore lets it through")
+    require_none(set(copied) - set(included), rule="Dockerfile.dockerignore lets it through")
 
 
 def test_everything_that_building_the_package_reads_is_copied() -> None:
@@ -186,18 +186,18 @@ def test_the_image_asks_for_its_health_where_the_server_listens(host: str) -> No
     with _healthy_server() as port:
         # A proxy for the way out is none for the way home.
         variables = {"OMNIGRAPH_BIND": f"{host}:{port} ", "http_proxy": "http://127.0.0.1:9"}
-        asked = _ask_for_health(variables)
+        checked = _check_health(variables)
 
-    assert asked.returncode == 0, asked.stderr
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_a_server_that_is_not_there_is_not_healthy() -> None:
     with _healthy_server() as port:
         pass
 
-    asked = _ask_for_health({"OMNIGRAPH_BIND": f"0.0.0.0:{port}"})
+    checked = _check_health({"OMNIGRAPH_BIND": f"0.0.0.0:{port}"})
 
-    assert asked.returncode == 1
+    assert checked.returncode == 1
 
 
 def test_without_a_word_health_is_asked_for_where_the_entrypoint_listens(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ class _Healthy(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def _ask_for_health(variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def _check_health(variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run what the image asks for its health by."""
     (check,) = [each.rest for each in _last_stage() if each.word == "HEALTHCHECK"]
     program, *arguments = yaml.safe_load(check.partition("CMD ")[2])

@@ -99,10 +99,10 @@ def test_every_old_spelling_is_in_the_reference() -> None:
     table = read_document(CLI).partition("## Old spellings")[2].partition("<!--")[0]
 
     rows = re.findall(r"^\| (`omnigraph .+?`) \| `omnigraph (\w+).*` \|$", table, re.MULTILINE)
-    told = {old: new for olds, new in rows for old in re.findall(r"`omnigraph ([^`]+)`", olds)}
+    replaced = {old: new for olds, new in rows for old in re.findall(r"`omnigraph ([^`]+)`", olds)}
 
-    assert len(told) == 6
-    for old, new in told.items():
+    assert len(replaced) == 6
+    for old, new in replaced.items():
         modern, warning = replace_deprecated(old.split())
         assert old == "ingest" or (modern == [new] and warning is not None)
 

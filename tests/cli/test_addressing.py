@@ -94,11 +94,11 @@ def test_a_write_in_storage_is_by_the_actor_that_was_named(tmp_path: Path) -> No
     _configure(tmp_path, "operator: { actor: olga }")
     mutate = ["mutate", "-e", ADD, "--json", "--store", str(tmp_path / "graph")]
 
-    nobody = invoke_command(*mutate)
+    anonymous = invoke_command(*mutate)
     configured = invoke_command(*mutate, home=tmp_path)
     typed = invoke_command("--as", "ann", *mutate, home=tmp_path)
 
-    assert [each.fields["actor_id"] for each in (nobody, configured, typed)] == [
+    assert [each.fields["actor_id"] for each in (anonymous, configured, typed)] == [
         None,
         "olga",
         "ann",
@@ -163,13 +163,13 @@ def test_graphs_of_a_server_are_listed(policed: Server) -> None:
 
     by_flag = invoke_command("graphs", "list", "--server", policed.url, "--json", env=env)
     by_url = invoke_command("graphs", "list", "--uri", policed.url, env=env)
-    by_nobody = invoke_command("graphs", "list", "--uri", policed.url)
+    by_anonymous = invoke_command("graphs", "list", "--uri", policed.url)
 
     assert by_flag.code == 0
     assert by_flag.fields == policed.request("GET", "/graphs", token=ALLOWED_TOKEN).json()
     assert by_url.out == "default /graphs/default\n"
-    assert (by_nobody.code, by_nobody.out) == (1, "")
-    assert "Try: export OMNIGRAPH_BEARER_TOKEN=TOKEN" in by_nobody.err
+    assert (by_anonymous.code, by_anonymous.out) == (1, "")
+    assert "Try: export OMNIGRAPH_BEARER_TOKEN=TOKEN" in by_anonymous.err
 
 
 def test_graphs_of_a_server_without_tokens_are_listed(server: Server) -> None:
@@ -186,16 +186,16 @@ def test_each_server_is_shown_its_own_token(policed: Server, tmp_path: Path) -> 
         ended = invoke_command(*read, home=tmp_path, env=env)
         return ended.code, ended.out
 
-    told = {
+    printed = {
         "nothing": read_with(),
         "its own": read_with(OMNIGRAPH_TOKEN_HERE=READER_TOKEN),
         "for any": read_with(OMNIGRAPH_BEARER_TOKEN=READER_TOKEN),
         "another's": read_with(OMNIGRAPH_TOKEN_THERE=READER_TOKEN),
     }
     invoke_command("login", "here", home=tmp_path, stdin=f"{READER_TOKEN}\n")
-    told["stored"] = read_with()
+    printed["stored"] = read_with()
 
-    assert told == {
+    assert printed == {
         "nothing": (1, ""),
         "its own": (0, "main\n"),
         "for any": (0, "main\n"),

@@ -57,10 +57,10 @@ def test_main_stays(tmp_path: Path) -> None:
 
 
 def test_a_branch_of_a_server_is_deleted_only_with_consent() -> None:
-    asked = ("branch", "delete", "x", "--server", "http://localhost:1", "--graph", "g", "--json")
+    command = ("branch", "delete", "x", "--server", "http://localhost:1", "--graph", "g", "--json")
 
-    refused = invoke_command(*asked)
-    agreed = invoke_command(*asked, "--yes")
+    refused = invoke_command(*command)
+    agreed = invoke_command(*command, "--yes")
 
     assert refused.code == 1
     assert "--yes" in refused.err
@@ -72,12 +72,12 @@ def test_a_snapshot_lists_types_with_their_versions(tmp_path: Path) -> None:
     store = store_people(tmp_path)
 
     shown = invoke_command("snapshot", store)
-    told = invoke_command("snapshot", store, "--json")
+    reported = invoke_command("snapshot", store, "--json")
 
     assert shown.out.splitlines()[0] == "branch: main"
     assert shown.out.splitlines()[1].startswith("manifest_version: ")
     assert shown.out.splitlines()[-1] == "node:Person v2 branch=main rows=4"
-    tables = told.fields["tables"]
+    tables = reported.fields["tables"]
     assert isinstance(tables, list)
     assert [each["table_key"] for each in tables] == [
         "edge:Knows",

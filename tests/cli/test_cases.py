@@ -105,14 +105,14 @@ def test_a_valid_policy_is_counted_and_a_broken_one_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("branch", "told"),
+    ("branch", "printed"),
     [
         ("main", ("decision: deny", "message: ")),
         ("feature", ("decision: allow", "matched_rule: draft")),
     ],
 )
 def test_a_decision_is_explained(
-    branch: str, told: tuple[str, ...], tmp_path: Path
+    branch: str, printed: tuple[str, ...], tmp_path: Path
 ) -> None:  # case 67
     team = save(tmp_path, "team.yaml", TEAM)
 
@@ -122,7 +122,7 @@ def test_a_decision_is_explained(
     )
 
     assert ended.code == 0
-    assert [each for each in told if each not in ended.out] == []
+    assert [each for each in printed if each not in ended.out] == []
 
 
 def test_of_two_policies_one_has_to_be_named(tmp_path: Path) -> None:  # case 68
@@ -178,10 +178,10 @@ def test_a_load_counts_what_it_brought_in(tmp_path: Path) -> None:  # case 85
 def test_a_missing_branch_is_made_only_if_its_base_is_said(graph: str, tmp_path: Path) -> None:
     # case 86
     rows = save(tmp_path, "rows.jsonl", ndjson(node("Person", name="Zoe")).getvalue())
-    asked = ("load", graph, "--data", rows, "--mode", "append", "--branch", "fresh", "--json")
+    command = ("load", graph, "--data", rows, "--mode", "append", "--branch", "fresh", "--json")
 
-    alone = run_command(*asked)
-    based = run_command(*asked, "--from", "main")
+    alone = run_command(*command)
+    based = run_command(*command, "--from", "main")
 
     require_refused(alone, "fresh")
     assert based.code == 0
@@ -229,9 +229,9 @@ def test_an_old_spelling_does_the_same_and_says_so(
     before = run_command(*old, *given)
 
     assert (before.code, before.out) == (today.code, today.out)
-    told = [line for line in before.err.splitlines() if line not in today.err.splitlines()]
-    assert len(told) == 1
-    assert f"`omnigraph {' '.join(old)}` is deprecated" in told[0]
+    printed = [line for line in before.err.splitlines() if line not in today.err.splitlines()]
+    assert len(printed) == 1
+    assert f"`omnigraph {' '.join(old)}` is deprecated" in printed[0]
 
 
 # Addresses
@@ -259,11 +259,11 @@ def test_upkeep_is_not_for_servers() -> None:  # case 94
 
 
 def test_a_deletion_elsewhere_wants_consent(server: Server) -> None:  # case 95
-    asked = ("branch", "delete", "x", "--server", server.url, "--graph", "default", "--json")
+    command = ("branch", "delete", "x", "--server", server.url, "--graph", "default", "--json")
     env = {"OMNIGRAPH_BEARER_TOKEN": "token-rita"}
 
-    without = run_command(*asked, env=env)
-    consented = run_command(*asked, "--yes", env=env)
+    without = run_command(*command, env=env)
+    consented = run_command(*command, "--yes", env=env)
 
     require_refused(without, "--yes")
     require_refused(consented, "'x'", "not found")
@@ -423,13 +423,13 @@ def test_rows_of_a_file_are_selected(tmp_path: Path) -> None:  # case 139
     types = {"Decision": {"target": "vector", "fields": ["title"]}}
     files = ("--input", save(tmp_path, "rows.jsonl", lines), "--output", tmp_path / "out.jsonl")
     spec = save(tmp_path, "spec.json", json.dumps({"dimension": 4, "types": types}))
-    asked = ("embed", *files, "--spec", spec, "--json")
+    command = ("embed", *files, "--spec", spec, "--json")
 
-    anew = run_command(*asked, "--select", "Decision:slug=b", env=MOCK)
-    cleaned = run_command(*asked, "--clean", "--select", "Decision:slug=b")
-    both = run_command(*asked, "--clean", "--reembed-all", env=MOCK)
+    repeated = run_command(*command, "--select", "Decision:slug=b", env=MOCK)
+    cleaned = run_command(*command, "--clean", "--select", "Decision:slug=b")
+    both = run_command(*command, "--clean", "--reembed-all", env=MOCK)
 
-    assert (anew.fields["mode"], anew.fields["embedded_rows"]) == ("reembed_selected", 1)
+    assert (repeated.fields["mode"], repeated.fields["embedded_rows"]) == ("reembed_selected", 1)
     assert (cleaned.code, cleaned.fields["cleaned_rows"]) == (0, 1)
     require_refused(both, code=2)
 

@@ -95,10 +95,10 @@ def test_an_applied_policy_that_somebody_has_changed_is_refused(tmp_path: Path) 
 
 
 def test_a_decision_of_an_applied_policy_is_explained(several: Path) -> None:
-    asked = ("policy", "explain", "--cluster", several, "--graph", "a", "--actor", "bruno")
+    command = ("policy", "explain", "--cluster", several, "--graph", "a", "--actor", "bruno")
 
-    denied = invoke_command(*asked, "--action", "change", "--branch", "main")
-    allowed = invoke_command(*asked, "--action", "change", "--branch", "feature")
+    denied = invoke_command(*command, "--action", "change", "--branch", "main")
+    allowed = invoke_command(*command, "--action", "change", "--branch", "feature")
 
     assert (denied.code, allowed.code) == (0, 0)
     assert "decision: deny" in denied.out

@@ -141,8 +141,8 @@ def generate(folder: Path, name: str, queries: str) -> Path:
     """A module that is made of files."""
     write_files(folder, {"schema.pg": SCHEMA, f"{name}.gq": queries})
     made = folder / f"{name}.py"
-    asked = ("--schema", folder / "schema.pg", "--query", folder / f"{name}.gq", "--out", made)
-    ended = codegen(*asked)
+    arguments = ("--schema", folder / "schema.pg", "--query", folder / f"{name}.gq", "--out", made)
+    ended = codegen(*arguments)
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     return made
 
@@ -279,11 +279,11 @@ def test_the_queries_may_be_those_that_a_cluster_has_applied(tmp_path: Path) -> 
 def test_of_several_graphs_one_is_named(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
 
-    asked = codegen("--cluster", tmp_path)
+    arguments = codegen("--cluster", tmp_path)
     without_queries = codegen("--cluster", tmp_path, "--graph", "map")
 
-    assert (asked.code, asked.out) == (1, "")
-    assert "--graph <id>: knowledge, map" in asked.err
+    assert (arguments.code, arguments.out) == (1, "")
+    assert "--graph <id>: knowledge, map" in arguments.err
     assert without_queries.code == 0
     compile(without_queries.out, "map.py", "exec")
 

@@ -27,11 +27,11 @@ def ids(*flags: str | Path) -> list[str]:
 
 
 def test_people_see_the_newest_first_and_programs_the_oldest(store: Path) -> None:
-    told = invoke_command("commit", "list", store, "--json").fields["commits"]
+    listed = invoke_command("commit", "list", store, "--json").fields["commits"]
 
-    assert isinstance(told, list)
-    assert ids(store) == [each["graph_commit_id"] for each in reversed(told)]
-    assert told[0]["parent_commit_id"] is None
+    assert isinstance(listed, list)
+    assert ids(store) == [each["graph_commit_id"] for each in reversed(listed)]
+    assert listed[0]["parent_commit_id"] is None
 
 
 def test_a_line_says_branch_version_and_actor(store: Path) -> None:
@@ -79,12 +79,12 @@ def test_one_commit_is_shown_by_id(store: Path) -> None:
     (newest, *_) = ids(store, "--filter", "actor=ann")
 
     shown = invoke_command("commit", "show", newest, "--uri", store)
-    told = invoke_command("commit", "show", newest, "--uri", store, "--json")
+    listed = invoke_command("commit", "show", newest, "--uri", store, "--json")
 
     assert f"graph_commit_id: {newest}" in shown.out.splitlines()
     assert "actor_id: ann" in shown.out.splitlines()
-    assert told.fields["graph_commit_id"] == newest
-    assert isinstance(told.fields["created_at"], int)
+    assert listed.fields["graph_commit_id"] == newest
+    assert isinstance(listed.fields["created_at"], int)
 
 
 def test_a_commit_that_is_not_there_is_an_error(store: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_broken_configuration_completes_to_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["omnigraph ", "omnigraph branch ", "omnigraph --"])
 def test_names_are_completed_without_importing_what_is_heavy(words: str, tmp_path: Path) -> None:
-    asked = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "omnigraph"],
         env={
             **command_environment(home=tmp_path),
@@ -95,8 +95,8 @@ def test_names_are_completed_without_importing_what_is_heavy(words: str, tmp_pat
         check=True,
     )
 
-    imported = {line.rpartition("|")[2].strip() for line in asked.stderr.splitlines()}
-    assert asked.stdout
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert result.stdout
     assert not {name.partition(".")[0] for name in imported} & HEAVY
     assert not [name for name in imported if name.startswith("omnigraph.cli.commands.")]
 

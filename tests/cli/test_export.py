@@ -108,10 +108,10 @@ def test_a_reader_that_has_enough_ends_an_export_without_a_word(tmp_path: Path) 
 
 def test_one_entity_is_shown_with_all_it_has(store: Path) -> None:
     shown = invoke_command("entity", "Person", "Alice", "--uri", store)
-    told = invoke_command("entity", "Person", "Alice", "--uri", store, "--json")
+    entity = invoke_command("entity", "Person", "Alice", "--uri", store, "--json")
 
     assert set(shown.out.splitlines()) == {"id: Alice", "name: Alice", "age: 30"}
-    assert told.body == {
+    assert entity.body == {
         "type": "Person",
         "id": "Alice",
         "entity": {"id": "Alice", "age": 30, "name": "Alice"},
@@ -120,20 +120,20 @@ def test_one_entity_is_shown_with_all_it_has(store: Path) -> None:
 
 def test_an_entity_that_is_not_there_ends_with_1(store: Path) -> None:
     shown = invoke_command("entity", "Person", "Zoe", "--uri", store)
-    told = invoke_command("entity", "Person", "Zoe", "--uri", store, "--json")
+    entity = invoke_command("entity", "Person", "Zoe", "--uri", store, "--json")
 
     assert (shown.code, shown.out) == (1, "")
     assert "Person 'Zoe' not found" in shown.err
-    assert told.code == 1
-    assert told.fields["entity"] is None
+    assert entity.code == 1
+    assert entity.fields["entity"] is None
 
 
 def test_a_query_is_explained_without_being_run(store: Path) -> None:
     shown = invoke_command("explain", "-e", ALL, "--store", store)
-    told = invoke_command("explain", "-e", ALL, "--store", store, "--json")
+    entity = invoke_command("explain", "-e", ALL, "--store", store, "--json")
 
     assert "scan $p: Person" in shown.out
-    assert told.body == {"plan": shown.out.removesuffix("\n")}
+    assert entity.body == {"plan": shown.out.removesuffix("\n")}
 
 
 def test_nothing_to_explain_is_a_mistake_of_the_command_line(store: Path) -> None:

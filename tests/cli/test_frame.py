@@ -131,8 +131,8 @@ def test_an_error_is_told_on_stderr_with_the_next_command_to_type(tmp_path: Path
     ended = run_command("branch", "list", "--store", tmp_path / "absent")
 
     assert (ended.code, ended.out) == (1, "")
-    told, advice = ended.err.splitlines()
-    assert told.startswith(f"Error: graph '{tmp_path / 'absent'}' not found")
+    message, advice = ended.err.splitlines()
+    assert message.startswith(f"Error: graph '{tmp_path / 'absent'}' not found")
     assert advice == f"Try: omnigraph init {tmp_path / 'absent'} --schema FILE"
 
 

@@ -24,7 +24,7 @@ TOKEN = "a-secret-token"
 def test_nothing_that_a_server_tells_is_obeyed_by_a_terminal(
     arguments: list[str], turn: Turn
 ) -> None:
-    ended, _ = _ask(*arguments, turns=[turn])
+    ended, _ = _run(*arguments, turns=[turn])
 
     assert ended.code == 0
     assert SHOWN in ended.out
@@ -42,7 +42,7 @@ def test_nothing_that_a_server_tells_is_obeyed_by_a_terminal(
     ],
 )
 def test_no_error_of_a_server_is_obeyed_by_a_terminal(turn: Turn) -> None:
-    ended, _ = _ask("branch", "list", turns=[turn])
+    ended, _ = _run("branch", "list", turns=[turn])
 
     assert ended.code == 1
     assert ended.out == ""
@@ -52,7 +52,7 @@ def test_no_error_of_a_server_is_obeyed_by_a_terminal(turn: Turn) -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_token_is_not_taken_along_to_where_a_server_points(status: int) -> None:
     with scripted_server(responds({"branches": ["main"]})) as elsewhere:
-        ended, asked = _ask(
+        ended, requested = _run(
             "branch",
             "list",
             turns=[responds({}, status=status, Location=f"{elsewhere.url}/graphs/g/branches")],
@@ -61,11 +61,11 @@ def test_a_token_is_not_taken_along_to_where_a_server_points(status: int) -> Non
         assert elsewhere.received == []
 
     assert ended.code == 1
-    assert asked.received[0].headers["authorization"] == f"Bearer {TOKEN}"
+    assert requested.received[0].headers["authorization"] == f"Bearer {TOKEN}"
     assert TOKEN not in ended.out + ended.err
 
 
-def _ask(*arguments: str, turns: list[Turn]) -> tuple[Ended, ScriptedServer]:
+def _run(*arguments: str, turns: list[Turn]) -> tuple[Ended, ScriptedServer]:
     with scripted_server(*turns) as server:
         ended = invoke_command(
             *arguments,

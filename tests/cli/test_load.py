@@ -77,11 +77,11 @@ def test_a_load_that_is_not_fully_said_is_a_mistake_of_the_command_line(
 def test_a_missing_branch_is_made_only_if_its_base_is_said(tmp_path: Path) -> None:
     store = store_people(tmp_path)
     rows = write_rows(tmp_path, node("Person", name="Eve"))
-    asked = ("load", "--data", rows, "--mode", "merge", store, "--branch", "new")
+    command = ("load", "--data", rows, "--mode", "merge", store, "--branch", "new")
 
-    refused = invoke_command(*asked)
-    made = invoke_command(*asked, "--from", "main", "--json")
-    again = invoke_command(*asked, "--from", "main")
+    refused = invoke_command(*command)
+    made = invoke_command(*command, "--from", "main", "--json")
+    again = invoke_command(*command, "--from", "main")
 
     assert refused.code == 1
     assert "branch 'new' not found" in refused.err

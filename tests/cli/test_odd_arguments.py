@@ -65,11 +65,20 @@ def test_a_pipe_that_rows_are_written_to_stays_a_pipe(tmp_path: Path, options: l
     social_graph(tmp_path / "graph").close()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    asked = ["query", "-e", READ, *options, "--out", str(pipe), "--store", str(tmp_path / "graph")]
+    arguments = [
+        "query",
+        "-e",
+        READ,
+        *options,
+        "--out",
+        str(pipe),
+        "--store",
+        str(tmp_path / "graph"),
+    ]
 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(pipe.read_bytes)
-        ended = invoke_command(*asked)
+        ended = invoke_command(*arguments)
         read = reading.result()
 
     assert ended.code == 0

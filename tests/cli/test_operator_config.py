@@ -81,10 +81,12 @@ def test_each_unknown_key_is_told_once_and_ignored(tmp_path: Path) -> None:
 
     assert ended.code == 0
     assert ended.fields["name"] == "(defaults)"
-    told = ended.err.splitlines()
-    assert [line for line in told if "unknown key `operator.color`" in line and "ignored" in line]
-    assert [line for line in told if "unknown key `extra`" in line]
-    assert len(told) == 2
+    warnings = ended.err.splitlines()
+    assert [
+        line for line in warnings if "unknown key `operator.color`" in line and "ignored" in line
+    ]
+    assert [line for line in warnings if "unknown key `extra`" in line]
+    assert len(warnings) == 2
 
 
 def test_profiles_are_listed_with_what_is_wrong_with_them(tmp_path: Path) -> None:
@@ -295,15 +297,15 @@ def test_logins_at_the_same_time_lose_no_token(tmp_path: Path) -> None:
 
 
 def test_a_token_is_kept_where_a_link_leads(tmp_path: Path) -> None:
-    kept, linked = tmp_path / "kept", tmp_path / "credentials"
-    linked.symlink_to(kept)
+    target, linked = tmp_path / "kept", tmp_path / "credentials"
+    linked.symlink_to(target)
 
     ended = invoke_command("login", "prod", home=tmp_path, stdin="secret\n")
 
     assert ended.code == 0
     assert linked.is_symlink()
-    assert "secret" in kept.read_text()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert "secret" in target.read_text()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 def test_a_token_that_is_no_text_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -54,10 +54,10 @@ def test_a_policy_with_a_mistake_is_refused(team: Path) -> None:
 
 
 def test_a_decision_is_explained_whatever_it_is(team: Path) -> None:
-    asked = ("policy", "explain", "--config", team, "--actor", "bruno", "--action", "change")
+    command = ("policy", "explain", "--config", team, "--actor", "bruno", "--action", "change")
 
-    denied = invoke_command(*asked, "--branch", "main")
-    allowed = invoke_command(*asked, "--branch", "feature")
+    denied = invoke_command(*command, "--branch", "main")
+    allowed = invoke_command(*command, "--branch", "feature")
 
     assert (denied.code, allowed.code) == (0, 0)
     assert denied.out.splitlines()[:4] == [
@@ -117,9 +117,9 @@ def test_a_policy_is_picked_by_name(folder: Path, flags: tuple[str, str]) -> Non
 
 
 def test_the_policy_of_a_server_is_a_policy_too(folder: Path) -> None:
-    asked = ("policy", "explain", "--config", folder, "--bundle", "server")
+    command = ("policy", "explain", "--config", folder, "--bundle", "server")
 
-    ended = invoke_command(*asked, "--actor", "andrew", "--action", "graph_list")
+    ended = invoke_command(*command, "--actor", "andrew", "--action", "graph_list")
 
     assert "decision: allow" in ended.out
 

@@ -153,10 +153,10 @@ def test_a_table_is_what_people_get(store: Path, tmp_path: Path) -> None:
 
 
 def test_scripts_get_csv_and_lines_of_json(store: Path, tmp_path: Path) -> None:
-    asked = ("query", "all_people", "--query", write_queries(tmp_path), "--store", store)
+    words = ("query", "all_people", "--query", write_queries(tmp_path), "--store", store)
 
-    as_csv = invoke_command(*asked, "--format", "csv")
-    as_lines = invoke_command(*asked, "--format", "jsonl")
+    as_csv = invoke_command(*words, "--format", "csv")
+    as_lines = invoke_command(*words, "--format", "jsonl")
 
     assert next(csv.reader(io.StringIO(as_csv.out))) == ["p.name", "p.age"]
     assert as_csv.out.splitlines()[1] == "Alice,30"
@@ -167,10 +167,10 @@ def test_scripts_get_csv_and_lines_of_json(store: Path, tmp_path: Path) -> None:
 
 def test_the_configuration_decides_what_no_flag_does(store: Path, tmp_path: Path) -> None:
     write_text(tmp_path, "config.yaml", "defaults: { output: csv, table_max_column_width: 9 }\n")
-    asked = ("query", "-e", ALL.replace("$p.name }", '"0123456789" as text }', 1), "--store", store)
+    words = ("query", "-e", ALL.replace("$p.name }", '"0123456789" as text }', 1), "--store", store)
 
-    by_default = invoke_command(*asked, home=tmp_path)
-    by_flag = invoke_command(*asked, "--format", "table", home=tmp_path)
+    by_default = invoke_command(*words, home=tmp_path)
+    by_flag = invoke_command(*words, "--format", "table", home=tmp_path)
 
     assert by_default.out.splitlines()[:2] == ["text", "0123456789"]
     assert by_flag.out.splitlines()[-1] == "01234567…"
@@ -272,11 +272,11 @@ def test_a_table_fits_its_terminal_and_is_not_cut_in_a_pipe(tmp_path: Path) -> N
     long = node("N", name="n", text="漢字" * 60, other="y" * 90)
     build_graph(tmp_path / "g", schema, long).close()
     text = "query q() { match { $n: N } return { $n.name, $n.text as t, $n.other as o } }"
-    asked = ("query", "-e", text, "--store", tmp_path / "g")
+    words = ("query", "-e", text, "--store", tmp_path / "g")
 
-    with on_a_terminal(*asked, home=None, env={}) as screen:
+    with on_a_terminal(*words, home=None, env={}) as screen:
         code, shown = screen.wait_for_end()
-    piped = run_command(*asked)
+    piped = run_command(*words)
 
     assert code == 0, shown
     assert max(map(measure, shown.splitlines())) == 100

@@ -90,10 +90,10 @@ def test_the_schema_is_printed_as_it_was_written(tmp_path: Path) -> None:
 
     shown = invoke_command("schema", "show", store)
     same = invoke_command("schema", "get", store)
-    told = invoke_command("schema", "show", store, "--json")
+    found = invoke_command("schema", "show", store, "--json")
 
     assert shown.out == SOCIAL == same.out
-    assert told.body == {"schema_source": SOCIAL}
+    assert found.body == {"schema_source": SOCIAL}
 
 
 def test_a_plan_of_a_graph_lists_steps_and_changes_nothing(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_schema_is_applied_once(tmp_path: Path) -> None:
 
     first = invoke_command("schema", "apply", store, "--schema", desired)
     again = invoke_command("schema", "apply", store, "--schema", desired)
-    told = invoke_command("schema", "apply", store, "--schema", desired, "--json")
+    found = invoke_command("schema", "apply", store, "--schema", desired, "--json")
 
     assert first.out.splitlines() == [
         f"schema apply for {store}",
@@ -143,7 +143,7 @@ def test_a_schema_is_applied_once(tmp_path: Path) -> None:
     ]
     assert first.err == f"omnigraph schema apply → {store} (direct, local)\n"
     assert again.out.splitlines()[2:] == ["applied: no", "no schema changes"]
-    assert {**told.fields, "manifest_version": 0} == {
+    assert {**found.fields, "manifest_version": 0} == {
         "uri": str(store),
         "supported": True,
         "applied": False,

@@ -18,10 +18,10 @@ def test_a_folder_that_can_hold_a_graph_is_told_line_by_line(tmp_path: Path) -> 
     ended = invoke_command("storage", "check", tmp_path)
 
     assert (ended.code, ended.err) == (0, "")
-    *probes, verdict = ended.out.splitlines()
+    *probes, outcome = ended.out.splitlines()
     assert all(line.startswith("OK    ") for line in probes)
     assert any("create-if-absent  no commit and no lock" in line for line in probes)
-    assert verdict == f"{tmp_path} can hold a graph"
+    assert outcome == f"{tmp_path} can hold a graph"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -31,14 +31,14 @@ def test_a_place_that_cannot_be_used_is_told_with_what_to_change(tmp_path: Path)
     ended = invoke_command("storage", "check", tmp_path / "graph")
 
     assert ended.code == 1
-    failed, needed, advice, verdict = ended.out.splitlines()
+    failed, needed, advice, outcome = ended.out.splitlines()
     assert failed.startswith("FAIL  access")
     assert "a file is where a folder is needed" in failed
     assert needed.strip() == (
         "a graph needs that objects can be written, read, listed and deleted here"
     )
     assert advice.strip().startswith("-> ")
-    assert verdict == f"{tmp_path}/graph cannot be used; the other checks were skipped"
+    assert outcome == f"{tmp_path}/graph cannot be used; the other checks were skipped"
 
 
 def test_as_json_every_probe_has_its_promise_and_what_came_of_it(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def ask(server: Server, *arguments: str | Path) -> Ended:
+def call(server: Server, *arguments: str | Path) -> Ended:
     return invoke_command(*arguments, "--server", server.url, "--graph", "default")
 
 
 def test_a_stored_read_is_run_by_its_name(server: Server) -> None:
-    ended = ask(server, "query", "get_person", "--params", '{"name": "Bob"}', "--json")
+    ended = call(server, "query", "get_person", "--params", '{"name": "Bob"}', "--json")
 
     assert ended.code == 0, ended.err
     assert ended.fields["query_name"] == "get_person"
@@ -31,10 +31,10 @@ def test_a_stored_read_is_run_by_its_name(server: Server) -> None:
 
 
 def test_a_stored_mutation_is_run_by_its_name(server: Server) -> None:
-    ended = ask(server, "branch", "create", "work")
+    ended = call(server, "branch", "create", "work")
     assert ended.code == 0, ended.err
 
-    ended = ask(
+    ended = call(
         server, "mutate", "add", "--params", '{"name": "Eve"}', "--branch", "work", "--json"
     )
 
@@ -54,14 +54,14 @@ def test_a_stored_mutation_is_run_by_its_name(server: Server) -> None:
 def test_a_query_of_the_other_kind_is_refused_with_the_command_for_it(
     arguments: tuple[str, ...], advice: str, server: Server
 ) -> None:
-    ended = ask(server, *arguments)
+    ended = call(server, *arguments)
 
     assert (ended.code, ended.out) == (1, "")
     assert advice in ended.err
 
 
 def test_who_runs_a_stored_mutation_is_the_servers_to_say(server: Server) -> None:
-    ended = ask(server, "--as", "ann", "mutate", "add", "--params", '{"name": "Eve"}')
+    ended = call(server, "--as", "ann", "mutate", "add", "--params", '{"name": "Eve"}')
 
     assert ended.code == 1
     assert "--as" in ended.err

@@ -83,9 +83,9 @@ def test_no_value_is_obeyed_by_a_terminal_in_any_format(tmp_path: Path, format: 
         graph.load(ndjson(node("Person", name="\x1b[2J\x1b]0;owned\x07\x9b\u202e")), mode="append")
     terminal, its_end = pty.openpty()
 
-    asked = ["query", "-e", READ, "--store", store, "--format", format]
+    command = ["query", "-e", READ, "--store", store, "--format", format]
     with subprocess.Popen(
-        [sys.executable, "-m", "omnigraph", *asked],
+        [sys.executable, "-m", "omnigraph", *command],
         stdout=its_end,
         env=command_environment(),
     ) as child:

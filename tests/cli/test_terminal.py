@@ -66,7 +66,7 @@ def test_a_terminal_that_cannot_draw_gets_no_bar(store: Path, rows: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("deed", "arguments"),
+    ("action", "arguments"),
     [
         ("query", ("query", "-e", "query q() { match { $p: Person } return { $p } }")),
         ("query", ("query", "stored")),
@@ -80,7 +80,7 @@ def test_a_terminal_that_cannot_draw_gets_no_bar(store: Path, rows: Path) -> Non
     ids=str,
 )
 def test_what_takes_a_while_says_so_on_a_terminal(
-    deed: str, arguments: tuple[str, ...], tmp_path: Path
+    action: str, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "schema.pg").write_text(SOCIAL)
     given = [each.replace("SCHEMA", str(tmp_path / "schema.pg")) for each in arguments]
@@ -91,7 +91,7 @@ def test_what_takes_a_while_says_so_on_a_terminal(
         with on_a_terminal(*given, *address, home=None, env={}) as screen:
             _, shown = screen.wait_for_end()
 
-    assert f"\r{deed} ... 1 s" in shown
+    assert f"\r{action} ... 1 s" in shown
     assert "not today" in shown
 
 

@@ -37,15 +37,15 @@ def run(folder: Path, *words: str) -> Ended:
 
 
 def codes(ended: Ended) -> list[str]:
-    told = ended.fields["diagnostics"]
-    assert isinstance(told, list)
-    return [each["code"] for each in told]
+    diagnostics = ended.fields["diagnostics"]
+    assert isinstance(diagnostics, list)
+    return [each["code"] for each in diagnostics]
 
 
 def changes_of(ended: Ended) -> dict[str, dict[str, object]]:
-    told = ended.fields["changes"]
-    assert isinstance(told, list)
-    return {each["resource"]: each for each in told}
+    diagnostics = ended.fields["changes"]
+    assert isinstance(diagnostics, list)
+    return {each["resource"]: each for each in diagnostics}
 
 
 def facts_of(ended: Ended) -> dict[str, object]:
@@ -253,8 +253,8 @@ def test_a_schema_that_a_graph_cannot_have_stops_what_depends_on_it(tmp_path: Pa
     assert reasons["schema.map"] == "schema_apply_skipped"
     assert applied.fields["converged"] is False
     assert list((tmp_path / "__cluster/recoveries").iterdir()) == []
-    stands = invoke_command("cluster", "status", "--config", tmp_path).out
-    assert "adding a required property" in stands.partition("schema.knowledge (")[2]
+    reported = invoke_command("cluster", "status", "--config", tmp_path).out
+    assert "adding a required property" in reported.partition("schema.knowledge (")[2]
 
 
 def test_a_graph_goes_only_when_somebody_has_agreed(tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def test_a_graph_goes_only_when_somebody_has_agreed(tmp_path: Path) -> None:
     assert tombstone["kind"] == "tombstone"
     assert tombstone["approval_id"] == approved.fields["approval_id"]
     assert tombstone["actor"] == "ann"
-    [kept] = (tmp_path / "__cluster/approvals").glob("*.json")
-    assert json.loads(kept.read_text())["consumed_at"] == tombstone["deleted_at"]
+    [approval] = (tmp_path / "__cluster/approvals").glob("*.json")
+    assert json.loads(approval.read_text())["consumed_at"] == tombstone["deleted_at"]
 
 
 def test_a_deletion_has_one_gate(tmp_path: Path) -> None:

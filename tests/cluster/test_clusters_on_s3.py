@@ -48,13 +48,13 @@ def reach_by_environment(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, value)
 
 
-def s3_world(server: S3Server) -> ClusterContext:
+def s3_context(server: S3Server) -> ClusterContext:
     return make_context(storage_options=server.lance_options(), durability="full")
 
 
 def test_a_cluster_lives_in_a_bucket(tmp_path: Path, server: S3Server) -> None:
     folder, root = stored_in_bucket(tmp_path, server)
-    context = s3_world(server)
+    context = s3_context(server)
 
     imported = import_cluster(folder, context, actor=None)
     require_converged(apply(folder, context, actor="ann"))
@@ -85,7 +85,7 @@ def test_a_graph_in_a_bucket_is_deleted_with_all_its_objects(
     tmp_path: Path, server: S3Server
 ) -> None:
     folder, root = stored_in_bucket(tmp_path, server)
-    context = s3_world(server)
+    context = s3_context(server)
     import_cluster(folder, context, actor=None)
     require_converged(apply(folder, context, actor="ann"))
     write_config(
@@ -109,7 +109,7 @@ def test_an_apply_in_a_bucket_that_is_cut_is_finished_by_the_next(
     tmp_path: Path, server: S3Server, at: int
 ) -> None:
     folder, _ = stored_in_bucket(tmp_path, server)
-    context = s3_world(server)
+    context = s3_context(server)
     import_cluster(folder, context, actor=None)
     fault = Fault(at=at, when=When.AFTER, scope=Scope.EFFECTS)
     faulty = replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.source_tree import ROOT
 
-TELLING = frozenset({"error", "warn", "error_finding", "stopped"})
+REPORTERS = frozenset({"error", "warn", "error_finding", "stopped"})
 CODE = re.compile(r"`([a-z]+(?:_[a-z]+)+)`")
 
 # Put together of a word and what is wrong with a content.
@@ -36,21 +36,21 @@ def words_of(folder: str) -> set[str]:
     }
 
 
-def told() -> Iterator[str]:
+def reported() -> Iterator[str]:
     """The codes that the control plane tells by a word of its own."""
     for node in nodes_of("src/omnigraph/cluster"):
         match node:
             case ast.Call(
                 func=ast.Name(id=name) | ast.Attribute(attr=name),
                 args=[ast.Constant(value=str(code)), *_],
-            ) if name in TELLING:
+            ) if name in REPORTERS:
                 yield code
             case _:
                 pass
 
 
 def test_every_code_that_is_told_is_in_the_reference() -> None:
-    assert set(told()) - documented() == set()
+    assert set(reported()) - documented() == set()
 
 
 def test_every_code_of_the_reference_is_told_by_some_module() -> None:

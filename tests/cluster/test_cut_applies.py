@@ -143,8 +143,8 @@ def require_clean(folder: Path) -> None:
     records = read_state(folder)["approval_records"]
     assert isinstance(records, dict)
     for path in (folder / "__cluster/approvals").glob("*.json"):
-        kept = json.loads(path.read_text())
-        assert (kept["consumed_at"] is not None) == (kept["approval_id"] in records)
+        saved = json.loads(path.read_text())
+        assert (saved["consumed_at"] is not None) == (saved["approval_id"] in records)
     again = apply(folder, plain_context(), actor="ann")
     assert not again.is_written
     assert again.is_converged

@@ -40,23 +40,23 @@ def faulty() -> Iterator[FaultyS3]:
         yield running
 
 
-def world_of(faulty: FaultyS3) -> ClusterContext:
+def context_of(faulty: FaultyS3) -> ClusterContext:
     return make_context(storage_options=faulty.options, durability="full")
 
 
 def at_place(folder: Path, faulty: FaultyS3) -> Path:
     """The folder, with its cluster where the bucket is now."""
     lines = (folder / "cluster.yaml").read_text().splitlines()
-    kept = [line for line in lines if not line.startswith("storage:")]
-    (folder / "cluster.yaml").write_text("\n".join([*kept, f"storage: {faulty.uri}", ""]))
+    remaining = [line for line in lines if not line.startswith("storage:")]
+    (folder / "cluster.yaml").write_text("\n".join([*remaining, f"storage: {faulty.uri}", ""]))
     return folder
 
 
 def changed(folder: Path, faulty: FaultyS3) -> None:
     """A graph to create, one to migrate, a query to publish."""
     at_place(knowledge_cluster(folder), faulty)
-    import_cluster(folder, world_of(faulty), actor=None)
-    require_converged(apply(folder, world_of(faulty), actor="ann"))
+    import_cluster(folder, context_of(faulty), actor=None)
+    require_converged(apply(folder, context_of(faulty), actor="ann"))
     at_place(two_graph_cluster(folder), faulty)
     write_files(folder, {"people.pg": PEOPLE_WITH_EMAIL, "queries/email.gq": FIND_EMAIL})
 
@@ -64,11 +64,11 @@ def changed(folder: Path, faulty: FaultyS3) -> None:
 def agreed(folder: Path, faulty: FaultyS3) -> None:
     """A graph to delete, as somebody agreed to."""
     at_place(two_graph_cluster(folder), faulty)
-    import_cluster(folder, world_of(faulty), actor=None)
-    require_converged(apply(folder, world_of(faulty), actor="ann"))
+    import_cluster(folder, context_of(faulty), actor=None)
+    require_converged(apply(folder, context_of(faulty), actor="ann"))
     write_config(folder, {"graphs": {"knowledge": {"schema": "people.pg"}}})
     at_place(folder, faulty)
-    report = approve(folder, world_of(faulty), resource="graph.map", actor="ann")
+    report = approve(folder, context_of(faulty), resource="graph.map", actor="ann")
     assert report.heading.is_ok, report.heading.findings
 
 
@@ -111,15 +111,15 @@ def rounds(
     faulty.start_over({})
     prepare(folder, faulty)
     before = faulty.stored()
-    require_converged(apply(folder, world_of(faulty), actor="ann"))
+    require_converged(apply(folder, context_of(faulty), actor="ann"))
     wanted = ending_of(faulty.stored())
 
     def play(fault: RequestFault) -> ApplyReport:
         faulty.set_back(before)
         with faulty.failing(fault):
-            first = apply(folder, world_of(faulty), actor="ann")
+            first = apply(folder, context_of(faulty), actor="ann")
         unlock(folder, faulty)
-        require_converged(apply(folder, world_of(faulty), actor="ann"))
+        require_converged(apply(folder, context_of(faulty), actor="ann"))
         ended = faulty.stored()
         assert ending_of(ended) == wanted, fault
         assert not [path for path in ended if path.startswith("__cluster/recoveries/")], fault
@@ -138,9 +138,9 @@ def ending_of(stored: Mapping[str, bytes]) -> object:
 
 def unlock(folder: Path, faulty: FaultyS3) -> None:
     """What a person does after a crash, who sees that nobody is at work."""
-    facts = status(folder, world_of(faulty)).facts
+    facts = status(folder, context_of(faulty)).facts
     assert facts is not None
     if facts.held is not None:
-        refused = apply(folder, world_of(faulty), actor="bob")
+        refused = apply(folder, context_of(faulty), actor="bob")
         assert codes_of(refused.heading.findings) == {"state_lock_held"}
-        assert force_unlock(folder, world_of(faulty), lock_id=facts.held.id).removed is not None
+        assert force_unlock(folder, context_of(faulty), lock_id=facts.held.id).removed is not None

@@ -24,15 +24,15 @@ def validated(folder: Path) -> Ended:
 
 
 def codes(ended: Ended) -> list[str]:
-    told = ended.fields["diagnostics"]
-    assert isinstance(told, list)
-    return [each["code"] for each in told]
+    diagnostics = ended.fields["diagnostics"]
+    assert isinstance(diagnostics, list)
+    return [each["code"] for each in diagnostics]
 
 
 def messages(ended: Ended) -> str:
-    told = ended.fields["diagnostics"]
-    assert isinstance(told, list)
-    return "\n".join(f"{each['path']}: {each['message']}" for each in told)
+    diagnostics = ended.fields["diagnostics"]
+    assert isinstance(diagnostics, list)
+    return "\n".join(f"{each['path']}: {each['message']}" for each in diagnostics)
 
 
 def test_a_folder_that_is_right_lists_its_resources_and_what_they_need(tmp_path: Path) -> None:
@@ -420,9 +420,9 @@ def test_a_misspelt_reference_is_answered_with_the_near_name(tmp_path: Path) -> 
         },
     )
 
-    told = messages(validated(tmp_path)).splitlines()
+    diagnostics = messages(validated(tmp_path)).splitlines()
 
-    assert sorted(each.rpartition("; ")[2] for each in told) == [
+    assert sorted(each.rpartition("; ")[2] for each in diagnostics) == [
         "declare it under `graphs`",
         "did you mean `main`?",
         "did you mean `people`?",
@@ -444,9 +444,9 @@ def test_a_misspelt_file_is_answered_with_its_neighbour(tmp_path: Path) -> None:
         },
     )
 
-    told = messages(validated(tmp_path)).splitlines()
+    diagnostics = messages(validated(tmp_path)).splitlines()
 
-    assert [each.partition("no such file or directory")[2] for each in told] == [
+    assert [each.partition("no such file or directory")[2] for each in diagnostics] == [
         "; did you mean `schemas/people.pg`?",
         "; did you mean `queries`?",
         "; did you mean `team.yaml`?",

@@ -86,7 +86,7 @@ def agreed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prepare", "command", "call", "part", "told"),
+    ("prepare", "command", "call", "part", "message"),
     [
         (changing, applied, "find", "state.json", "state_read_error"),
         (changing, applied, "put_if_match", "state.json", "state_write_error"),
@@ -111,7 +111,7 @@ def test_what_a_storage_does_not_do_has_a_code_and_is_done_by_the_next(
     command: Command,
     call: str,
     part: str,
-    told: str,
+    message: str,
 ) -> None:
     prepare(tmp_path)
 
@@ -119,13 +119,13 @@ def test_what_a_storage_does_not_do_has_a_code_and_is_done_by_the_next(
     again = command(tmp_path, plain_context())
 
     assert not failed.is_ok
-    assert told in codes_of(failed.findings)
+    assert message in codes_of(failed.findings)
     assert again.is_ok, again.findings
     assert not (tmp_path / "__cluster/lock.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("prepare", "command", "call", "part", "told"),
+    ("prepare", "command", "call", "part", "message"),
     [
         (changing, applied, "delete", "lock.json", "state_lock_error"),
         (changing, applied, "delete", "recoveries/", "recovery_sidecar_cleanup_failed"),
@@ -140,14 +140,14 @@ def test_what_can_wait_for_the_next_command_is_a_warning(
     command: Command,
     call: str,
     part: str,
-    told: str,
+    message: str,
 ) -> None:
     prepare(tmp_path)
 
     warned = command(tmp_path, failing_context(call, part))
 
     assert warned.is_ok, warned.findings
-    assert told in codes_of(warned.findings)
+    assert message in codes_of(warned.findings)
 
 
 def test_a_lock_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_a_lock_that_somebody_else_has_taken_meanwhile_is_not_taken_away(tmp_pat
     lock.unlink()
     take_lock(dead, cluster.objects)
 
-    def change_hands(*_given: object) -> None:
+    def replace_lock(*_given: object) -> None:
         lock.write_bytes(taken)
 
-    context = hooked_context("put_if_match", "lock.json", change_hands)
+    context = hooked_context("put_if_match", "lock.json", replace_lock)
     report = force_unlock(tmp_path, context, lock_id=dead.id)
 
     assert codes_of(report.heading.findings) == {"state_lock_id_mismatch"}
@@ -224,11 +224,11 @@ def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(tmp_path: Path) -
         state.write_text(other)
 
     failed = apply(tmp_path, hooked_context("put_if_match", "state.json", meddle), actor="ann")
-    kept = state.read_text()
+    saved = state.read_text()
     again = apply(tmp_path, plain_context(), actor="ann")
 
     assert codes_of(failed.heading.findings) == {"state_cas_mismatch"}
-    assert kept == other
+    assert saved == other
     require_converged(again)
 
 
@@ -316,10 +316,10 @@ def test_one_deletion_uses_up_every_word_that_was_given_for_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [("approvals", "invalid_approval_artifact"), ("recoveries", "invalid_recovery_sidecar")],
 )
-def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, told: str) -> None:
+def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, message: str) -> None:
     agreed(tmp_path)
     applied(tmp_path, failing_context("delete_prefix", "graphs/map.omni"))
     [record] = (tmp_path / "__cluster" / kind).iterdir()
@@ -327,7 +327,7 @@ def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, told:
 
     report = apply(tmp_path, plain_context(), actor="ann")
 
-    assert told in codes_of(report.heading.findings)
+    assert message in codes_of(report.heading.findings)
     assert (tmp_path / "graphs/map.omni").is_dir()
 
 
@@ -341,7 +341,7 @@ def test_steps_that_cannot_be_told_leave_a_plan_without_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "told"),
+    ("path", "content", "message"),
     [
         ("approvals/x.json", "{", "invalid_approval_artifact"),
         ("approvals/x.json", '{"version": 7}', "unsupported_approval_version"),
@@ -357,7 +357,7 @@ def test_steps_that_cannot_be_told_leave_a_plan_without_them(tmp_path: Path) -> 
     ],
 )
 def test_what_is_stored_and_not_understood_is_told_by_argv(
-    tmp_path: Path, path: str, content: str, told: str
+    tmp_path: Path, path: str, content: str, message: str
 ) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {f"__cluster/{path}": content})
@@ -366,16 +366,16 @@ def test_what_is_stored_and_not_understood_is_told_by_argv(
 
     diagnostics = ended.fields["diagnostics"]
     assert isinstance(diagnostics, list)
-    assert told in {each["code"] for each in diagnostics}
+    assert message in {each["code"] for each in diagnostics}
     assert (tmp_path / "__cluster" / path).read_text() == content
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [("ftp://somewhere/team", "storage_root_invalid"), (None, "graph_not_applied")],
 )
 def test_a_graph_that_is_nowhere_is_told_by_its_cluster(
-    tmp_path: Path, place: str | None, told: str
+    tmp_path: Path, place: str | None, message: str
 ) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     where = place or str(tmp_path)
@@ -384,6 +384,6 @@ def test_a_graph_that_is_nowhere_is_told_by_its_cluster(
         get_graph_uri(open_cluster(where, plain_context()), "other")
     ended = invoke_command("optimize", "--cluster", where, "--graph", "other")
 
-    assert codes_of(caught.value.findings) == {told}
+    assert codes_of(caught.value.findings) == {message}
     assert ended.code == 1
     assert str(caught.value) in ended.err

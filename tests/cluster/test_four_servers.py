@@ -20,18 +20,18 @@ PATH = "/graphs/knowledge"
 
 def write_and_read(server: Server, number: int) -> list[httpx.Response]:
     """Write to one server, and read after each write what it has to show."""
-    answers = []
+    responses = []
     with server.client(token="t-ann") as client:
         for turn in range(WRITES_EACH):
             params = {"name": f"s{number}-{turn}"}
-            answers.append(client.post(f"{PATH}/queries/add_person", json={"params": params}))
-            answers.append(client.post(f"{PATH}/queries/find_person", json={"params": params}))
-    return answers
+            responses.append(client.post(f"{PATH}/queries/add_person", json={"params": params}))
+            responses.append(client.post(f"{PATH}/queries/find_person", json={"params": params}))
+    return responses
 
 
 def names_on(server: Server) -> set[str]:
-    answer = server.request("POST", f"{PATH}/query", token="t-rob", json={"query": PEOPLE})
-    return {row["p.name"] for row in answer.json()["rows"]}
+    response = server.request("POST", f"{PATH}/query", token="t-rob", json={"query": PEOPLE})
+    return {row["p.name"] for row in response.json()["rows"]}
 
 
 def test_four_servers_write_at_once_and_each_shows_what_all_wrote(tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def test_four_servers_write_at_once_and_each_shows_what_all_wrote(tmp_path: Path
             running = serving(place, "--cluster", str(folder), environment=TOKENS)
             servers.append(stack.enter_context(running))
 
-        answers = [
+        responses = [
             each
-            for answered in pool.map(write_and_read, servers, range(SERVERS))
-            for each in answered
+            for responded in pool.map(write_and_read, servers, range(SERVERS))
+            for each in responded
         ]
         seen = [names_on(each) for each in servers]
 
-    assert {each.status_code for each in answers} == {200}
+    assert {each.status_code for each in responses} == {200}
     # Whoever was told of a write finds it, on the server that told so.
-    assert all(each.json()["row_count"] == 1 for each in answers[1::2])
+    assert all(each.json()["row_count"] == 1 for each in responses[1::2])
     expected = {f"s{number}-{turn}" for number in range(SERVERS) for turn in range(WRITES_EACH)}
     assert seen == [expected] * SERVERS
     with omnigraph.open(folder / "graphs/knowledge.omni", read_only=True) as graph:

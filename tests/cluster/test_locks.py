@@ -44,9 +44,9 @@ def run(folder: Path, *words: str) -> Ended:
 
 
 def codes(ended: Ended) -> list[str]:
-    told = ended.fields["diagnostics"]
-    assert isinstance(told, list)
-    return [each["code"] for each in told]
+    diagnostics = ended.fields["diagnostics"]
+    assert isinstance(diagnostics, list)
+    return [each["code"] for each in diagnostics]
 
 
 def held_by_zoe(folder: Path) -> str:
@@ -89,7 +89,7 @@ def test_a_status_waits_for_nobody_and_shows_the_lock(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held_s", "told"),
+    ("held_s", "diagnostics"),
     [
         (1, "1 second ago"),
         (90, "90 seconds ago"),
@@ -98,7 +98,9 @@ def test_a_status_waits_for_nobody_and_shows_the_lock(tmp_path: Path) -> None:
         (321 * 86_400, "321 days ago"),
     ],
 )
-def test_how_old_a_lock_is_can_be_read_at_a_glance(tmp_path: Path, held_s: int, told: str) -> None:
+def test_how_old_a_lock_is_can_be_read_at_a_glance(
+    tmp_path: Path, held_s: int, diagnostics: str
+) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     held_by_zoe(tmp_path)
     report = status(tmp_path, plain_context())
@@ -107,7 +109,7 @@ def test_how_old_a_lock_is_can_be_read_at_a_glance(tmp_path: Path, held_s: int, 
 
     first, *_ = view_state(aged, Terminal(None, has_colours=False))
 
-    assert told in first
+    assert diagnostics in first
 
 
 def test_an_apply_that_never_began_says_nothing_of_what_is_left(tmp_path: Path) -> None:
@@ -203,13 +205,13 @@ def test_an_apply_that_is_under_way_is_named_to_the_next_process(tmp_path: Path)
     second = run_command(*command, "bob")
 
     first.send_signal(signal.SIGCONT)
-    told, _ = first.communicate(timeout=ENDS_WITHIN_S)
+    diagnostics, _ = first.communicate(timeout=ENDS_WITHIN_S)
     assert second.code == 1
     assert codes(second) == ["state_lock_held"]
     assert "`cluster apply` by ann" in second.out
     assert f"process {first.pid}" in second.out
     assert first.returncode == 0
-    assert json.loads(told)["converged"] is True
+    assert json.loads(diagnostics)["converged"] is True
     assert not (tmp_path / "__cluster/lock.json").exists()
 
 
@@ -248,11 +250,11 @@ def test_the_lock_tells_who_where_and_since_when(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     id = held_by_zoe(tmp_path)
 
-    kept = json.loads((tmp_path / "__cluster/lock.json").read_text())
+    record = json.loads((tmp_path / "__cluster/lock.json").read_text())
 
-    assert kept["version"] == 1
-    assert kept["lock_id"] == id
-    assert kept["operation"] == "apply"
-    assert isinstance(kept["pid"], int)
-    assert kept["actor"] == "zoe"
-    assert kept["created_at"].endswith("Z")
+    assert record["version"] == 1
+    assert record["lock_id"] == id
+    assert record["operation"] == "apply"
+    assert isinstance(record["pid"], int)
+    assert record["actor"] == "zoe"
+    assert record["created_at"].endswith("Z")

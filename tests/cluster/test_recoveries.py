@@ -26,15 +26,15 @@ def run(folder: Path, *words: str) -> Ended:
 
 
 def codes(ended: Ended) -> list[str]:
-    told = ended.fields["diagnostics"]
-    assert isinstance(told, list)
-    return [each["code"] for each in told]
+    diagnostics = ended.fields["diagnostics"]
+    assert isinstance(diagnostics, list)
+    return [each["code"] for each in diagnostics]
 
 
 def reasons_of(ended: Ended) -> dict[str, object]:
-    told = ended.fields["changes"]
-    assert isinstance(told, list)
-    return {each["resource"]: each.get("reason") for each in told}
+    diagnostics = ended.fields["changes"]
+    assert isinstance(diagnostics, list)
+    return {each["resource"]: each.get("reason") for each in diagnostics}
 
 
 def stopped(folder: Path, kind: str, *, digest: str) -> Path:

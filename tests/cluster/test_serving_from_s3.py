@@ -19,9 +19,9 @@ def add(server: Server, name: str) -> int:
 
 
 def find(server: Server, name: str) -> list[object]:
-    asked = {"params": {"name": name}}
-    answer = server.request("POST", f"{PATH}/find_person", token="t-rob", json=asked)
-    rows: list[object] = answer.json()["rows"]
+    body = {"params": {"name": name}}
+    response = server.request("POST", f"{PATH}/find_person", token="t-rob", json=body)
+    rows: list[object] = response.json()["rows"]
     return rows
 
 
@@ -45,13 +45,13 @@ def test_two_servers_serve_a_cluster_in_a_bucket_and_take_what_is_applied_there(
 
     cluster("import")
     cluster("apply")
-    told = {**TOKENS, **environment}
+    variables = {**TOKENS, **environment}
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
     with (
-        serving(here, "--cluster", root, environment=told) as one,
-        serving(there, "--cluster", str(folder), environment=told) as two,
+        serving(here, "--cluster", root, environment=variables) as one,
+        serving(there, "--cluster", str(folder), environment=variables) as two,
     ):
         added = [add(one, "Ann"), add(two, "Bob"), add(one, "Cid")]
         found = [len(find(each, name)) for each in (one, two) for name in ("Ann", "Bob", "Cid")]

@@ -144,8 +144,8 @@ def test_a_graph_whose_provider_is_not_what_was_applied_is_not_served(
     applied_cluster(tmp_path)
     state = read_state(tmp_path)
     resources = state["applied_revision"]["resources"] | change  # type: ignore[index]
-    kept = {address: each for address, each in resources.items() if each is not None}
-    changed = state | {"applied_revision": {"config_digest": None, "resources": kept}}
+    present = {address: each for address, each in resources.items() if each is not None}
+    changed = state | {"applied_revision": {"config_digest": None, "resources": present}}
     write_files(tmp_path, {"__cluster/state.json": json.dumps(changed)})
 
     assert refusal_of(tmp_path) == {code}

@@ -51,18 +51,18 @@ def test_an_empty_folder_becomes_a_served_cluster_that_changes_while_it_is_used(
     with cluster_server(tmp_path) as server:
         at = ("--server", server.url, "--graph", "knowledge")
 
-        def ask(*words: str | Path) -> Ended:
+        def run(*words: str | Path) -> Ended:
             ended = run_command(*words, *at, "--json", env=ANN)
             assert ended.code == 0, ended
             return ended
 
         # It is served: somebody works on a branch, and merges it.
         zoe = '{"name": "Zoe"}'
-        ask("branch", "create", "review")
-        ask("mutate", "add_person", "--params", zoe, "--branch", "review")
-        unseen = ask("query", "find_person", "--params", zoe).fields["row_count"]
-        merged = ask("branch", "merge", "review").fields["outcome"]
-        seen = ask("query", "find_person", "--params", zoe).fields["row_count"]
+        run("branch", "create", "review")
+        run("mutate", "add_person", "--params", zoe, "--branch", "review")
+        unseen = run("query", "find_person", "--params", zoe).fields["row_count"]
+        merged = run("branch", "merge", "review").fields["outcome"]
+        seen = run("query", "find_person", "--params", zoe).fields["row_count"]
         assert (unseen, merged, seen) == (0, "fast_forward", 1)
 
         # A schema and a query change; the server goes on as it was until it is told.

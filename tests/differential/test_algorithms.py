@@ -136,7 +136,7 @@ def test_nodes_of_several_types_are_told_apart_and_in_order(tmp_path: Path, seed
 # On Spark
 
 
-def ask_everything(found: Algorithms, source: tuple[str, str]) -> list[Analysis]:
+def run_all(found: Algorithms, source: tuple[str, str]) -> list[Analysis]:
     """Every algorithm once."""
     return [
         found.connected_components(),
@@ -164,7 +164,7 @@ def test_spark_says_what_is_said_in_memory(tmp_path: Path, spark: SparkSession) 
     inline = graph.algorithms(list(BOTH))
     spread = graph.algorithms(list(BOTH), engine="spark", spark=spark)
 
-    require_same(ask_everything(spread, source), ask_everything(inline, source))
+    require_same(run_all(spread, source), run_all(inline, source))
     theirs, mine = (each.pagerank(iterations_max=3) for each in (inline, spread))
     expected = [row["rank"] for row in theirs]
     assert [row["rank"] for row in mine] == pytest.approx(expected, abs=1e-9)

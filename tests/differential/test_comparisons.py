@@ -25,7 +25,7 @@ from tests.support.spark_reads import planned_for_few_rows
 CASES_MIN = 2_000
 CASES_PER_READ = 400
 
-Kept = list[tuple[object, ...]]
+Results = list[tuple[object, ...]]
 """The number of a case, and that of a row which it keeps."""
 
 
@@ -65,7 +65,7 @@ def test_a_comparison_keeps_the_same_rows_beside_others(
 ) -> None:
     stored = store(tmp_path / "g", rows_for(compiled))
 
-    found = _ask_all(stored, compiled, spark=None)
+    found = _run_all(stored, compiled, spark=None)
 
     assert found == _expected(compiled)
 
@@ -89,7 +89,7 @@ def test_a_comparison_keeps_the_same_rows_on_spark(
     stored = store(tmp_path / "g", rows_for(compiled))
 
     with planned_for_few_rows(spark):
-        found = _ask_all(stored, compiled, spark=spark)
+        found = _run_all(stored, compiled, spark=spark)
 
     assert found == _expected(compiled)
 
@@ -101,27 +101,27 @@ def test_a_comparison_with_a_column_keeps_the_same_rows_when_lance_evaluates_it(
     cases = {number: each for number, each in compiled.items() if each.is_about_one_column}
 
     with planned_for_few_rows(spark):
-        found = _ask_all(stored, cases, spark=spark)
+        found = _run_all(stored, cases, spark=spark)
 
     assert found == _expected(cases)
 
 
-def _ask_all(stored: Graph, cases: Mapping[int, Case], *, spark: SparkSession | None) -> Kept:
+def _run_all(stored: Graph, cases: Mapping[int, Case], *, spark: SparkSession | None) -> Results:
     """The rows that each comparison keeps, asked in few reads."""
-    kept: Kept = []
+    results: Results = []
     waiting = iter(cases.items())
     engine = "local" if spark is None else "spark"
     while part := dict(islice(waiting, CASES_PER_READ)):
         text, params = read_of_all(part)
         found = stored.query(text, params, engine=engine, spark=spark)
-        kept += [(row["p.case"], row["p.row"]) for row in found.rows]
-    return kept
+        results += [(row["p.case"], row["p.row"]) for row in found.rows]
+    return results
 
 
-def _expected(cases: Mapping[int, Case]) -> Kept:
+def _expected(cases: Mapping[int, Case]) -> Results:
     graph = rows_for([0])
-    kept: Kept = []
+    results: Results = []
     for number, case in cases.items():
-        answer = run_oracle(graph, case.read(), case.params, rows_max=ROWS_MAX)
-        kept += [(number, row) for _, row in answer.rows]
-    return kept
+        outcome = run_oracle(graph, case.read(), case.params, rows_max=ROWS_MAX)
+        results += [(number, row) for _, row in outcome.rows]
+    return results

@@ -178,8 +178,8 @@ def test_a_feed_goes_through_every_state_of_its_branch(data: DataObject) -> None
             old = first
             for each in graph.changes(f"after:{first}", branch):
                 assert each.commit.parent_id == old
-                told = [(change.type, change.id, change.op) for change in each.changes]
-                assert told == compare(states[old], states[each.commit.id])
+                reported = [(change.type, change.id, change.op) for change in each.changes]
+                assert reported == compare(states[old], states[each.commit.id])
                 old = each.commit.id
             assert old == graph.head(branch)
 
@@ -192,19 +192,19 @@ def test_a_diff_of_a_view_is_what_differs_between_two_permitted_parts(
     with TemporaryDirectory() as folder:
         graph = build_graph(Path(folder), SCHEMA, *FIRST)
         states = write_history(graph, data)
-        limited = see_as_reader(graph, VIEWS[number][0])
+        restricted = see_as_reader(graph, VIEWS[number][0])
 
         pairs = st.lists(st.sampled_from(list(product(states, states))), max_size=PAIRS_MAX)
         for old, new in [*product(list(states)[-2:], repeat=2), *data.draw(pairs)]:
-            found = list(limited.diff(old, new))
+            found = list(restricted.diff(old, new))
 
             assert [(each.type, each.id, each.op) for each in found] == compare(
                 cut(states[old], number), cut(states[new], number)
             )
             for each in found:
                 entity = name_of(each.type), each.id
-                assert each.before == limited.entity(*entity, commit=old)
-                assert each.after == limited.entity(*entity, commit=new)
+                assert each.before == restricted.entity(*entity, commit=old)
+                assert each.after == restricted.entity(*entity, commit=new)
 
 
 @given(data=st.data(), number=st.sampled_from(range(len(VIEWS))))
@@ -213,18 +213,18 @@ def test_a_feed_of_a_view_goes_through_every_permitted_part(data: DataObject, nu
     with TemporaryDirectory() as folder:
         graph = build_graph(Path(folder), SCHEMA, *FIRST)
         first, states = graph.head(), write_history(graph, data)
-        limited = see_as_reader(graph, VIEWS[number][0])
+        restricted = see_as_reader(graph, VIEWS[number][0])
 
         for branch in BRANCHES:
-            assert contents(limited, branch) == {
+            assert contents(restricted, branch) == {
                 type_name: rows
                 for type_name, rows in cut(states[graph.head(branch)], number).items()
                 if rows
             }
             old = first
-            for each in limited.changes(f"after:{first}", branch):
-                told = [(change.type, change.id, change.op) for change in each.changes]
+            for each in restricted.changes(f"after:{first}", branch):
+                reported = [(change.type, change.id, change.op) for change in each.changes]
                 parts = [cut(states[id], number) for id in (old, each.commit.id)]
-                assert told == compare(*parts)
+                assert reported == compare(*parts)
                 old = each.commit.id
-            assert old == limited.head(branch)
+            assert old == restricted.head(branch)

@@ -40,7 +40,7 @@ class Story:
     states: dict[str, Rows] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fresh: count[int] = field(default_factory=count)
-    gone: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
 
     def note(self, branch: str, *parents: str) -> None:
         """Remember what is true of a branch, and what it came from."""
@@ -75,14 +75,14 @@ class Story:
             base = merged.rows
         return base
 
-    def write(self, branch: str, name: str, deed: str) -> None:
+    def write(self, branch: str, name: str, action: str) -> None:
         """One change; nothing happens if there is nobody to change."""
         head, number = self.graph.head(branch), next(self.fresh)
-        match deed:
-            case "remove" if name in self.gone:
+        match action:
+            case "remove" if name in self.deleted:
                 return
             case "remove":
-                self.gone.add(name)
+                self.deleted.add(name)
                 self.graph.mutate(query(f'delete Person where name = "{name}"'), branch=branch)
             case "put":
                 record = node("Person", name=name, age=number)

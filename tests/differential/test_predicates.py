@@ -48,13 +48,13 @@ AWKWARD = awkward_rows()
 def test_a_predicate_a_mask_and_the_rules_agree(data: st.DataObject) -> None:
     rows = data.draw(generated_rows())
     stored = _as_table(rows)
-    asked = data.draw(conditions(rows))
+    drawn = data.draw(conditions(rows))
 
     with TemporaryDirectory() as folder:
-        found = _find(create_table(Path(folder) / "t", stored), asked, has_index=False)
+        found = _find(create_table(Path(folder) / "t", stored), drawn, has_index=False)
 
-    assert found == _expected(asked, rows)
-    assert _marked(asked, stored) == found
+    assert found == _expected(drawn, rows)
+    assert _marked(drawn, stored) == found
 
 
 @pytest.mark.parametrize("scalar", SCALARS)
@@ -68,10 +68,10 @@ def test_every_awkward_value_finds_its_place(tmp_path: Path, scalar: Scalar) -> 
     for constant in awkward_constants(scalar):
         for comparator in (*COMPARATORS, Comparator.IN):
             given = (constant,) if comparator is Comparator.IN else constant
-            asked = BoundCondition(Comparison(column, comparator, Constant(given, None)), {})
-            found = _find(uri, asked, has_index=False)
-            assert found == _marked(asked, stored), asked
-            assert found == _expected(asked, rows), asked
+            drawn = BoundCondition(Comparison(column, comparator, Constant(given, None)), {})
+            found = _find(uri, drawn, has_index=False)
+            assert found == _marked(drawn, stored), drawn
+            assert found == _expected(drawn, rows), drawn
 
 
 def test_an_index_changes_no_answer(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_an_index_changes_no_answer(tmp_path: Path) -> None:
         lance.dataset(uri).create_scalar_index(name, "BTREE")
 
     @given(conditions(AWKWARD))
-    def agree(asked: BoundCondition) -> None:
-        found = _find(uri, asked, has_index=True)
-        assert found == _find(uri, asked, has_index=False)
-        assert found == _marked(asked, stored)
-        assert found == _expected(asked, AWKWARD)
+    def agree(drawn: BoundCondition) -> None:
+        found = _find(uri, drawn, has_index=True)
+        assert found == _find(uri, drawn, has_index=False)
+        assert found == _marked(drawn, stored)
+        assert found == _expected(drawn, AWKWARD)
 
     agree()
 
@@ -113,8 +113,8 @@ def _as_table(rows: Rows) -> pa.Table:
     return pa.table({"row": list(range(len(rows.rows))), **columns})
 
 
-def _find(uri: str, asked: BoundCondition, *, has_index: bool) -> list[int]:
-    bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
+def _find(uri: str, drawn: BoundCondition, *, has_index: bool) -> list[int]:
+    bound = bind(drawn.condition, kind=TypeKind.NODE, inputs=Inputs(drawn.parameters, NOW))
     table = lance.dataset(uri)
     text = render_predicate(find_predicate(bound), table.schema)
     scanner = table.scanner(columns=["row"], filter=text, use_scalar_index=has_index)
@@ -122,17 +122,17 @@ def _find(uri: str, asked: BoundCondition, *, has_index: bool) -> list[int]:
     return sorted(found)
 
 
-def _marked(asked: BoundCondition, stored: pa.Table) -> list[int]:
-    bound = bind(asked.condition, kind=TypeKind.NODE, inputs=Inputs(asked.parameters, NOW))
+def _marked(drawn: BoundCondition, stored: pa.Table) -> list[int]:
+    bound = bind(drawn.condition, kind=TypeKind.NODE, inputs=Inputs(drawn.parameters, NOW))
     # In two chunks, as a table that was put together is.
     chunked = pa.concat_tables([stored.slice(0, 1), stored.slice(1)])
     marked: list[int] = stored["row"].filter(evaluate_mask(bound, chunked)).to_pylist()
     return marked
 
 
-def _expected(asked: BoundCondition, rows: Rows) -> list[int]:
+def _expected(drawn: BoundCondition, rows: Rows) -> list[int]:
     return [
         position
         for position, row in enumerate(rows.rows)
-        if holds(asked.condition, row, values=asked.parameters, now=NOW)
+        if holds(drawn.condition, row, values=drawn.parameters, now=NOW)
     ]

@@ -81,7 +81,7 @@ def test_edges_that_are_looked_up_and_edges_in_memory_lead_to_the_same_rows(
                 opened[mode] = omnigraph.open(str(Path(folder) / "g"), read_only=True)
 
             for read in _draw_reads(graph, drawn):
-                looked_up, in_memory = (_ask(opened[mode], read) for mode in ("indexed", "csr"))
+                looked_up, in_memory = (_run(opened[mode], read) for mode in ("indexed", "csr"))
                 assert looked_up == in_memory, read.text
 
     agree()
@@ -115,12 +115,12 @@ def _require_same_rows(
     @given(graphs(), st.data())
     def agree(graph: PlainGraph, drawn: st.DataObject) -> None:
         with _stored(graph) as stored:
-            asked = list(_draw_reads(graph, drawn))
-            before = [_ask(stored, read) for read in asked]
+            originals = list(_draw_reads(graph, drawn))
+            before = [_run(stored, read) for read in originals]
 
-            ask_again = change(stored, graph)
+            run_again = change(stored, graph)
 
-            assert [ask_again(read) for read in asked] == before
+            assert [run_again(read) for read in originals] == before
 
     agree()
 
@@ -145,7 +145,7 @@ def _stored(graph: PlainGraph) -> Iterator[Graph]:
         yield stored
 
 
-def _ask(stored: Graph, read: GeneratedRead) -> Rows:
+def _run(stored: Graph, read: GeneratedRead) -> Rows:
     return stored.query(read.text, read.params).rows
 
 

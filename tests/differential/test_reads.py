@@ -20,8 +20,8 @@ def test_the_engine_and_the_referee_agree() -> None:
 
     @GENERATING
     @given(st.data())
-    def agree(asked: st.DataObject) -> None:
-        counts.append(compare_all(asked))
+    def agree(drawn: st.DataObject) -> None:
+        counts.append(compare_all(drawn))
 
     agree()
 

@@ -51,8 +51,8 @@ def test_both_executors_return_the_same_rows(spark: SparkSession) -> None:
 
     @settings(GENERATING, max_examples=GRAPHS, database=None)
     @given(st.data())
-    def agree(asked: st.DataObject) -> None:
-        counts.append(_compare(asked, spark))
+    def agree(drawn: st.DataObject) -> None:
+        counts.append(_compare(drawn, spark))
 
     with planned_for_few_rows(spark):
         agree()
@@ -60,14 +60,14 @@ def test_both_executors_return_the_same_rows(spark: SparkSession) -> None:
     assert sum(counts) >= READS_MIN, "too many reads were given up"
 
 
-def _compare(asked: st.DataObject, spark: SparkSession) -> int:
-    graph = asked.draw(graphs())
+def _compare(drawn: st.DataObject, spark: SparkSession) -> int:
+    graph = drawn.draw(graphs())
     strategy = reads(graph)
     with TemporaryDirectory(prefix="omnigraph-reads-") as folder:
-        kept = store(Path(folder) / "g", graph)
+        opened = store(Path(folder) / "g", graph)
         for _ in range(READS_PER_GRAPH):
-            read = asked.draw(strategy)
-            here, there = run_both(kept, read, spark)
+            read = drawn.draw(strategy)
+            here, there = run_both(opened, read, spark)
             case = render_case(graph, read.text, read.params)
             assert there == here, f"in process: {here}\non Spark: {there}\n\n{case}"
     return READS_PER_GRAPH
@@ -76,21 +76,21 @@ def _compare(asked: st.DataObject, spark: SparkSession) -> int:
 def test_both_executors_return_the_same_rows_through_a_view(spark: SparkSession) -> None:
     @settings(GENERATING, max_examples=VIEWS, database=None)
     @given(st.data())
-    def agree(asked: st.DataObject) -> None:
-        graph = asked.draw(graphs())
-        types = asked.draw(views(graph))
+    def agree(drawn: st.DataObject) -> None:
+        graph = drawn.draw(graphs())
+        types = drawn.draw(views(graph))
         seen = part_of(graph, types)
         strategy = reads(PlainGraph(seen.schema, seen.catalog, graph.rows_by_type))
         with TemporaryDirectory(prefix="omnigraph-reads-") as folder:
-            limited = see_as_reader(store(Path(folder) / "g", graph), types)
+            restricted = see_as_reader(store(Path(folder) / "g", graph), types)
             for _ in range(READS_PER_VIEW):
-                read = asked.draw(strategy)
-                here, there = run_both(limited, read, spark)
+                read = drawn.draw(strategy)
+                here, there = run_both(restricted, read, spark)
                 case = render_case(graph, read.text, read.params)
                 assert there == here, f"in process: {here}\non Spark: {there}\n\n{types}\n{case}"
             for name in graph.catalog.edges:
-                found = limited.algorithms(name, engine="spark", spark=spark).degrees()
-                assert found.rows == limited.algorithms(name).degrees().rows
+                found = restricted.algorithms(name, engine="spark", spark=spark).degrees()
+                assert found.rows == restricted.algorithms(name).degrees().rows
 
     with planned_for_few_rows(spark):
         agree()

@@ -30,7 +30,7 @@ VIEWS_PER_GRAPH = 2
 PAIRS_MIN = 40 * EXAMPLES_MAX
 
 
-def tell(call: Callable[[], object]) -> object:
+def attempt(call: Callable[[], object]) -> object:
     """What a call gives, or how it is refused."""
     try:
         return call()
@@ -38,19 +38,19 @@ def tell(call: Callable[[], object]) -> object:
         return type(refusal), str(refusal)
 
 
-def answer(graph: Graph, read: GeneratedRead) -> object:
+def evaluate(graph: Graph, read: GeneratedRead) -> object:
     """What a read gives or how it is refused."""
 
-    def ask() -> object:
+    def run() -> object:
         result = graph.query(read.text, read.params)
         return tuple(result.columns), [repr(row) for row in result.rows]
 
-    return tell(ask)
+    return attempt(run)
 
 
 def look_around(graph: Graph, of: PlainGraph) -> Iterator[tuple[str, object]]:
     """Everything but queries that tells of rows, asked for all that a graph has."""
-    yield "export", tell(lambda: list(graph.export()))
+    yield "export", attempt(lambda: list(graph.export()))
     # A type that is hidden as a whole is not listed; in the permitted subgraph it is empty.
     tables = graph.tables().items()
     yield "counts", {key: each.row_count for key, each in tables if each.row_count}
@@ -73,23 +73,23 @@ def describe(graph: PlainGraph, types: TypeViews) -> str:
     return f"{graph.schema}\n{dict(graph.rows_by_type)}\n{dict(types)}"
 
 
-def compare_all(asked: st.DataObject) -> int:
+def compare_all(drawn: st.DataObject) -> int:
     """Compare the reads of some views of a graph; how many there were."""
-    graph, traversal = asked.draw(graphs()), asked.draw(st.sampled_from(TraversalMode))
+    graph, traversal = drawn.draw(graphs()), drawn.draw(st.sampled_from(TraversalMode))
     count = 0
     with TemporaryDirectory(prefix="omnigraph-views-") as folder:
         whole = store(Path(folder) / "whole", graph, traversal=traversal)
         for number in range(VIEWS_PER_GRAPH):
-            types = asked.draw(views(graph))
+            types = drawn.draw(views(graph))
             part = part_of(graph, types)
             alone = store(Path(folder) / f"part{number}", part, traversal=traversal)
-            limited = see_as_reader(whole, types)
+            restricted = see_as_reader(whole, types)
             # What reads look for is mostly what the whole graph has; some name what is hidden.
             named = reads(PlainGraph(part.schema, part.catalog, graph.rows_by_type))
             strategies = [named, named, named, reads(graph)]
             for turn in range(READS_PER_VIEW):
-                read = asked.draw(strategies[turn % len(strategies)])
-                expected, found = answer(alone, read), answer(limited, read)
+                read = drawn.draw(strategies[turn % len(strategies)])
+                expected, found = evaluate(alone, read), evaluate(restricted, read)
                 assert found == expected, f"{read}\n{describe(graph, types)}"
                 count += 1
     return count
@@ -100,8 +100,8 @@ def test_a_read_of_a_view_is_the_read_of_the_permitted_subgraph() -> None:
 
     @settings(GENERATING, max_examples=EXAMPLES_MAX)
     @given(st.data())
-    def agree(asked: st.DataObject) -> None:
-        counts.append(compare_all(asked))
+    def agree(drawn: st.DataObject) -> None:
+        counts.append(compare_all(drawn))
 
     agree()
 
@@ -111,14 +111,14 @@ def test_a_read_of_a_view_is_the_read_of_the_permitted_subgraph() -> None:
 def test_everything_else_that_is_read_is_of_the_permitted_subgraph() -> None:
     @settings(GENERATING, max_examples=EXAMPLES_MAX)
     @given(st.data())
-    def agree(asked: st.DataObject) -> None:
-        graph = asked.draw(graphs())
-        types = asked.draw(views(graph))
+    def agree(drawn: st.DataObject) -> None:
+        graph = drawn.draw(graphs())
+        types = drawn.draw(views(graph))
         with TemporaryDirectory(prefix="omnigraph-views-") as folder:
             alone = store(Path(folder) / "part", part_of(graph, types))
-            limited = see_as_reader(store(Path(folder) / "whole", graph), types)
+            restricted = see_as_reader(store(Path(folder) / "whole", graph), types)
 
-            found, expected = dict(look_around(limited, graph)), dict(look_around(alone, graph))
+            found, expected = dict(look_around(restricted, graph)), dict(look_around(alone, graph))
 
             assert found == expected, describe(graph, types)
 

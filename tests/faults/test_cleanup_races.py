@@ -20,7 +20,9 @@ def test_clean_ups_take_nothing_from_writers_readers_and_branches(tmp_path: Path
     deeds = ("write", "read", "branch", "clean")
 
     with running(
-        "tests.support.cleanup_racers", [(deed, root, tmp_path) for deed in deeds], home=tmp_path
+        "tests.support.cleanup_racers",
+        [(action, root, tmp_path) for action in deeds],
+        home=tmp_path,
     ) as children:
         wait_for(lambda: is_enough(tmp_path, children), what="enough clean-ups")
         (tmp_path / "stop").touch()
@@ -39,12 +41,12 @@ def is_enough(home: Path, children: Sequence[Popen[bytes]]) -> bool:
     """Whether all have done a good deal; or one has ended, which is for others to find out."""
     if any(child.poll() is not None for child in children):
         return True
-    done = {deed: progress(home, deed) for deed in ("write", "read", "branch", "clean")}
+    done = {action: progress(home, action) for action in ("write", "read", "branch", "clean")}
     return min(done.values()) >= ROUNDS_MIN and done["clean"] >= VERSIONS_REMOVED_MIN
 
 
-def progress(home: Path, deed: str) -> int:
+def progress(home: Path, action: str) -> int:
     try:
-        return int(json.loads((home / f"{deed}.json").read_text())["done"])
+        return int(json.loads((home / f"{action}.json").read_text())["done"])
     except (FileNotFoundError, json.JSONDecodeError):
         return 0

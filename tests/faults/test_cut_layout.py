@@ -58,14 +58,14 @@ def test_optimizing_cut_short_anywhere_changes_no_answer(
 
 def test_converting_timestamps_cut_short_anywhere_changes_no_answer(tmp_path: Path) -> None:
     def prepare(root: Path) -> Graph:
-        with date64_graph() as kept:
-            graph = open_plain(kept)
+        with date64_graph() as archived:
+            graph = open_plain(archived)
             for branch in ("draft", "idle"):
                 graph.delete_branch(branch)
             graph.apply_schema(f"{graph.schema_source}\n{SCHEMA}")
             graph.load(ndjson(*_people(2)), mode="append")
             graph.ensure_indices()
-            shutil.copytree(kept, root)
+            shutil.copytree(archived, root)
         return open_plain(root)
 
     swept = sweep_layout(
@@ -112,7 +112,7 @@ def sweep_layout(
 ) -> Swept:
     """Cut an operation at each of its effects; what the graph answers is the same all the time."""
     built = prepare(tmp_path / "built")
-    answers, rows = _answers(built), state_of(built)
+    results, rows = _query_results(built), state_of(built)
     copy = copies_of(built)
     folders = count(1)
 
@@ -121,12 +121,12 @@ def sweep_layout(
         copy(root)
         _operate(operate, open_crashing(root, fault))
         reader = open_plain(root, is_read_only=True)
-        assert (_answers(reader), state_of(reader)) == (answers, rows)
+        assert (_query_results(reader), state_of(reader)) == (results, rows)
         graph = open_plain(root)
-        assert (_answers(graph), state_of(graph)) == (answers, rows)
+        assert (_query_results(graph), state_of(graph)) == (results, rows)
         require_sound(graph, rows)
         operate(graph)
-        assert (_answers(graph), state_of(graph)) == (answers, rows)
+        assert (_query_results(graph), state_of(graph)) == (results, rows)
         require_writable(graph, rows)
         shutil.rmtree(root)
 
@@ -143,5 +143,5 @@ def _operate(operate: Callable[[Graph], object], graph: Graph) -> None:
             raise
 
 
-def _answers(graph: Graph) -> object:
+def _query_results(graph: Graph) -> object:
     return [list(graph.query(text)) for text in (FOUND, CALLED)]

@@ -25,7 +25,7 @@ from tests.support.sweeps import (
 
 KEY = "request 1"
 
-Ask = Callable[[Graph], object]
+Request = Callable[[Graph], object]
 
 
 def mutate(graph: Graph) -> object:
@@ -66,14 +66,14 @@ def apply_schema(graph: Graph) -> object:
 
 
 @pytest.mark.parametrize(
-    ("ask", "effects"), [(mutate, 6), (delete, 6), (load, 5), (revert, 6), (apply_schema, 6)]
+    ("call", "effects"), [(mutate, 6), (delete, 6), (load, 5), (revert, 6), (apply_schema, 6)]
 )
 def test_a_request_cut_short_anywhere_and_asked_again_is_one_commit(
-    tmp_path: Path, ask: Ask, effects: int
+    tmp_path: Path, call: Request, effects: int
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
 
-    assert sweep_request(tmp_path, prepare, ask) >= effects, "the sweep went blind"
+    assert sweep_request(tmp_path, prepare, call) >= effects, "the sweep went blind"
 
 
 def test_a_merge_cut_short_anywhere_and_asked_again_is_one_commit(tmp_path: Path) -> None:
@@ -88,47 +88,49 @@ def test_a_merge_cut_short_anywhere_and_asked_again_is_one_commit(tmp_path: Path
     assert sweep_request(tmp_path, prepare, merge) >= 4, "the sweep went blind"
 
 
-def sweep_request(tmp_path: Path, prepare: Callable[[Path], object], ask: Ask) -> int:
+def sweep_request(tmp_path: Path, prepare: Callable[[Path], object], call: Request) -> int:
     """How many effects a request has, after each of them was cut in every way."""
     prepare(tmp_path / "unharmed")
     unharmed = open_plain(tmp_path / "unharmed")
-    expected = without_commit(ask(unharmed))
+    expected = without_commit(call(unharmed))
     state, folders = state_of(unharmed), itertools.count(1)
 
     def play(fault: Fault) -> None:
         root = tmp_path / str(next(folders))
         prepare(root)
-        first = told_under_fault(ask, open_crashing(root, fault))
+        first = result_under_fault(call, open_crashing(root, fault))
         graph = open_plain(root)
-        again = ask(graph)
+        again = call(graph)
         assert without_commit(again) == expected
         assert first in (None, again), "two answers to one request"
-        require_answered_once(graph, state, again)
+        require_applied_once(graph, state, again)
         shutil.rmtree(root)
 
     return each_fault(play, whens=list(When), scope=Scope.EFFECTS).effects
 
 
-def told_under_fault(ask: Ask, graph: Graph) -> object:
+def result_under_fault(call: Request, graph: Graph) -> object:
     """What a call was told, None if it never learnt what became of its request."""
     try:
-        return ask(graph)
+        return call(graph)
     except (SimulatedCrash, GraphError):
         return None
 
 
-def require_answered_once(graph: Graph, state: State, told: object) -> None:
+def require_applied_once(graph: Graph, state: State, result: object) -> None:
     """Fail unless one commit answers the request, the one that was told, and all is well."""
     assert state_of(graph) == state
     require_sound(graph, state)
     commits = graph.commits()
     require_linear(commits)
     keyed = [each.id for each in commits if each.notes.request is not None]
-    assert keyed == [getattr(told, "commit_id", None)]
+    assert keyed == [getattr(result, "commit_id", None)]
     require_writable(graph, state)
 
 
-def without_commit(told: object) -> dict[str, object]:
+def without_commit(result: object) -> dict[str, object]:
     """An answer without the id that is new in every run."""
-    assert hasattr(told, "__dataclass_fields__")
-    return {name: getattr(told, name) for name in told.__dataclass_fields__ if name != "commit_id"}
+    assert hasattr(result, "__dataclass_fields__")
+    return {
+        name: getattr(result, name) for name in result.__dataclass_fields__ if name != "commit_id"
+    }

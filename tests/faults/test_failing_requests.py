@@ -198,17 +198,17 @@ def test_a_recovery_of_which_any_request_fails_ends_where_it_would_have(s3: Faul
     before = s3.stored()
     commits_before = len(open_graph(s3).commits())
 
-    for half_way in images_half_way(s3, DELETE_ALICE, before=before):
+    for half_way in states_half_way(s3, DELETE_ALICE, before=before):
         swept = sweep_recovery(s3, half_way, commits_before=commits_before)
         # It is written down as a version of a table of its own, and the sidecar goes.
         require_sighted(swept, ways=WAYS_OF_RECOVERIES, requests_min=3 + 1)
 
 
-def images_half_way(
+def states_half_way(
     s3: FaultyS3, write: Write, *, before: Mapping[str, bytes]
 ) -> Sequence[Mapping[str, bytes]]:
     """What a write of two types leaves that stops for ever after the first, and after both."""
-    image_by_versions: dict[int, Mapping[str, bytes]] = {}
+    stored_by_versions: dict[int, Mapping[str, bytes]] = {}
     for fault in requests_to_hit(Way.REFUSED_FOR_EVER, Scope.WRITES):
         put_back(s3, before)
         graph = open_graph(s3)
@@ -217,10 +217,10 @@ def images_half_way(
         stored = s3.stored()
         if any(key.startswith(SIDECARS) for key in stored):
             versions = sum("/_versions/" in key for key in stored.keys() - before.keys())
-            image_by_versions.setdefault(versions, stored)
-    assert image_by_versions.keys() == {0, 1, 2, 3}, "two types, and the manifest after both"
+            stored_by_versions.setdefault(versions, stored)
+    assert stored_by_versions.keys() == {0, 1, 2, 3}, "two types, and the manifest after both"
     # What moved half of its types is undone, what moved all of them finished.
-    return image_by_versions[1], image_by_versions[2]
+    return stored_by_versions[1], stored_by_versions[2]
 
 
 def sweep_recovery(s3: FaultyS3, half_way: Mapping[str, bytes], *, commits_before: int) -> Swept:
@@ -232,10 +232,10 @@ def sweep_recovery(s3: FaultyS3, half_way: Mapping[str, bytes], *, commits_befor
     def play(fault: RequestFault, is_new: IsNew) -> None:
         put_back(s3, half_way)
         with s3.failing(fault):
-            is_told = try_to_recover(s3)
+            is_reported = try_to_recover(s3)
         if fault.hit is None or fault.way is Way.LOST:
-            assert is_told, "clients repeat it, so it need not fail"
-        if is_new((is_told, shape(s3.stored(), before=half_way))):
+            assert is_reported, "clients repeat it, so it need not fail"
+        if is_new((is_reported, shape(s3.stored(), before=half_way))):
             reached, graph = require_recovered(s3, states, allowed=EITHER)
             assert reached is Reached.NEW
             assert len(graph.recoveries()) == 1

@@ -100,7 +100,7 @@ def recover_and_write(place: Place) -> None:
         graph.load(ndjson(node(name, title="late")), mode="append")
 
 
-Deed = Callable[[Place], object]
+Action = Callable[[Place], object]
 STORIES = {
     "it is recovered and the schema changes again": (recover_and_apply, CHANGED),
     "it is recovered and rows are added": (recover_and_write, CHANGED),
@@ -108,19 +108,21 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize(("deed", "schema"), sample(STORIES, representative=(next(iter(STORIES)),)))
+@pytest.mark.parametrize(
+    ("action", "schema"), sample(STORIES, representative=(next(iter(STORIES)),))
+)
 def test_who_wakes_without_its_turn_while_changing_a_schema_does_no_harm(
-    server: S3Server, deed: Deed, schema: str
+    server: S3Server, action: Action, schema: str
 ) -> None:
     for at in range(1, EFFECTS_MAX):
         place = make_place(server)
         parking = Parking(timeout_s=PATIENCE_S)
         stop = Stop(at=at, is_after=True, stand_still=parking.stand_still)
-        told = apply_with_a_stop(place, schema, stop, parking, deed)
+        outcomes = apply_with_a_stop(place, schema, stop, parking, action)
         try:
-            require_harmless(place, schema, told)
+            require_harmless(place, schema, outcomes)
         except (AssertionError, GraphError) as error:
-            error.add_note(f"{stop}; told: {told}")
+            error.add_note(f"{stop}; told: {outcomes}")
             raise
         if stop.hit is None:
             assert at > EFFECTS_MIN - 2, "the sweep went blind"
@@ -129,10 +131,10 @@ def test_who_wakes_without_its_turn_while_changing_a_schema_does_no_harm(
 
 
 def apply_with_a_stop(
-    place: Place, schema: str, stop: Stop, parking: Parking, deed: Deed
+    place: Place, schema: str, stop: Stop, parking: Parking, action: Action
 ) -> Outcome | None:
     """Change the schema, stop, let something else happen, go on; what the caller was told."""
-    told: list[Outcome | None] = []
+    outcomes: list[Outcome | None] = []
     graph, _ = place.open(stop)
     graph.head()
     stop.arm()
@@ -141,27 +143,27 @@ def apply_with_a_stop(
         try:
             graph.apply_schema(schema, allow_data_loss=True)
         except GraphError as error:
-            told.append(error.outcome)
+            outcomes.append(error.outcome)
         else:
-            told.append(None)
+            outcomes.append(None)
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         if parking.has_arrived(thread):
-            deed(place)
+            action(place)
     finally:
         parking.release()
         thread.join()
-    return told[0]
+    return outcomes[0]
 
 
-def require_harmless(place: Place, schema: str, told: Outcome | None) -> None:
+def require_harmless(place: Place, schema: str, outcomes: Outcome | None) -> None:
     """Fail unless the graph is whole under one schema, and what was told is true."""
     graph = recover(place)
     source = graph.schema_source.partition("node Late")[0]
     assert source in (SCHEMA, schema)
-    match told:
+    match outcomes:
         case None:
             assert source == schema
         case Outcome.UNCHANGED | Outcome.MOVED:

@@ -108,7 +108,7 @@ def place(server: S3Server) -> Place:
     return Place(settings)
 
 
-Deed = Callable[[Place, str], None]
+Action = Callable[[Place, str], None]
 
 
 def recover(place: Place, branch: str) -> None:
@@ -164,9 +164,9 @@ STORIES = [
 ]
 
 
-@pytest.mark.parametrize(("deed", "is_on_branch", "is_after"), STORIES)
+@pytest.mark.parametrize(("action", "is_on_branch", "is_after"), STORIES)
 def test_g41_a_writer_that_wakes_without_its_turn_does_no_harm(
-    place: Place, deed: Deed, *, is_on_branch: bool, is_after: bool
+    place: Place, action: Action, *, is_on_branch: bool, is_after: bool
 ) -> None:
     graph, _ = place.open()
     graph.mutate(PERSON, {"n": "Ann"})
@@ -179,8 +179,8 @@ def test_g41_a_writer_that_wakes_without_its_turn_does_no_harm(
         stop = Stop(at=at, is_after=is_after, stand_still=parking.stand_still)
         writer, _ = place.open(stop)
         call = partial(writer.mutate, PERSON_AND_COMPANY, {"n": f"eve-{at}"}, branch=branch)
-        told = run_with_a_stop(call, stop, parking, partial(deed, place, branch))
-        require_harmless(place, branch, f"eve-{at}", told, stop)
+        ended = run_with_a_stop(call, stop, parking, partial(action, place, branch))
+        require_harmless(place, branch, f"eve-{at}", ended, stop)
         if stop.hit is None:
             assert at > WRITE_EFFECTS_MIN, "the sweep went blind"
             return
@@ -206,10 +206,10 @@ def test_g41_a_publish_is_refused_once_another_has_had_the_turn(
             writer.head()
 
     call = partial(writer.mutate, PERSON_AND_COMPANY, {"n": "Eve"})
-    told = run_with_a_stop(call, stop, parking, meanwhile)
+    ended = run_with_a_stop(call, stop, parking, meanwhile)
 
-    assert told == Outcome.UNCERTAIN, "it published, and another had seized its lease"
-    require_harmless(place, "main", "Eve", told, stop)
+    assert ended == Outcome.UNCERTAIN, "it published, and another had seized its lease"
+    require_harmless(place, "main", "Eve", ended, stop)
     graph, _ = place.open()
     assert [each.kind for each in graph.recoveries()] == ["RolledForward"]
 
@@ -222,12 +222,12 @@ def test_a_writer_that_was_undone_before_it_moved_anything_can_move_nothing_any_
     writer, _ = place.open(stop)
     call = partial(writer.mutate, PERSON_AND_COMPANY, {"n": "Eve"})
 
-    told = run_with_a_stop(call, stop, parking, partial(recover, place, "main"))
+    ended = run_with_a_stop(call, stop, parking, partial(recover, place, "main"))
 
     graph, _ = place.open()
     assert [each.kind for each in graph.recoveries()] == ["RolledBack"]
-    assert told == graph.head(), "it was refused before anything moved, and wrote again"
-    require_harmless(place, "main", "Eve", told, stop)
+    assert ended == graph.head(), "it was refused before anything moved, and wrote again"
+    require_harmless(place, "main", "Eve", ended, stop)
 
 
 def test_a_recovery_that_wakes_without_its_turn_does_no_harm(place: Place) -> None:
@@ -260,12 +260,12 @@ def test_g41_a_process_that_is_stopped_and_goes_on_later_is_told_the_truth(
         stopped.stdin.write("go\n")
         stopped.stdin.flush()
         stopped.send_signal(signal.SIGCONT)
-        told = stopped.stdout.readline().strip()
+        ended = stopped.stdout.readline().strip()
         stopped.wait()
 
     graph, _ = place.open()
-    assert told == (graph.head() if is_finished else Outcome.UNCERTAIN)
-    _require_harmless(place, "main", "Eve", told)
+    assert ended == (graph.head() if is_finished else Outcome.UNCERTAIN)
+    _require_harmless(place, "main", "Eve", ended)
     assert ("Eve" in rows(graph, "Person")) is is_finished
 
 
@@ -288,15 +288,15 @@ def run_with_a_stop(
     call: Callable[[], object], stop: Stop, parking: Parking, meanwhile: Callable[[], None]
 ) -> str:
     """Start something, stop it, let something else happen, let it go on; what it was told."""
-    told: list[str] = []
+    ended: list[str] = []
 
     def run() -> None:
         try:
             result = call()
         except GraphError as error:
-            told.append(error.outcome)
+            ended.append(error.outcome)
         else:
-            told.append(str(result.commit_id) if isinstance(result, MutationResult) else "")
+            ended.append(str(result.commit_id) if isinstance(result, MutationResult) else "")
 
     stop.arm()
     thread = threading.Thread(target=run)
@@ -307,19 +307,19 @@ def run_with_a_stop(
     finally:
         parking.release()
         thread.join()
-    return told[0]
+    return ended[0]
 
 
-def require_harmless(place: Place, branch: str, name: str, told: str, stop: Stop) -> None:
+def require_harmless(place: Place, branch: str, name: str, ended: str, stop: Stop) -> None:
     """Fail unless the graph is whole, and what its writer was told is true."""
     try:
-        _require_harmless(place, branch, name, told)
+        _require_harmless(place, branch, name, ended)
     except (AssertionError, GraphError) as error:
-        error.add_note(f"{stop}; told: {told}")
+        error.add_note(f"{stop}; told: {ended}")
         raise
 
 
-def _require_harmless(place: Place, branch: str, name: str, told: str) -> None:
+def _require_harmless(place: Place, branch: str, name: str, ended: str) -> None:
     graph, clock = place.open()
     graph.refresh()
     clock.sleep(TTL_S)
@@ -330,7 +330,7 @@ def _require_harmless(place: Place, branch: str, name: str, told: str) -> None:
     is_there = name in found.get("Person", {})
     assert is_there == (name in found.get("Company", {})), "half of it is there"
     ids = [commit.id for commit in graph.commits(branch)]
-    match told:
+    match ended:
         case Outcome.UNCHANGED | Outcome.MOVED:
             assert not is_there
         case Outcome.UNCERTAIN:

@@ -30,23 +30,23 @@ MEETINGS = {
 def test_a_schema_that_changes_among_processes_loses_nothing(
     tmp_path: Path, roles: Sequence[Role]
 ) -> None:
-    told = run_races(tmp_path, roles, rounds=ROUNDS)
+    reports = run_races(tmp_path, roles, rounds=ROUNDS)
 
     graph = omnigraph.open(tmp_path / "graph", durability="relaxed")
-    for kind, name in told:
-        require_kept(graph, kind, name)
-    assert told
+    for kind, name in reports:
+        require_retained(graph, kind, name)
+    assert reports
     require_linear(graph.commits())
     require_sound(graph, state_of(graph))
     require_files(graph)
     # A commit under one schema is never followed by one under an earlier one.
     hashes = [each.schema_hash for each in graph.commits()]
     changes = [new for old, new in itertools.pairwise(hashes) if old != new]
-    applied = [each for each in told if each[0] in ("property", "renamed")]
+    applied = [each for each in reports if each[0] in ("property", "renamed")]
     assert len(changes) == len(applied)
 
 
-def require_kept(graph: Graph, kind: str, name: str) -> None:
+def require_retained(graph: Graph, kind: str, name: str) -> None:
     """Fail unless what was acknowledged is there."""
     found = contents(graph)
     match kind:

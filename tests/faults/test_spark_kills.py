@@ -29,9 +29,9 @@ def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_i
         endings = suffer(ordeal, driver, kills)
 
     ordeal.examine()
-    told = [ending.reported for ending in endings]
-    assert told[0] == told[2] == "done"
-    assert told[4] in (NOT_REPORTED, "done")
+    reports = [ending.reported for ending in endings]
+    assert reports[0] == reports[2] == "done"
+    assert reports[4] in (NOT_REPORTED, "done")
 
 
 @pytest.mark.exhaustive

@@ -5,10 +5,10 @@ product that moves such a text moves the bug along, or puts another of its kind 
 """
 
 from tests.mutants.leases import LEASE_MUTANTS
+from tests.mutants.maintenance import MAINTENANCE_MUTANTS
 from tests.mutants.recovery import RECOVERY_MUTANTS
 from tests.mutants.spark import SPARK_MUTANTS
 from tests.mutants.storage import STORAGE_MUTANTS
-from tests.mutants.upkeep import UPKEEP_MUTANTS
 from tests.mutants.write_path import WRITE_PATH_MUTANTS
 
 MUTANTS = (
@@ -16,6 +16,6 @@ MUTANTS = (
     *RECOVERY_MUTANTS,
     *LEASE_MUTANTS,
     *STORAGE_MUTANTS,
-    *UPKEEP_MUTANTS,
+    *MAINTENANCE_MUTANTS,
     *SPARK_MUTANTS,
 )

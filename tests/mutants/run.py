@@ -58,7 +58,7 @@ class Untested:
     reason: str
 
 
-Verdict = Caught | Survived | Untested
+Outcome = Caught | Survived | Untested
 
 
 def main(names: Sequence[str]) -> int:
@@ -71,8 +71,8 @@ def main(names: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
         original = copy_all(ROOT, Path(folder) / "original")
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            verdicts = list(pool.map(lambda each: judge_aloud(each, original), mutants))
-        caught = [verdict.test for verdict in verdicts if isinstance(verdict, Caught)]
+            outcomes = list(pool.map(lambda each: check_and_print(each, original), mutants))
+        caught = [outcome.test for outcome in outcomes if isinstance(outcome, Caught)]
         is_fair = are_green(caught, original)
     duration_s = time.monotonic() - started
     sys.stdout.write(f"{len(caught)} of {len(mutants)} planted bugs caught in {duration_s:.0f} s\n")
@@ -87,15 +87,15 @@ def copy_all(source: Path, target: Path) -> Path:
     return target
 
 
-def judge_aloud(mutant: Mutant, original: Path) -> Verdict:
+def check_and_print(mutant: Mutant, original: Path) -> Outcome:
     """What the tests say of a bug, told to whoever waits."""
-    verdict = judge(mutant, original)
-    sys.stdout.write(f"{mutant.name}: {describe(verdict)}\n")
+    outcome = check(mutant, original)
+    sys.stdout.write(f"{mutant.name}: {describe(outcome)}\n")
     sys.stdout.flush()
-    return verdict
+    return outcome
 
 
-def judge(mutant: Mutant, original: Path) -> Verdict:
+def check(mutant: Mutant, original: Path) -> Outcome:
     """Plant a bug in a copy of the product alone, and let its tests look for it."""
     with tempfile.TemporaryDirectory(dir=original.parent, ignore_cleanup_errors=True) as folder:
         place = Path(folder)
@@ -112,14 +112,14 @@ def are_green(caught: Sequence[str], original: Path) -> bool:
     if not caught:
         return True
     options = ("-n", str(AT_ONCE), "--dist", "worksteal")
-    verdict = run_tests([*options, *dict.fromkeys(caught)], product=original, tests=original)
-    if isinstance(verdict, Survived):
+    outcome = run_tests([*options, *dict.fromkeys(caught)], product=original, tests=original)
+    if isinstance(outcome, Survived):
         return True
-    sys.stdout.write(f"nothing planted: {describe(verdict)}\n")
+    sys.stdout.write(f"nothing planted: {describe(outcome)}\n")
     return False
 
 
-def run_tests(arguments: Sequence[str], *, product: Path, tests: Path) -> Verdict:
+def run_tests(arguments: Sequence[str], *, product: Path, tests: Path) -> Outcome:
     """What tests say of the product in a place."""
     # Before the product that is installed, and for the processes that tests start as well.
     paths = {"PYTHONPATH": str(product / "src"), "TMPDIR": str(product)}
@@ -133,21 +133,21 @@ def run_tests(arguments: Sequence[str], *, product: Path, tests: Path) -> Verdic
         start_new_session=True,
     ) as running:
         try:
-            told, _ = running.communicate(timeout=RUN_S_MAX)
+            output, _ = running.communicate(timeout=RUN_S_MAX)
         except subprocess.TimeoutExpired:
             # What the tests have started goes with them.
             os.killpg(running.pid, signal.SIGKILL)
             return Untested(f"the tests did not end in {RUN_S_MAX} s")
     if running.returncode == 0:
         return Survived()
-    if running.returncode == 1 and (red := RED.search(told)):
+    if running.returncode == 1 and (red := RED.search(output)):
         return Caught(red[1], red[2] or "")
-    return Untested(told)
+    return Untested(output)
 
 
-def describe(verdict: Verdict) -> str:
+def describe(outcome: Outcome) -> str:
     """A verdict in a line, or in what pytest said if it came to none."""
-    match verdict:
+    match outcome:
         case Caught(test, complaint):
             return f"caught by {test} ({complaint})"
         case Survived():

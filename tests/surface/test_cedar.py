@@ -39,7 +39,7 @@ OVERFLOWING = (
 
 
 def test_an_allowed_request_names_every_policy_that_allows_it() -> None:
-    found = _ask(ALLOWED + ALLOWED_TOO, actor="ann", action="read", number=0)
+    found = _authorize(ALLOWED + ALLOWED_TOO, actor="ann", action="read", number=0)
 
     names = found.diagnostics.id_annotations_by_reason
     assert found.decision is Decision.Allow
@@ -47,14 +47,14 @@ def test_an_allowed_request_names_every_policy_that_allows_it() -> None:
 
 
 def test_a_policy_that_cannot_be_evaluated_is_left_out_and_reported() -> None:
-    found = _ask(ALLOWED_TOO + OVERFLOWING, actor="ann", action="read", number=1)
+    found = _authorize(ALLOWED_TOO + OVERFLOWING, actor="ann", action="read", number=1)
 
     assert found.decision is Decision.Allow
     assert "overflow" in found.diagnostics.errors[0]
 
 
 def test_a_request_that_the_schema_does_not_know_is_an_error_and_no_decision() -> None:
-    found = _ask(ALLOWED_TOO, actor="ann", action="fly", number=0)
+    found = _authorize(ALLOWED_TOO, actor="ann", action="fly", number=0)
 
     assert found.decision is Decision.NoDecision
     assert not found.allowed
@@ -62,11 +62,11 @@ def test_a_request_that_the_schema_does_not_know_is_an_error_and_no_decision() -
 
 
 def test_an_actor_who_is_no_entity_is_in_no_group() -> None:
-    assert _ask(ALLOWED, actor="zed", action="read", number=0).decision is Decision.Deny
+    assert _authorize(ALLOWED, actor="zed", action="read", number=0).decision is Decision.Deny
 
 
 def test_a_name_is_any_text() -> None:
-    found = _ask(ALLOWED_TOO, actor='a"b\\\n\u2028', action="read", number=0)
+    found = _authorize(ALLOWED_TOO, actor='a"b\\\n\u2028', action="read", number=0)
 
     assert found.decision is Decision.Allow
 
@@ -74,7 +74,7 @@ def test_a_name_is_any_text() -> None:
 def test_an_escaped_character_is_the_character() -> None:
     policy = 'permit (principal == N::Actor::"\\u{61}\\u{22}", action, resource);'
 
-    assert _ask(policy, actor='a"', action="read", number=0).decision is Decision.Allow
+    assert _authorize(policy, actor='a"', action="read", number=0).decision is Decision.Allow
 
 
 def test_what_does_not_fit_a_schema_is_found_before_it_is_asked() -> None:
@@ -92,7 +92,7 @@ def test_what_does_not_fit_a_schema_is_found_before_it_is_asked() -> None:
         )
 
 
-def _ask(policies: str, *, actor: str, action: str, number: int) -> AuthzResult:
+def _authorize(policies: str, *, actor: str, action: str, number: int) -> AuthzResult:
     schema = Schema.from_str(SCHEMA)
     return is_authorized(
         {

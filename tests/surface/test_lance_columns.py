@@ -375,10 +375,10 @@ def test_a_projection_said_to_preserve_nullability_lets_appends_pass(
 def test_a_column_is_read_by_the_type_that_a_version_declares(tmp_path: Path) -> None:
     numbers = [0, -1, 253_402_300_799_999, None]
     uri = str(tmp_path / "t")
-    lance.write_dataset(_moments(numbers, pa.date64()), uri, data_storage_version="2.2")
+    lance.write_dataset(_timestamps(numbers, pa.date64()), uri, data_storage_version="2.2")
 
     converted = project(uri, _with_timestamps)
-    lance.write_dataset(_moments([7], TIMESTAMP), uri, mode="append")
+    lance.write_dataset(_timestamps([7], TIMESTAMP), uri, mode="append")
     appended = lance.dataset(uri)
     appended.create_scalar_index("at", "BTREE")
     appended.optimize.compact_files(target_rows_per_fragment=100)
@@ -395,9 +395,9 @@ def test_a_column_is_read_by_the_type_that_a_version_declares(tmp_path: Path) ->
 
 def test_a_file_of_timestamps_is_read_as_the_type_of_its_table(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
-    table = lance.write_dataset(_moments([0], pa.date64()), uri, data_storage_version="2.2")
+    table = lance.write_dataset(_timestamps([0], pa.date64()), uri, data_storage_version="2.2")
     written = write_fragments(
-        _moments([-1, None], TIMESTAMP), uri, mode="overwrite", data_storage_version="2.2"
+        _timestamps([-1, None], TIMESTAMP), uri, mode="overwrite", data_storage_version="2.2"
     )
 
     apply(uri, Transaction(table.version, LanceOperation.Append(written)))
@@ -410,7 +410,7 @@ def test_a_file_of_timestamps_is_read_as_the_type_of_its_table(tmp_path: Path) -
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 
 
-def _moments(numbers: list[int | None], type: pa.DataType) -> pa.Table:
+def _timestamps(numbers: list[int | None], type: pa.DataType) -> pa.Table:
     """A column of moments, and one of lists of them."""
     at = pa.array(numbers, pa.int64()).cast(type)
     offsets = list(range(len(numbers) + 1))

@@ -70,11 +70,11 @@ def build(table: LanceDataset, fragments: list[int]) -> list[Index]:
 
 
 def change_indexes(uri: str, added: Sequence[Index], *, removed: Sequence[str]) -> None:
-    gone = [
+    deleted = [
         Index(each, "", fields=[], dataset_version=0, fragment_ids=Bitmap(), index_version=0)
         for each in removed
     ]
-    apply(uri, Transaction(head(uri), LanceOperation.CreateIndex(list(added), gone)))
+    apply(uri, Transaction(head(uri), LanceOperation.CreateIndex(list(added), deleted)))
 
 
 def index_value(uri: str, fragments: list[int]) -> str:

@@ -69,7 +69,7 @@ def test_compaction_makes_a_publish_cheap_again(tmp_path: Path) -> None:
 
 
 def test_opening_again_for_every_publish_doubles_its_reads(tmp_path: Path) -> None:
-    warm = published(tmp_path, times=20)
-    cold = lance.dataset(warm.uri)
+    warmed = published(tmp_path, times=20)
+    cold = lance.dataset(warmed.uri)
 
     assert reads_of_a_publish(cold, 20) >= 2 * 20 - 2

@@ -272,13 +272,13 @@ def test_a_cycle_is_found_and_told_step_by_step(kind: str, way: str, history: Hi
     heading, *steps = cycles[0].splitlines()
     words = [step.split(":")[0].split() for step in steps]
     assert heading == f"{kind}:"
-    told = [word for source, link, _ in words for word in (source[:-2], link.strip("->"))]
-    assert is_rotation(told, way.split()[:-1])
+    path = [word for source, link, _ in words for word in (source[:-2], link.strip("->"))]
+    assert is_rotation(path, way.split()[:-1])
 
 
-def is_rotation(told: Sequence[str], expected: Sequence[str]) -> bool:
+def is_rotation(path: Sequence[str], expected: Sequence[str]) -> bool:
     """Whether two ways around are the same, wherever they begin."""
-    turns = [[*told[place:], *told[:place]] for place in range(0, len(told), 2)]
+    turns = [[*path[place:], *path[:place]] for place in range(0, len(path), 2)]
     return list(expected) in turns
 
 

@@ -84,9 +84,9 @@ def test_a_docstring_ends_where_it_should(text: str) -> None:
     [function] = ast.parse("\n".join(["def f() -> None:", *lines, "    return"])).body
     assert isinstance(function, ast.FunctionDef)
     assert len(function.body) == 2
-    told = ast.get_docstring(function, clean=True)
-    assert told is not None
-    assert told.split() == [*text.split(), "x"]
+    docstring = ast.get_docstring(function, clean=True)
+    assert docstring is not None
+    assert docstring.split() == [*text.split(), "x"]
 
 
 @pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\x1b", "\x00", "\ufeff"])

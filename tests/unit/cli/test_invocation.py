@@ -27,11 +27,11 @@ def test_consent_is_asked_for_only_where_somebody_can_answer(
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("reply", "expected"),
     [("y\n", True), (" YES \n", True), ("n\n", False), ("\n", False), ("", False), ("yep", False)],
 )
-def test_only_a_plain_yes_is_agreement(answer: str, *, expected: bool) -> None:
-    assert is_agreed(answer) is expected
+def test_only_a_plain_yes_is_agreement(reply: str, *, expected: bool) -> None:
+    assert is_agreed(reply) is expected
 
 
 @pytest.mark.parametrize(

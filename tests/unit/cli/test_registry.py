@@ -160,7 +160,7 @@ def test_every_command_is_where_the_table_says(entry: Entry) -> None:
 
     assert isinstance(command, Command)
     assert command.help
-    spelled = [
+    written = [
         option
         for parameter in command.params
         if not isinstance(parameter, GlobalOption)
@@ -173,7 +173,7 @@ def test_every_command_is_where_the_table_says(entry: Entry) -> None:
         for option in parameter.opts
     }
     assert len(shared) == 8
-    assert not shared & set(spelled)
+    assert not shared & set(written)
 
 
 def test_names_are_unique_and_no_command_is_a_group() -> None:

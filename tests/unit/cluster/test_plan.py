@@ -77,7 +77,7 @@ def planned(
     return make_plan(desired, ledger, pending=pending, approvals=approvals, migrations={})
 
 
-def told(changes: tuple[Change, ...]) -> dict[str, str]:
+def outcomes(changes: tuple[Change, ...]) -> dict[str, str]:
     return {
         each.resource: f"{each.operation} {each.disposition} {each.reason or ''}".strip()
         for each in changes
@@ -96,19 +96,19 @@ def test_what_is_applied_as_desired_needs_no_change() -> None:
 def test_what_is_not_there_is_created() -> None:
     plan = planned(desiring(**ALL), EMPTY)
 
-    assert set(told(plan.changes).values()) == {"create applied"}
+    assert set(outcomes(plan.changes).values()) == {"create applied"}
 
 
 def test_a_graph_changes_by_its_parts() -> None:
     plan = planned(desiring(**{**ALL, "graph_a": "2", "query_a_q": "2"}), knowing(**ALL))
 
-    assert told(plan.changes) == {"graph.a": "update derived", "query.a.q": "update applied"}
+    assert outcomes(plan.changes) == {"graph.a": "update derived", "query.a.q": "update applied"}
 
 
 def test_a_deletion_waits_for_one_word_and_keeps_its_policy_until_then() -> None:
     plan = planned(desiring(), knowing(**ALL))
 
-    assert told(plan.changes) == {
+    assert outcomes(plan.changes) == {
         "graph.a": "delete blocked approval_required",
         "policy.p": "delete blocked dependency_not_applied",
         "query.a.q": "delete blocked approval_required",
@@ -120,7 +120,7 @@ def test_a_deletion_waits_for_one_word_and_keeps_its_policy_until_then() -> None
 def test_a_deletion_that_somebody_agreed_to_goes_with_all_parts() -> None:
     plan = planned(desiring(), knowing(**ALL), approvals=(approval(),))
 
-    assert set(told(plan.changes).values()) == {"delete applied"}
+    assert set(outcomes(plan.changes).values()) == {"delete applied"}
     assert plan.gates[0].approval == approval()
 
 
@@ -153,7 +153,7 @@ def test_a_graph_whose_change_is_not_settled_is_left_alone_and_so_is_what_guards
 
     plan = planned(desiring(**wanted), knowing(**ALL), pending=frozenset({"a"}))
 
-    assert told(plan.changes) == {
+    assert outcomes(plan.changes) == {
         "graph.a": "update blocked cluster_recovery_pending",
         "policy.p": "update blocked dependency_not_applied",
         "schema.a": "update blocked cluster_recovery_pending",
@@ -163,7 +163,7 @@ def test_a_graph_whose_change_is_not_settled_is_left_alone_and_so_is_what_guards
 def test_a_schema_without_a_graph_is_put_off() -> None:
     plan = planned(desiring(), knowing(schema_a="1"))
 
-    assert told(plan.changes) == {"schema.a": "delete deferred apply_unsupported_kind"}
+    assert outcomes(plan.changes) == {"schema.a": "delete deferred apply_unsupported_kind"}
 
 
 def test_a_provider_stays_for_a_graph_that_stays() -> None:
@@ -171,7 +171,7 @@ def test_a_provider_stays_for_a_graph_that_stays() -> None:
 
     plan = planned(desiring(), ledger)
 
-    assert told(plan.changes)["provider.embedding.e"] == "delete blocked dependency_not_applied"
+    assert outcomes(plan.changes)["provider.embedding.e"] == "delete blocked dependency_not_applied"
 
 
 def test_a_change_reaches_all_that_needs_it() -> None:

@@ -52,7 +52,7 @@ def knowing(digest: str | None) -> ClusterState:
 
 
 @pytest.mark.parametrize(
-    ("kind", "found", "known", "verdict"),
+    ("kind", "found", "known", "outcome"),
     [
         (CREATE, Absent(), None, Clear()),
         (CREATE, UnfinishedGraph("no manifest"), None, Clear()),
@@ -70,15 +70,15 @@ def knowing(digest: str | None) -> ClusterState:
     ],
 )
 def test_a_creation_or_migration_is_judged_by_the_schema_that_is_there(
-    kind: MoveKind, found: Observation, known: str | None, verdict: RecoveryAction | str
+    kind: MoveKind, found: Observation, known: str | None, outcome: RecoveryAction | str
 ) -> None:
     decided = decide(sidecar(kind), found, knowing(known), is_absent=False)
 
-    if isinstance(verdict, str):
+    if isinstance(outcome, str):
         assert isinstance(decided, Keep)
-        assert decided.code == verdict
+        assert decided.code == outcome
     else:
-        assert decided == verdict
+        assert decided == outcome
 
 
 def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
@@ -86,15 +86,15 @@ def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_gone", "known", "verdict"),
+    ("is_deleted", "known", "outcome"),
     [(False, OLD, Retry()), (True, OLD, RecordDeletion()), (True, None, Discard())],
 )
 def test_a_deletion_is_judged_by_whether_anything_is_left(
-    *, is_gone: bool, known: str | None, verdict: RecoveryAction
+    *, is_deleted: bool, known: str | None, outcome: RecoveryAction
 ) -> None:
-    decided = decide(sidecar(DELETE), Absent(), knowing(known), is_absent=is_gone)
+    decided = decide(sidecar(DELETE), Absent(), knowing(known), is_absent=is_deleted)
 
-    assert decided == verdict
+    assert decided == outcome
 
 
 def test_a_schema_in_other_words_is_the_desired_one() -> None:

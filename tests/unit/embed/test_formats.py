@@ -53,8 +53,8 @@ def test_gemini_is_asked_for_several_texts_at_once() -> None:
 
 
 def test_vectors_are_put_in_the_order_of_their_texts() -> None:
-    told = [{"index": 2, "embedding": "c"}, {"index": 0, "embedding": "a"}]
-    content = orjson.dumps({"data": [*told, {"index": 1, "embedding": "b"}]})
+    entries = [{"index": 2, "embedding": "c"}, {"index": 0, "embedding": "a"}]
+    content = orjson.dumps({"data": [*entries, {"index": 1, "embedding": "b"}]})
 
     assert OPENAI.read(content, count=3) == ["a", "b", "c"]
 
@@ -108,7 +108,7 @@ def test_vectors_have_length_one_in_single_precision() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "reply",
     [
         None,
         "AAAA",
@@ -125,9 +125,9 @@ def test_vectors_have_length_one_in_single_precision() -> None:
         [10**400, 1],
     ],
 )
-def test_what_is_no_vector_of_that_length_is_malformed(answer: object) -> None:
+def test_what_is_no_vector_of_that_length_is_malformed(reply: object) -> None:
     with pytest.raises(MalformedResponseError):
-        make_vectors([[1.0, 0.0], answer], 2)
+        make_vectors([[1.0, 0.0], reply], 2)
 
 
 @pytest.mark.parametrize(

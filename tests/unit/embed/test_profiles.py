@@ -133,7 +133,7 @@ def test_a_profile_of_others_is_filled_up_as_usual() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("OMNIGRAPH_EMBED_PROVIDER", "cohere", "unknown embedding provider 'cohere'"),
         ("OMNIGRAPH_EMBED_TIMEOUT_MS", "0", "must be a whole number from 1 to 86,400,000, not '0'"),
@@ -145,17 +145,17 @@ def test_a_profile_of_others_is_filled_up_as_usual() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_told_when_a_text_is_to_be_embedded(
-    name: str, value: str, told: str
+    name: str, value: str, message: str
 ) -> None:
     embedder = find_embedder({name: value, "OPENAI_API_KEY": SECRET})
 
-    for ask in (
+    for call in (
         lambda: embedder.embed("a", 4),
         lambda: embedder.embed_many(["a"], 4),
         lambda: embedder.model,
     ):
-        with pytest.raises(EmbeddingError, match=told):
-            ask()
+        with pytest.raises(EmbeddingError, match=message):
+            call()
 
 
 @pytest.mark.parametrize(

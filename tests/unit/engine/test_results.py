@@ -25,7 +25,7 @@ from omnigraph.model.types import (
 )
 
 F32 = PropertyType(Scalar.F32)
-MOMENT = datetime(2024, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+TIMESTAMP = datetime(2024, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
 Given = tuple[str, PropertyType, list[Value]]
 
@@ -154,7 +154,7 @@ def test_no_rows_still_have_columns_and_types() -> None:
 
 
 def test_any_reader_of_arrow_streams_takes_a_result() -> None:
-    result = result_of(("n", I64, [1, None]), ("at", DATETIME, [MOMENT, None]))
+    result = result_of(("n", I64, [1, None]), ("at", DATETIME, [TIMESTAMP, None]))
 
     assert pa.table(result).equals(result.to_arrow())
 
@@ -164,9 +164,9 @@ def test_pandas_keeps_whole_numbers_whole_and_instants_exact() -> None:
     result = result_of(
         ("n", I64, [large, None]),
         ("on", BOOL, [True, None]),
-        ("at", DATETIME, [MOMENT, None]),
+        ("at", DATETIME, [TIMESTAMP, None]),
         ("day", DATE, [date(2024, 6, 1), None]),
-        ("times", PropertyType(Scalar.DATETIME, is_list=True), [(MOMENT,), None]),
+        ("times", PropertyType(Scalar.DATETIME, is_list=True), [(TIMESTAMP,), None]),
     )
 
     frame = result.to_pandas()
@@ -174,7 +174,7 @@ def test_pandas_keeps_whole_numbers_whole_and_instants_exact() -> None:
     assert [str(each) for each in frame.dtypes][:3] == ["Int64", "boolean", "datetime64[ms, UTC]"]
     first = frame.iloc[0]
     assert (first["n"], first["on"]) == (large, True)
-    assert first["at"].to_pydatetime() == MOMENT
+    assert first["at"].to_pydatetime() == TIMESTAMP
     assert first["day"].date() == date(2024, 6, 1)
     assert frame.iloc[1].isna().all()
 
@@ -189,16 +189,16 @@ def test_pandas_takes_columns_without_null_as_numpy_has_them() -> None:
 def test_polars_gets_the_types_of_the_schema() -> None:
     result = result_of(
         ("n", I64, [2**53 + 1, None]),
-        ("at", DATETIME, [MOMENT, None]),
+        ("at", DATETIME, [TIMESTAMP, None]),
         ("v", PropertyType(Vector(2)), [(0.5, 1.0), None]),
-        ("times", PropertyType(Scalar.DATETIME, is_list=True), [(MOMENT,), None]),
+        ("times", PropertyType(Scalar.DATETIME, is_list=True), [(TIMESTAMP,), None]),
     )
 
     frame = result.to_polars()
 
-    moments = pl.Datetime("ms", "UTC")
-    assert frame.dtypes == [pl.Int64, moments, pl.Array(pl.Float32, 2), pl.List(moments)]
-    assert frame.row(0)[:2] == (2**53 + 1, MOMENT)
+    timestamps = pl.Datetime("ms", "UTC")
+    assert frame.dtypes == [pl.Int64, timestamps, pl.Array(pl.Float32, 2), pl.List(timestamps)]
+    assert frame.row(0)[:2] == (2**53 + 1, TIMESTAMP)
     assert frame.row(1) == (None, None, None, None)
 
 

@@ -84,19 +84,19 @@ def test_a_renamed_type_with_other_columns_is_a_version_under_another_key() -> N
 def test_a_name_that_was_another_types_takes_the_table_above_what_that_one_had(
     hidden: int, bumps: int
 ) -> None:
-    gone = (make_update("node:Memo", hidden - 1), Tombstone("node:Memo", hidden))
+    deleted = (make_update("node:Memo", hidden - 1), Tombstone("node:Memo", hidden))
 
-    found = plan(BEFORE.replace("node Note", 'node Memo @rename_from("Note")'), *gone)
+    found = plan(BEFORE.replace("node Note", 'node Memo @rename_from("Note")'), *deleted)
 
     assert [each.version_bumps for each in found.changed] == ([bumps] if bumps else [])
     assert len(found.adopted) == (0 if bumps else 1)
 
 
 def test_a_version_that_a_change_of_columns_makes_counts_as_one_of_those() -> None:
-    gone = (make_update("node:Memo", 8), Tombstone("node:Memo", 9))
+    deleted = (make_update("node:Memo", 8), Tombstone("node:Memo", 9))
     renamed = 'node Memo @rename_from("Note") { title: String @key  more: String? }'
 
-    (change,) = plan(BEFORE.replace("node Note { title: String @key }", renamed), *gone).changed
+    (change,) = plan(BEFORE.replace("node Note { title: String @key }", renamed), *deleted).changed
 
     # From 7 to 8 by its columns, then above 9.
     assert change.version_bumps == 2

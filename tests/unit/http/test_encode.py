@@ -12,19 +12,19 @@ EDGE = '{"edge":"Likes","from":"a","to":"b"}'
 OTHER = '{"type":"LikesMore","data":{}}'
 
 
-def kept(type_names: list[str], table_keys: list[str]) -> list[str]:
+def cached_names(type_names: list[str], table_keys: list[str]) -> list[str]:
     return list(select_lines(type_names, table_keys).keep(iter([NODE, EDGE, OTHER])))
 
 
 def test_nothing_named_is_everything() -> None:
     assert select_lines([], []).types is None
-    assert kept([], []) == [NODE, EDGE, OTHER]
+    assert cached_names([], []) == [NODE, EDGE, OTHER]
 
 
 def test_a_name_is_of_both_kinds_and_a_key_of_one() -> None:
-    assert kept([], ["node:Likes"]) == [NODE]
-    assert kept([], ["edge:Likes"]) == [EDGE]
-    assert kept(["LikesMore"], ["edge:Likes"]) == [EDGE, OTHER]
+    assert cached_names([], ["node:Likes"]) == [NODE]
+    assert cached_names([], ["edge:Likes"]) == [EDGE]
+    assert cached_names(["LikesMore"], ["edge:Likes"]) == [EDGE, OTHER]
 
 
 def test_a_type_is_asked_for_once() -> None:

@@ -105,9 +105,11 @@ SAMPLES: tuple[GraphError, ...] = (
 
 
 def over_http(error: GraphError) -> GraphError:
-    answer = graph_error_response(error)
+    response = graph_error_response(error)
     return rebuild_error(
-        orjson.loads(answer.body), status=answer.status, request=RefusedRequest(TEXT, is_write=True)
+        orjson.loads(response.body),
+        status=response.status,
+        request=RefusedRequest(TEXT, is_write=True),
     )
 
 
@@ -141,10 +143,10 @@ def test_an_error_of_recovery_names_its_operation() -> None:
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda each: type(each).__name__)
 def test_what_is_withheld_is_in_no_body(error: GraphError) -> None:
-    answer = graph_error_response(error)
+    response = graph_error_response(error)
 
-    assert SECRET.encode() not in answer.body
-    assert b"pid 7" not in answer.body
+    assert SECRET.encode() not in response.body
+    assert b"pid 7" not in response.body
 
 
 @pytest.mark.parametrize("kind", sorted(WITHHELD, key=str))

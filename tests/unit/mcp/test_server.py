@@ -79,7 +79,7 @@ class FailingGraph:
         raise self.error
 
 
-def told_by_tool(error: Exception, *, mode: str) -> dict[str, object]:
+def reported_by_tool(error: Exception, *, mode: str) -> dict[str, object]:
     """What a tool says whose graph fails."""
 
     async def call() -> str:
@@ -92,8 +92,8 @@ def told_by_tool(error: Exception, *, mode: str) -> dict[str, object]:
         assert isinstance(content, TextContent)
         return content.text
 
-    told: dict[str, object] = json.loads(anyio.run(call))
-    return told
+    reported: dict[str, object] = json.loads(anyio.run(call))
+    return reported
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,18 @@ def told_by_tool(error: Exception, *, mode: str) -> dict[str, object]:
 def test_a_model_is_told_what_happened_and_what_to_do(
     error: GraphError, outcome: str, advice: str
 ) -> None:
-    told = told_by_tool(error, mode="auto")
+    reported = reported_by_tool(error, mode="auto")
 
-    assert (told["outcome"], told["message"]) == (outcome, str(error))
-    assert advice in str(told["advice"])
+    assert (reported["outcome"], reported["message"]) == (outcome, str(error))
+    assert advice in str(reported["advice"])
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_nothing_is_shown_of_a_mistake_of_ours(mode: str) -> None:
-    told = told_by_tool(ZeroDivisionError("/secret/place"), mode=mode)
+    reported = reported_by_tool(ZeroDivisionError("/secret/place"), mode=mode)
 
-    assert (told["code"], told["outcome"]) == ("internal", "uncertain")
-    assert "secret" not in json.dumps(told)
+    assert (reported["code"], reported["outcome"]) == ("internal", "uncertain")
+    assert "secret" not in json.dumps(reported)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

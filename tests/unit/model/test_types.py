@@ -46,9 +46,9 @@ def test_a_date_is_midnight_in_utc() -> None:
     ("fraction", "milliseconds"), [(".5", 500), (".05", 50), (".1230000", 123), (".000000", 0)]
 )
 def test_fractions_are_milliseconds(fraction: str, milliseconds: int) -> None:
-    moment = parse_datetime(f"2024-06-01T12:00:00{fraction}Z")
+    timestamp = parse_datetime(f"2024-06-01T12:00:00{fraction}Z")
 
-    assert moment.microsecond == milliseconds * 1000
+    assert timestamp.microsecond == milliseconds * 1000
 
 
 @pytest.mark.parametrize("fraction", [".1239999", ".0009", ".000000001"])
@@ -86,8 +86,10 @@ def test_what_names_no_instant_is_refused(text: str) -> None:
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_a_formatted_instant_is_read_back_to_the_millisecond(moment: datetime) -> None:
-    written = format_datetime(moment)
+def test_a_formatted_instant_is_read_back_to_the_millisecond(timestamp: datetime) -> None:
+    written = format_datetime(timestamp)
 
     assert len(written) == len("2024-06-01T12:00:00.000Z")
-    assert parse_datetime(written) == moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    assert parse_datetime(written) == timestamp.replace(
+        microsecond=timestamp.microsecond // 1000 * 1000
+    )

@@ -89,12 +89,12 @@ def requests(draw: st.DrawFn) -> Access:
 
 @settings(deadline=None)
 @given(bundles(), st.lists(requests(), min_size=1, max_size=12))
-def test_cedar_decides_as_the_rules_say(bundle: Bundle, asked: list[Access]) -> None:
+def test_cedar_decides_as_the_rules_say(bundle: Bundle, accesses: list[Access]) -> None:
     gate = PolicyGate(compile_bundle(bundle), graph_id="default")
 
-    decisions = [gate.decide(each) for each in asked]
+    decisions = [gate.decide(each) for each in accesses]
 
-    matching = [sorted(rule.id for rule in matching_rules(bundle, each)) for each in asked]
+    matching = [sorted(rule.id for rule in matching_rules(bundle, each)) for each in accesses]
     assert [each.is_allowed for each in decisions] == [bool(rules) for rules in matching]
     assert [each.rule for each in decisions] == [next(iter(rules), None) for rules in matching]
 
@@ -264,7 +264,7 @@ def test_each_decision_is_logged_with_its_rule(caplog: pytest.LogCaptureFixture)
 def test_rules_show_what_any_shows_and_hide_what_any_hides(
     limits: list[Mapping[str, object] | None], seen: dict[str, TypeView] | None
 ) -> None:
-    gate = _limited_gate(limits)
+    gate = _restricted_gate(limits)
 
     view = gate.view(make_access("ann", Action.READ, branch="main"))
 
@@ -303,7 +303,7 @@ def _team_gate() -> PolicyGate:
     return open_gate(team_bundle(), kind=BundleKind.GRAPH, graph_id="default")
 
 
-def _limited_gate(limits: list[Mapping[str, object] | None]) -> PolicyGate:
+def _restricted_gate(limits: list[Mapping[str, object] | None]) -> PolicyGate:
     return graph_gate(
         {
             "version": 1,

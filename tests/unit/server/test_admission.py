@@ -19,7 +19,7 @@ def test_of_many_at_once_exactly_as_many_pass_as_may() -> None:
     admission = Admission(Budget(requests_max=16, bytes_max=PLENTY))
     gathered, decided = Barrier(32), Barrier(32)
 
-    def ask(_: int) -> bool:
+    def request(_: int) -> bool:
         with ExitStack() as held:
             gathered.wait()
             try:
@@ -31,7 +31,7 @@ def test_of_many_at_once_exactly_as_many_pass_as_may() -> None:
             return is_admitted
 
     with ThreadPoolExecutor(32) as pool:
-        admitted = list(pool.map(ask, range(32)))
+        admitted = list(pool.map(request, range(32)))
 
     assert admitted.count(True) == 16
 
@@ -121,9 +121,9 @@ def test_a_call_that_nobody_has_room_for_is_turned_away_at_once() -> None:
         may_end.set()
         return await asyncio.gather(*accepted), refused.value.status
 
-    answers, status = asyncio.run(overload())
+    results, status = asyncio.run(overload())
 
-    assert answers == [True, True]
+    assert results == [True, True]
     assert status == 429
     assert workers.close(within_s=10)
 

@@ -16,7 +16,7 @@ def test_a_call_is_traced_as_calls_of_databases_are() -> None:
     spans = InMemorySpanExporter()
     tracing, end = make_tracing(SimpleSpanProcessor(spans), version="1.2.3")
 
-    _answer(tracing, status=200)
+    _respond(tracing, status=200)
     end()
 
     request, call, phase = _by_depth(spans)
@@ -44,7 +44,7 @@ def test_spans_stand_below_the_callers_and_each_other() -> None:
     spans = InMemorySpanExporter()
     tracing, end = make_tracing(SimpleSpanProcessor(spans), version="1")
 
-    _answer(tracing, status=200)
+    _respond(tracing, status=200)
     end()
 
     request, call, phase = _by_depth(spans)
@@ -60,15 +60,15 @@ def test_a_failure_of_the_server_is_an_error_and_a_refusal_is_not() -> None:
     spans = InMemorySpanExporter()
     tracing, end = make_tracing(SimpleSpanProcessor(spans), version="1")
 
-    _answer(tracing, status=500)
-    _answer(tracing, status=404)
+    _respond(tracing, status=500)
+    _respond(tracing, status=404)
     end()
 
     requests = [each for each in spans.get_finished_spans() if each.kind is SpanKind.SERVER]
     assert [each.status.status_code for each in requests] == [StatusCode.ERROR, StatusCode.UNSET]
 
 
-def _answer(tracing: Tracing, *, status: int) -> None:
+def _respond(tracing: Tracing, *, status: int) -> None:
     observer = TracedObserver(Metrics().observer_of("g"), tracing)
     headers = {b"traceparent": f"00-{CALLER}-b7ad6b7169203331-01".encode()}
     with tracing.request("POST", "/graphs/g/query", headers) as record_response:

@@ -64,25 +64,25 @@ def test_only_a_write_that_has_to_be_recovered_is_a_503() -> None:
 def test_a_stale_view_says_of_what() -> None:
     error = ExpectedVersionMismatchError(table_key="node:Person", expected=4, actual=5)
 
-    answer = graph_error_response(error)
+    response = graph_error_response(error)
 
-    assert answer.status == 409
-    assert _body(answer)["code"] == "conflict"
-    assert _body(answer)["manifest_conflict"] == {
+    assert response.status == 409
+    assert _body(response)["code"] == "conflict"
+    assert _body(response)["manifest_conflict"] == {
         "table_key": "node:Person",
         "expected": 4,
         "actual": 5,
     }
-    assert "merge_conflicts" not in _body(answer)
+    assert "merge_conflicts" not in _body(response)
 
 
 def test_conflicts_of_a_merge_are_listed_and_the_first_three_told() -> None:
     error = MergeConflictError(conflicts=[_conflict(id) for id in "abcde"])
 
-    answer = graph_error_response(error)
+    response = graph_error_response(error)
 
-    body = _body(answer)
-    assert answer.status == 409
+    body = _body(response)
+    assert response.status == 409
     assert body["error"] == (
         "merge conflicts: node:Person:a (divergent_update); node:Person:b (divergent_update); "
         "node:Person:c (divergent_update); and 2 more"
@@ -120,33 +120,33 @@ def test_three_conflicts_are_told_without_more() -> None:
 def test_an_answer_has_a_status_and_a_code_and_no_path(
     error: GraphError, status: int, code: str
 ) -> None:
-    answer = graph_error_response(error)
+    response = graph_error_response(error)
 
-    assert answer.status == status
-    assert _body(answer)["code"] == code
-    assert PATH.encode() not in answer.body
+    assert response.status == status
+    assert _body(response)["code"] == code
+    assert PATH.encode() not in response.body
 
 
 def test_who_is_turned_away_is_told_when_to_come_back() -> None:
-    answer = http_error_response(too_many("enough"))
+    response = http_error_response(too_many("enough"))
 
-    assert answer.status == 429
-    assert (b"retry-after", b"60") in answer.headers
+    assert response.status == 429
+    assert (b"retry-after", b"60") in response.headers
 
 
 def test_a_refusal_has_an_error_and_a_code() -> None:
-    answer = http_error_response(not_found("graph 'x' not found"))
+    response = http_error_response(not_found("graph 'x' not found"))
 
-    assert (answer.status, answer.content_type) == (404, b"application/json")
-    assert _body(answer) == {"error": "graph 'x' not found", "code": "not_found"}
+    assert (response.status, response.content_type) == (404, b"application/json")
+    assert _body(response) == {"error": "graph 'x' not found", "code": "not_found"}
 
 
 def test_what_nobody_expected_is_told_by_its_request_id_only() -> None:
-    answer = internal_error_response("r1")
+    response = internal_error_response("r1")
 
-    assert answer.status == 500
-    assert _body(answer)["code"] == "internal"
-    assert "r1" in str(_body(answer)["error"])
+    assert response.status == 500
+    assert _body(response)["code"] == "internal"
+    assert "r1" in str(_body(response)["error"])
 
 
 def _conflict(id: str) -> Conflict:
@@ -154,8 +154,8 @@ def _conflict(id: str) -> Conflict:
     return Conflict("Person", id, "divergent_update", f"both changed {id}", row, row, row)
 
 
-def _body(answer: Response) -> dict[str, object]:
-    body = orjson.loads(answer.body)
+def _body(response: Response) -> dict[str, object]:
+    body = orjson.loads(response.body)
     assert isinstance(body, dict)
     return body
 
@@ -165,9 +165,9 @@ def test_a_full_disk_is_reported_as_such_and_without_its_path(number: int) -> No
     with pytest.raises(UnavailableError) as raised, storage_errors("write /secret/graph"):
         raise OSError(number, "no space")
 
-    answer = graph_error_response(raised.value)
+    response = graph_error_response(raised.value)
 
-    body = _body(answer)
+    body = _body(response)
     assert "disk of this graph is full; nothing was written" in str(body["error"])
     assert "/secret" not in str(body)
 
@@ -180,8 +180,8 @@ def test_a_reference_page_lists_every_status_with_its_code(page: str) -> None:
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
     listed = {(int(status), code) for status, code in STATUS_ROW.findall(text)}
     # Where the code of the answer is not that of the class.
-    answered: dict[type[GraphError], str] = {BusyError: "too_many_requests"}
-    of_errors = {(STATUS[kind], answered.get(kind, kind.code)) for kind in STATUS}
+    other_codes: dict[type[GraphError], str] = {BusyError: "too_many_requests"}
+    of_errors = {(STATUS[kind], other_codes.get(kind, kind.code)) for kind in STATUS}
     of_requests = {
         (401, "unauthorized"),
         (405, "method_not_allowed"),

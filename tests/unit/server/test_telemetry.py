@@ -81,11 +81,11 @@ def test_a_level_is_known_by_its_name_and_is_otherwise_info(text: str, level: in
 
 
 def _in_a_request(request_id: str, log: Log) -> None:
-    def answer() -> None:
+    def respond() -> None:
         set_request_id(request_id)
         log.event("routed")
 
-    copy_context().run(answer)
+    copy_context().run(respond)
 
 
 def test_a_request_is_counted_by_its_route_and_not_by_its_path() -> None:

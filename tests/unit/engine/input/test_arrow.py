@@ -28,7 +28,7 @@ node Both { k: String @key }
 edge Both: Both -> Both
 """
 
-DAY, MOMENT = date(2024, 6, 1), 1717243200123
+DAY, AT_MS = date(2024, 6, 1), 1717243200123
 INSTANT = datetime(2024, 6, 1, 12, 0, 0, 123000, tzinfo=UTC)
 
 
@@ -53,7 +53,7 @@ def refuse(given: object) -> InvalidValueError:
     return refused.value
 
 
-FITTING = {
+ACCEPTED = {
     "wider integers": ("i", pa.array([1, None, -(2**31)], pa.int64()), [1, None, -(2**31)]),
     "narrower integers": ("l", pa.array([1, None], pa.int8()), [1, None]),
     "signs that do not matter": ("u", pa.array([0, 2**32 - 1], pa.int64()), [0, 2**32 - 1]),
@@ -85,15 +85,15 @@ FITTING = {
     "dates as text": ("day", pa.array(["2024-06-01", "20240601"]), [DAY, DAY]),
     "seconds": ("at", pa.array([1, None], pa.timestamp("s")), [1000, None]),
     "milliseconds": ("at", pa.array([-1], pa.timestamp("ms")), [-1]),
-    "microseconds": ("at", pa.array([INSTANT]), [MOMENT]),
+    "microseconds": ("at", pa.array([INSTANT]), [AT_MS]),
     "microseconds of a zone": ("at", pa.array([-1000, 1000], pa.timestamp("us", "UTC")), [-1, 1]),
     "nanoseconds": ("at", pa.array([-1000000, 1000000], pa.timestamp("ns")), [-1, 1]),
-    "time zones": ("at", pa.array([INSTANT], pa.timestamp("us", "Europe/Berlin")), [MOMENT]),
+    "time zones": ("at", pa.array([INSTANT], pa.timestamp("us", "Europe/Berlin")), [AT_MS]),
     "dates as instants": ("at", pa.array([DAY]), [1717200000000]),
-    "instants as we store them": ("at", pa.array([MOMENT], TIMESTAMP), [MOMENT]),
-    "instants as we stored them": ("at", pa.array([MOMENT]).cast(pa.date64()), [MOMENT]),
-    "milliseconds as numbers": ("at", pa.array([MOMENT]), [MOMENT]),
-    "instants as text": ("at", pa.array(["2024-06-01T12:00:00.123Z"]), [MOMENT]),
+    "instants as we store them": ("at", pa.array([AT_MS], TIMESTAMP), [AT_MS]),
+    "instants as we stored them": ("at", pa.array([AT_MS]).cast(pa.date64()), [AT_MS]),
+    "milliseconds as numbers": ("at", pa.array([AT_MS]), [AT_MS]),
+    "instants as text": ("at", pa.array(["2024-06-01T12:00:00.123Z"]), [AT_MS]),
     "large lists": (
         "tags",
         pa.array([["a"], None, [], ["b", "c"]], pa.large_list(pa.large_string())),
@@ -128,14 +128,14 @@ FITTING = {
 }
 
 
-@pytest.mark.parametrize(("name", "column", "expected"), FITTING.values(), ids=FITTING)
+@pytest.mark.parametrize(("name", "column", "expected"), ACCEPTED.values(), ids=ACCEPTED)
 def test_a_column_that_loses_nothing_fits(
     name: str, column: pa.Array, expected: list[object]
 ) -> None:
     assert read(name, column) == expected
 
 
-@pytest.mark.parametrize(("name", "column", "expected"), FITTING.values(), ids=FITTING)
+@pytest.mark.parametrize(("name", "column", "expected"), ACCEPTED.values(), ids=ACCEPTED)
 def test_a_column_in_slices_and_chunks_is_the_same_column(
     name: str, column: pa.Array, expected: list[object]
 ) -> None:

@@ -50,9 +50,9 @@ def test_a_column_of_texts_means_what_each_text_means(texts: list[str], scalar: 
 
         assert refused.value.row == expected.index(None)
     else:
-        moments = parse_timestamps(pa.array(texts, pa.string()), scalar)
+        timestamps = parse_timestamps(pa.array(texts, pa.string()), scalar)
 
-        assert moments.to_pylist() == expected
+        assert timestamps.to_pylist() == expected
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_a_column_of_texts_means_what_each_text_means(texts: list[str], scalar: 
     ],
 )
 def test_where_there_is_no_text_there_is_no_moment(texts: list[str | None]) -> None:
-    moments = parse_timestamps(pa.array(texts, pa.string()), Scalar.DATETIME)
+    timestamps = parse_timestamps(pa.array(texts, pa.string()), Scalar.DATETIME)
 
-    assert moments.to_pylist() == [
+    assert timestamps.to_pylist() == [
         None if text is None else naive(text, Scalar.DATETIME) for text in texts
     ]
 

@@ -53,9 +53,9 @@ def test_a_repeated_member_is_found_exactly_where_there_is_one(line: str) -> Non
 @given(st.lists(LINES, min_size=1, max_size=4))
 def test_lines_that_are_passed_over_repeat_no_member(lines: list[str]) -> None:
     records = [orjson.loads(line) for line in lines]
-    kept = sum(_count_members(record) for record in records)
+    retained = sum(_count_members(record) for record in records)
 
-    may_repeat = has_more_members("\n".join(lines).encode(), kept)
+    may_repeat = has_more_members("\n".join(lines).encode(), retained)
 
     assert may_repeat or not any(map(has_repeats, lines))
 

@@ -107,15 +107,15 @@ def test_a_date_is_text(written: str, day: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "moment"),
+    ("written", "milliseconds"),
     [(0, 0), (-62135596800000, -62135596800000), ("1969-12-31 23:59:59.9990", -1)],
 )
-def test_a_datetime_is_milliseconds_or_text(written: object, moment: int) -> None:
+def test_a_datetime_is_milliseconds_or_text(written: object, milliseconds: int) -> None:
     lines = [json.dumps({"type": "Dates", "data": {"at": each}}) for each in (written, 5, None)]
 
     rows = rows_of(receive_lines(*lines, schema=ODDITIES), "node:Dates")
 
-    assert [row["at"] for row in rows] == [moment, 5, None]
+    assert [row["at"] for row in rows] == [milliseconds, 5, None]
 
 
 def test_a_blob_is_base64() -> None:

@@ -27,7 +27,7 @@ CATALOG = compile_catalog(
     """
 )
 
-Images = tuple[str | None, str | None, str | None]
+Versions = tuple[str | None, str | None, str | None]
 
 
 def person(
@@ -46,7 +46,7 @@ def knows(
     return {"src": src, "dst": dst, "note": note, "since": since}
 
 
-IMAGES = {
+VERSIONS = {
     "Person": {"one": person("Ann", 1), "two": person("Ann", 2), "three": person("Ann", 3)},
     "Knows": {"one": knows("a", "b", 1), "two": knows("a", "b", 2), "three": knows("a", "c", 1)},
 }
@@ -55,7 +55,7 @@ IMAGES = {
 # The table of cases
 
 # What base, source and target have: the target's image afterwards, or the kind of conflict.
-TRUTH: Mapping[Images, str | None] = {
+TRUTH: Mapping[Versions, str | None] = {
     (None, None, None): None,
     (None, None, "one"): "one",
     (None, "one", None): "one",
@@ -74,19 +74,19 @@ TRUTH: Mapping[Images, str | None] = {
 }
 
 
-def shape_of(images: Images) -> Images:
+def shape_of(versions: Versions) -> Versions:
     """The case of the table that three images are: which of them are the same."""
     names: dict[str | None, str | None] = {None: None}
-    for image in images:
-        names.setdefault(image, ("one", "two", "three")[len(names) - 1])
-    base, source, target = (names[image] for image in images)
+    for version in versions:
+        names.setdefault(version, ("one", "two", "three")[len(names) - 1])
+    base, source, target = (names[version] for version in versions)
     return base, source, target
 
 
 @pytest.mark.parametrize("name", ["Person", "Knows"])
 @pytest.mark.parametrize("case", [*product([None, "one", "two", "three"], repeat=3)])
-def test_every_case_of_three_images_ends_as_the_table_says(name: str, case: Images) -> None:
-    base, source, target = ({} if each is None else {"x": IMAGES[name][each]} for each in case)
+def test_every_case_of_three_images_ends_as_the_table_says(name: str, case: Versions) -> None:
+    base, source, target = ({} if each is None else {"x": VERSIONS[name][each]} for each in case)
 
     found = reconcile_rows(CATALOG, name, base=base, source=source, target=target)
 
@@ -94,9 +94,9 @@ def test_every_case_of_three_images_ends_as_the_table_says(name: str, case: Imag
     kinds = [each.kind for each in found.conflicts]
     if expected is None or expected in ("one", "two", "three"):
         names = dict(zip(shape_of(case), case, strict=True))
-        image = names[expected]
+        version = names[expected]
         assert kinds == []
-        assert apply(found, target) == ({} if image is None else {"x": IMAGES[name][image]})
+        assert apply(found, target) == ({} if version is None else {"x": VERSIONS[name][version]})
     else:
         assert kinds == [expected]
         assert apply(found, target) == target

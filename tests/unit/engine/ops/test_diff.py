@@ -73,7 +73,9 @@ def test_rows_are_the_same_if_all_their_cells_are() -> None:
 
 
 def test_of_no_rows_none_differ() -> None:
-    nobody = pa.table({"id": pa.array([], pa.string()), "at": pa.array([], pa.list_(pa.float32()))})
+    no_rows = pa.table(
+        {"id": pa.array([], pa.string()), "at": pa.array([], pa.list_(pa.float32()))}
+    )
 
-    assert equal_rows(nobody, nobody).dtype == np.bool_
-    assert len(equal_rows(nobody, nobody)) == 0
+    assert equal_rows(no_rows, no_rows).dtype == np.bool_
+    assert len(equal_rows(no_rows, no_rows)) == 0

@@ -7,99 +7,99 @@ from omnigraph.engine.read.entities import LruCache, UseCounter
 from tests.support.processes import race
 
 
-def make_warm(bytes_max: int) -> LruCache[str, str]:
+def make_cache(bytes_max: int) -> LruCache[str, str]:
     """Texts by key, a byte a character."""
     return LruCache(bytes_max=bytes_max, size_of=len)
 
 
-def keep(warm: LruCache[str, str], *pairs: tuple[str, str]) -> None:
+def keep(cache: LruCache[str, str], *pairs: tuple[str, str]) -> None:
     """Make an entry of each pair that is not there."""
     for key, text in pairs:
-        warm.get(key, partial(str, text))
+        cache.get(key, partial(str, text))
 
 
 def test_an_entry_is_made_once_and_kept() -> None:
-    warm = make_warm(10)
+    cache = make_cache(10)
     made: list[str] = []
 
     def make() -> str:
         made.append("one")
         return "one"
 
-    answers = [warm.get("a", make) for _ in range(3)]
+    results = [cache.get("a", make) for _ in range(3)]
 
-    assert answers == ["one"] * 3
+    assert results == ["one"] * 3
     assert made == ["one"]
-    assert warm.find("a") == "one"
+    assert cache.find("a") == "one"
 
 
 def test_what_was_never_made_is_not_found() -> None:
-    warm = make_warm(10)
+    cache = make_cache(10)
 
-    assert warm.find("a") is None
-    assert "a" not in warm
+    assert cache.find("a") is None
+    assert "a" not in cache
 
 
 def test_the_least_used_entries_go_first() -> None:
-    warm = make_warm(9)
-    keep(warm, ("a", "aaa"), ("b", "bbb"), ("c", "ccc"))
+    cache = make_cache(9)
+    keep(cache, ("a", "aaa"), ("b", "bbb"), ("c", "ccc"))
 
-    warm.find("a")
-    keep(warm, ("d", "ddd"))
+    cache.find("a")
+    keep(cache, ("d", "ddd"))
 
-    assert [key for key in "abcd" if key in warm] == ["a", "c", "d"]
+    assert [key for key in "abcd" if key in cache] == ["a", "c", "d"]
 
 
 def test_looking_whether_an_entry_is_there_is_no_use_of_it() -> None:
-    warm = make_warm(6)
-    keep(warm, ("a", "aaa"), ("b", "bbb"))
+    cache = make_cache(6)
+    keep(cache, ("a", "aaa"), ("b", "bbb"))
 
-    assert "a" in warm
-    keep(warm, ("c", "ccc"))
+    assert "a" in cache
+    keep(cache, ("c", "ccc"))
 
-    assert [key for key in "abc" if key in warm] == ["b", "c"]
+    assert [key for key in "abc" if key in cache] == ["b", "c"]
 
 
 def test_a_large_entry_takes_the_place_of_several() -> None:
-    warm = make_warm(9)
-    keep(warm, ("a", "aaa"), ("b", "bbb"), ("c", "ccc"))
+    cache = make_cache(9)
+    keep(cache, ("a", "aaa"), ("b", "bbb"), ("c", "ccc"))
 
-    keep(warm, ("d", "d" * 6))
+    keep(cache, ("d", "d" * 6))
 
-    assert [key for key in "abcd" if key in warm] == ["c", "d"]
+    assert [key for key in "abcd" if key in cache] == ["c", "d"]
 
 
 def test_an_entry_that_is_too_large_is_answered_and_pushes_nothing_out() -> None:
-    warm = make_warm(5)
-    keep(warm, ("a", "aaa"))
+    cache = make_cache(5)
+    keep(cache, ("a", "aaa"))
 
-    answer = warm.get("b", lambda: "b" * 6)
+    found = cache.get("b", lambda: "b" * 6)
 
-    assert answer == "b" * 6
-    assert [key for key in "ab" if key in warm] == ["a"]
+    assert found == "b" * 6
+    assert [key for key in "ab" if key in cache] == ["a"]
 
 
 def test_bytes_are_counted_once_for_an_entry_that_several_threads_made() -> None:
-    warm = make_warm(6)
+    cache = make_cache(6)
     have_missed = threading.Barrier(2)
 
     def make() -> str:
         have_missed.wait()
         return "aaa"
 
-    answers = race(lambda _number: warm.get("a", make), count=2)
-    keep(warm, ("b", "bbb"))
+    results = race(lambda _number: cache.get("a", make), count=2)
+    keep(cache, ("b", "bbb"))
 
-    assert answers == ["aaa", "aaa"]
-    assert [key for key in "ab" if key in warm] == ["a", "b"]
+    assert results == ["aaa", "aaa"]
+    assert [key for key in "ab" if key in cache] == ["a", "b"]
 
 
 def test_threads_that_use_one_memory_all_get_their_own_answers() -> None:
-    warm = make_warm(40)
+    cache = make_cache(40)
 
     def look(number: int) -> list[str]:
         keys = [str((number * step) % 17) for step in range(400)]
-        return [key for key in keys if warm.get(key, partial(_triple, key)) != _triple(key)]
+        return [key for key in keys if cache.get(key, partial(_triple, key)) != _triple(key)]
 
     wrong = race(look, count=6)
 
@@ -107,29 +107,29 @@ def test_threads_that_use_one_memory_all_get_their_own_answers() -> None:
 
 
 def test_questions_are_counted_by_key() -> None:
-    asked: UseCounter[str] = UseCounter(keys_max=4)
+    counter: UseCounter[str] = UseCounter(keys_max=4)
 
-    counts = [asked.note(key) for key in "aabaa"]
+    counts = [counter.note(key) for key in "aabaa"]
 
     assert counts == [1, 2, 1, 3, 4]
-    assert (asked.count("a"), asked.count("b"), asked.count("c")) == (4, 1, 0)
+    assert (counter.count("a"), counter.count("b"), counter.count("c")) == (4, 1, 0)
 
 
 def test_what_was_not_asked_for_in_a_long_time_is_forgotten() -> None:
-    asked: UseCounter[str] = UseCounter(keys_max=2)
+    counter: UseCounter[str] = UseCounter(keys_max=2)
 
     for key in "abac":
-        asked.note(key)
+        counter.note(key)
 
-    assert (asked.count("a"), asked.count("b"), asked.count("c")) == (2, 0, 1)
+    assert (counter.count("a"), counter.count("b"), counter.count("c")) == (2, 0, 1)
 
 
 def test_no_question_is_lost_between_threads() -> None:
-    asked: UseCounter[str] = UseCounter(keys_max=2)
+    counter: UseCounter[str] = UseCounter(keys_max=2)
 
-    race(lambda _number: [asked.note("a") for _ in range(200)], count=5)
+    race(lambda _number: [counter.note("a") for _ in range(200)], count=5)
 
-    assert asked.count("a") == 1_000
+    assert counter.count("a") == 1_000
 
 
 def _triple(text: str) -> str:

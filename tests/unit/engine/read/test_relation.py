@@ -69,30 +69,30 @@ def _lists(element: st.SearchStrategy[int], count: int) -> st.SearchStrategy[lis
 
 @given(relations("abc"), st.sets(st.sampled_from("abcd")))
 def test_dropping_variables_loses_no_row(relation: Relation, live: set[str]) -> None:
-    kept = relation.keep(live)
+    remaining = relation.keep(live)
 
     names = sorted(live & set("abc"))
     expected: Counter[Row] = Counter()
     for row, count in counted(relation, "abc").items():
         expected[tuple(row["abc".index(name)] for name in names)] += count
-    assert counted(kept, names) == expected
-    assert kept.variables == set(names) or (not names and not kept.ordinals)
-    assert kept.total == relation.total
+    assert counted(remaining, names) == expected
+    assert remaining.variables == set(names) or (not names and not remaining.ordinals)
+    assert remaining.total == relation.total
 
 
 @given(relations("ab"), st.sampled_from("ab"))
 def test_equal_rows_of_one_variable_are_kept_once(relation: Relation, name: str) -> None:
-    kept = relation.keep([name])
+    remaining = relation.keep([name])
 
-    assert len(set(kept.ordinals[name].tolist())) == kept.count
+    assert len(set(remaining.ordinals[name].tolist())) == remaining.count
 
 
 def test_rows_that_nobody_asks_anything_of_are_one_number() -> None:
     relation = make_relation({"a": [1, 2, UNBOUND]}, weights=[2, 3, 4])
 
-    kept = relation.keep([])
+    remaining = relation.keep([])
 
-    assert (kept.count, kept.total, dict(kept.ordinals)) == (1, 9, {})
+    assert (remaining.count, remaining.total, dict(remaining.ordinals)) == (1, 9, {})
 
 
 def test_no_rows_stay_no_rows_whatever_is_dropped() -> None:

@@ -180,8 +180,8 @@ def test_a_condition_asks_for_values_of_its_columns_types(
 def test_now_has_the_precision_of_a_column() -> None:
     bound = bind_where("at <= now()")
 
-    moment = NOW.replace(microsecond=123_000)
-    assert bound == Compare(Column("at", Scalar.DATETIME), Comparator.LE, moment)
+    timestamp = NOW.replace(microsecond=123_000)
+    assert bound == Compare(Column("at", Scalar.DATETIME), Comparator.LE, timestamp)
 
 
 def test_parameters_are_replaced_by_their_values() -> None:

@@ -206,10 +206,10 @@ def test_a_result_shows_the_ends_of_an_edge() -> None:
 
 def test_a_result_shows_years_beyond_the_calendar_of_python() -> None:
     days = pa.array([10**7, -719529], pa.int32()).cast(pa.date32())
-    moments = pa.chunked_array([[10**16], [None]], pa.int64()).cast(TIMESTAMP)
+    timestamps = pa.chunked_array([[10**16], [None]], pa.int64()).cast(TIMESTAMP)
 
     assert encode_column(days, DATE) == ["29349-01-26", "-001-12-31"]
-    assert encode_column(moments, DATETIME) == ["318857-05-20T17:46:40.000Z", None]
+    assert encode_column(timestamps, DATETIME) == ["318857-05-20T17:46:40.000Z", None]
 
 
 def test_an_entity_from_before_a_property_was_added_shows_null() -> None:

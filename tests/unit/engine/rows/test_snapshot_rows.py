@@ -53,7 +53,7 @@ def test_nothing_done_is_empty() -> None:
 def test_keeping_the_last_of_each_id_keeps_their_order(ids: list[str]) -> None:
     numbered = pa.table({"id": pa.array(ids, pa.string()), "number": range(len(ids))})
 
-    kept = keep_last(numbered)
+    latest = keep_last(numbered)
 
     expected = sorted({each: number for number, each in enumerate(ids)}.values())
-    assert kept["number"].to_pylist() == expected
+    assert latest["number"].to_pylist() == expected

@@ -18,7 +18,7 @@ from omnigraph.storage.row_files import arrow_type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = st.integers(-719_162, 2_932_896).map(lambda days: date(1970, 1, 1) + timedelta(days=days))
-_MOMENTS = st.integers(-62_135_596_800_000, 253_402_300_799_999)
+_TIMESTAMPS = st.integers(-62_135_596_800_000, 253_402_300_799_999)
 
 _VALUES: dict[Scalar, st.SearchStrategy[object]] = {
     Scalar.STRING: st.text(),
@@ -31,7 +31,7 @@ _VALUES: dict[Scalar, st.SearchStrategy[object]] = {
     Scalar.F32: st.floats(width=32),
     Scalar.F64: st.floats(),
     Scalar.DATE: _DAYS,
-    Scalar.DATETIME: _MOMENTS,
+    Scalar.DATETIME: _TIMESTAMPS,
 }
 
 

@@ -177,8 +177,8 @@ def list_of(scalar: Scalar) -> PropertyType:
     return PropertyType(scalar, is_list=True)
 
 
-MOMENT = datetime(2024, 6, 1, 12, 30, 15, 250_999, tzinfo=UTC)
-MOMENT_MS = 1717245015250
+INSTANT = datetime(2024, 6, 1, 12, 30, 15, 250_999, tzinfo=UTC)
+INSTANT_MS = 1717245015250
 
 
 @pytest.mark.parametrize(
@@ -216,11 +216,11 @@ def test_a_value_is_stored_as_its_property_says(
 
 
 def test_a_timestamp_keeps_its_milliseconds() -> None:
-    scalar = column_of([MOMENT, datetime(1, 1, 1, tzinfo=UTC)], of(Scalar.DATETIME), subject="T.p")
-    nested = column_of([(MOMENT,)], list_of(Scalar.DATETIME), subject="T.p")
+    scalar = column_of([INSTANT, datetime(1, 1, 1, tzinfo=UTC)], of(Scalar.DATETIME), subject="T.p")
+    nested = column_of([(INSTANT,)], list_of(Scalar.DATETIME), subject="T.p")
 
-    assert scalar.cast("int64").to_pylist() == [MOMENT_MS, -62135596800000]
-    assert nested.flatten().cast("int64").to_pylist() == [MOMENT_MS]
+    assert scalar.cast("int64").to_pylist() == [INSTANT_MS, -62135596800000]
+    assert nested.flatten().cast("int64").to_pylist() == [INSTANT_MS]
 
 
 @pytest.mark.parametrize(

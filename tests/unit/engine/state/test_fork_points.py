@@ -16,7 +16,7 @@ def history(**parents: str) -> dict[str, Ancestor]:
 
 
 def names(heads: str, known: dict[str, Ancestor]) -> list[str]:
-    return [junction.commit.id for junction in find_fork_points(heads, known=known)]
+    return [fork_point.commit.id for fork_point in find_fork_points(heads, known=known)]
 
 
 def test_one_head_has_no_junction() -> None:
@@ -26,9 +26,9 @@ def test_one_head_has_no_junction() -> None:
 def test_two_heads_part_at_one_commit() -> None:
     known = history(a="", b="a", c="b", d="b", e="d")
 
-    (junction,) = find_fork_points("ce", known=known)
+    (fork_point,) = find_fork_points("ce", known=known)
 
-    assert (junction.commit.id, junction.head_ids) == ("b", frozenset("ce"))
+    assert (fork_point.commit.id, fork_point.head_ids) == ("b", frozenset("ce"))
 
 
 def test_a_head_that_another_comes_from_is_a_junction() -> None:
@@ -72,7 +72,7 @@ def test_whatever_two_heads_last_had_in_common_is_a_junction(
 ) -> None:
     heads = data.draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=5, unique=True))
 
-    found = {junction.commit.id for junction in find_fork_points(heads, known=known)}
+    found = {fork_point.commit.id for fork_point in find_fork_points(heads, known=known)}
 
     for one in heads:
         for other in heads:

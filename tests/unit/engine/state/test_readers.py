@@ -10,7 +10,7 @@ from omnigraph.model.errors import CorruptError
 from omnigraph.model.limits import LEASE_CLOCK_SKEW_S_MAX
 from omnigraph.storage.ports import TableRef, TableVersion
 
-MOMENT = datetime(2026, 5, 1, 12, tzinfo=UTC)
+TIMESTAMP = datetime(2026, 5, 1, 12, tzinfo=UTC)
 CLAIM = ReadClaim(
     frozenset(
         {
@@ -18,11 +18,11 @@ CLAIM = ReadClaim(
             TableVersion(TableRef("nodes/a", "feature/x"), 4),
         }
     ),
-    MOMENT,
+    TIMESTAMP,
 )
 
 
-@pytest.mark.parametrize("claim", [CLAIM, ReadClaim(frozenset(), MOMENT)])
+@pytest.mark.parametrize("claim", [CLAIM, ReadClaim(frozenset(), TIMESTAMP)])
 def test_a_claim_is_read_as_it_was_written(claim: ReadClaim) -> None:
     assert decode_claim(encode_claim(claim), path="p") == claim
 
@@ -30,8 +30,8 @@ def test_a_claim_is_read_as_it_was_written(claim: ReadClaim) -> None:
 def test_a_claim_is_over_when_no_clock_can_be_that_wrong() -> None:
     skew = timedelta(seconds=LEASE_CLOCK_SKEW_S_MAX)
 
-    assert not CLAIM.is_over(MOMENT + skew)
-    assert CLAIM.is_over(MOMENT + skew + timedelta(milliseconds=1))
+    assert not CLAIM.is_over(TIMESTAMP + skew)
+    assert CLAIM.is_over(TIMESTAMP + skew + timedelta(milliseconds=1))
 
 
 @pytest.mark.parametrize(

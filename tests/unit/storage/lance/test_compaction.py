@@ -22,9 +22,9 @@ def sizes(*rows: int) -> list[FragmentSize]:
 def join(before: Sequence[FragmentSize]) -> list[FragmentSize]:
     """What Lance makes of the groups: they come last, cut where a fragment is full."""
     groups = choose_groups(before)
-    gone = {number for group in groups for number in group}
+    merged = {number for group in groups for number in group}
     rows_by_id = {size.id: size.rows for size in before}
-    after = [size for size in before if size.id not in gone]
+    after = [size for size in before if size.id not in merged]
     for group in groups:
         rows = sum(rows_by_id[number] for number in group)
         counts = [FULL] * (rows // FULL) + [rows % FULL] * bool(rows % FULL)

@@ -191,9 +191,9 @@ def test_a_long_value_is_cut_in_the_message_and_whole_in_the_violation() -> None
 
 
 def test_dates_and_numbers_that_json_lacks_appear_as_in_results() -> None:
-    moment = datetime(2024, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+    timestamp = datetime(2024, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)
     catalog = compile_text("node T { at: DateTime  f: F64  @unique(at)  @range(f, 0..) }")
-    rows = [{"id": id, "at": moment, "f": -INFINITY} for id in ("a", "b")]
+    rows = [{"id": id, "at": timestamp, "f": -INFINITY} for id in ("a", "b")]
 
     found = violations_of(catalog, {"T": Write(rows)})
 

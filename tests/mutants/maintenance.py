@@ -4,7 +4,7 @@ from tests.mutants.planting import Edit, Mutant
 
 CLEANUP = "tests/behaviour/maintenance/test_cleanup.py"
 
-UPKEEP_MUTANTS = (
+MAINTENANCE_MUTANTS = (
     Mutant(
         "publish under a schema that was replaced meanwhile",
         (

@@ -70,12 +70,12 @@ def orphan(root: Path) -> None:
     table.create_branch("left", table.version)
 
 
-def answers(graph: Graph) -> Mapping[str, object]:
+def query_results(graph: Graph) -> Mapping[str, object]:
     """Every row on every branch, and one at a tag."""
     return {**state_of(graph), "then": graph.entity("Person", "ann", commit="then")}
 
 
-def kept(root: Path) -> Mapping[str, object]:
+def retained(root: Path) -> Mapping[str, object]:
     """The versions and lines that a graph has."""
     found = {}
     for key, path in table_paths(root).items():
@@ -99,13 +99,13 @@ def test_a_clean_up_cut_short_anywhere_loses_nothing_and_can_be_done_again(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     built = grown_graph(tmp_path / "built")
-    before = kept(tmp_path / "built")
+    before = retained(tmp_path / "built")
 
     swept = sweep_cleanup(tmp_path, built, prepare=grown_graph, whens=ways, scope=Scope.EFFECTS)
 
     # A line that nobody names, what is about to go, two types on main and one on a branch.
     assert swept.effects >= 6
-    assert before.keys() - kept(tmp_path / "built").keys() == {"node:Person left"}
+    assert before.keys() - retained(tmp_path / "built").keys() == {"node:Person left"}
 
 
 def test_a_clean_up_refused_at_any_call_of_its_storage_loses_nothing(tmp_path: Path) -> None:
@@ -131,28 +131,28 @@ def sweep_cleanup(
     scope: Scope,
 ) -> Swept:
     """Cut a clean-up at each of its effects; nothing that is asked for is ever missing."""
-    expected = answers(built)
+    expected = query_results(built)
     prepare(tmp_path / "unharmed")
     open_later(tmp_path / "unharmed").cleanup(keep=1)
-    left = kept(tmp_path / "unharmed")
+    left = retained(tmp_path / "unharmed")
     folders = count(1)
 
     def play(fault: Fault) -> None:
         root = tmp_path / str(next(folders))
         prepare(root)
         attempt(lambda graph: graph.cleanup(keep=1), open_crashing_later(root, fault))
-        assert answers(open_plain(root, is_read_only=True)) == expected
+        assert query_results(open_plain(root, is_read_only=True)) == expected
         open_later(root).cleanup(keep=1)
-        assert kept(root) == left
+        assert retained(root) == left
         graph = open_plain(root)
-        assert answers(graph) == expected
+        assert query_results(graph) == expected
         require_sound(graph, state_of(graph))
         require_writable(graph, state_of(graph))
         shutil.rmtree(root)
 
     swept = each_fault(play, whens=whens, scope=scope)
     open_later(tmp_path / "built").cleanup(keep=1)
-    assert kept(tmp_path / "built") == left
+    assert retained(tmp_path / "built") == left
     return swept
 
 
@@ -190,9 +190,9 @@ def sweep_repair(
         root = tmp_path / str(next(folders))
         copy(root)
         drifted = pins(open_plain(root, is_read_only=True))
-        is_told = attempt(lambda graph: graph.repair(confirm=True), open_crashing(root, fault))
+        is_reported = attempt(lambda graph: graph.repair(confirm=True), open_crashing(root, fault))
         named = pins(open_plain(root, is_read_only=True))
-        assert named in ([head_versions(root)] if is_told else [drifted, head_versions(root)])
+        assert named in ([head_versions(root)] if is_reported else [drifted, head_versions(root)])
         graph = open_plain(root)
         graph.repair(confirm=True)
         assert pins(graph) == head_versions(root)

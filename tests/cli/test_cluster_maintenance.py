@@ -17,7 +17,7 @@ from tests.support.clusters import (
 )
 from tests.support.commands import Ended, invoke_command
 
-UPKEEP = [
+MAINTENANCE = [
     ["optimize", "--json"],
     ["repair", "--json"],
     ["cleanup", "--keep", "1", "--confirm", "--json"],
@@ -37,7 +37,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return applied_cluster(two_graph_cluster(tmp_path_factory.mktemp("two")))
 
 
-@pytest.mark.parametrize("words", UPKEEP, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", MAINTENANCE, ids=lambda words: words[0])
 def test_the_only_graph_of_a_cluster_is_chosen_by_itself(words: list[str], one: Path) -> None:
     ended = invoke_command(*words, "--cluster", one)
 
@@ -45,15 +45,15 @@ def test_the_only_graph_of_a_cluster_is_chosen_by_itself(words: list[str], one: 
     assert ended.fields["uri"] == str(one / "graphs/knowledge.omni")
 
 
-@pytest.mark.parametrize("words", UPKEEP, ids=lambda words: words[0])
+@pytest.mark.parametrize("words", MAINTENANCE, ids=lambda words: words[0])
 def test_of_several_graphs_one_is_named(words: list[str], two: Path) -> None:
     chosen = invoke_command(*words, "--cluster", two, "--graph", "map")
-    asked = invoke_command(*words, "--cluster", two)
+    result = invoke_command(*words, "--cluster", two)
 
     assert chosen.fields["uri"] == str(two / "graphs/map.omni")
-    assert asked.code == 1
-    assert "--graph <id>: knowledge, map" in asked.err
-    assert asked.fields["code"] == "bad_request"
+    assert result.code == 1
+    assert "--graph <id>: knowledge, map" in result.err
+    assert result.fields["code"] == "bad_request"
 
 
 def test_queries_are_checked_against_the_schema_of_an_applied_graph(
@@ -62,8 +62,8 @@ def test_queries_are_checked_against_the_schema_of_an_applied_graph(
     write_files(tmp_path, {"right.gq": FIND_PERSON, "wrong.gq": FIND_EMAIL})
 
     def lint(name: str) -> Ended:
-        asked = ("lint", "--query", tmp_path / name, "--cluster", two, "--graph", "knowledge")
-        return invoke_command(*asked, "--json")
+        result = ("lint", "--query", tmp_path / name, "--cluster", two, "--graph", "knowledge")
+        return invoke_command(*result, "--json")
 
     assert lint("right.gq").fields["schema_source"] == {
         "kind": "graph",
