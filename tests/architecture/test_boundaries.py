@@ -55,7 +55,7 @@ PUBLIC_MODULES = frozenset(
     }
 )
 
-# These modules hold open tables; any other may name what stands in a port, and opens nothing.
+# These modules hold open tables; any other may name the types of a port, and opens nothing.
 HOLDS_TABLES = "omnigraph.storage.lance."
 NAMED_IN_PORTS = frozenset({"Transaction"})
 
@@ -138,7 +138,9 @@ WAYS_AROUND = frozenset({"eval", "exec", "getattr", "vars", "__import__", "impor
 def test_lark_is_needed_only_to_build_the_package() -> None:
     knowing = {module.name for module in product_modules() if "lark" in _imported_libraries(module)}
 
-    require_none(knowing - MAY_IMPORT_LARK, rule="lark is no dependency of the installed package")
+    require_none(
+        knowing - MAY_IMPORT_LARK, rule="lark is not a dependency of the installed package"
+    )
 
 
 def test_compiling_needs_no_storage_library() -> None:

@@ -135,7 +135,7 @@ def test_every_flag_that_the_entrypoint_gives_is_one_of_the_server() -> None:
 # The image
 
 
-def test_everything_that_the_image_copies_is_there_and_reaches_the_builder() -> None:
+def test_every_file_that_the_dockerfile_copies_exists_and_reaches_the_builder() -> None:
     copied = [
         source
         for each in _instructions()
@@ -164,7 +164,7 @@ def test_everything_that_building_the_package_reads_is_copied() -> None:
     require_none(named - copied, rule="the image is built from it")
 
 
-def test_the_image_runs_the_entrypoint_and_not_as_root() -> None:
+def test_the_container_runs_the_entrypoint_and_not_as_root() -> None:
     last = _last_stage()
     (user,) = [each.rest for each in last if each.word == "USER"]
     (entry,) = [each.rest for each in last if each.word == "ENTRYPOINT"]
@@ -182,7 +182,7 @@ def test_the_image_runs_the_entrypoint_and_not_as_root() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1", "localhost", " 127.0.0.1"])
-def test_the_image_asks_for_its_health_where_the_server_listens(host: str) -> None:
+def test_the_health_check_uses_the_address_of_the_server(host: str) -> None:
     with _healthy_server() as port:
         # A proxy for the way out is none for the way home.
         variables = {"OMNIGRAPH_BIND": f"{host}:{port} ", "http_proxy": "http://127.0.0.1:9"}
@@ -200,7 +200,7 @@ def test_a_server_that_is_not_there_is_not_healthy() -> None:
     assert checked.returncode == 1
 
 
-def test_without_a_word_health_is_asked_for_where_the_entrypoint_listens(tmp_path: Path) -> None:
+def test_by_default_the_health_check_uses_the_address_of_the_entrypoint(tmp_path: Path) -> None:
     (check,) = [each.rest for each in _last_stage() if each.word == "HEALTHCHECK"]
     entered = _enter({"OMNIGRAPH_STORE": "g", "OMNIGRAPH_BIND": " "}, tmp_path)
 
@@ -208,7 +208,7 @@ def test_without_a_word_health_is_asked_for_where_the_entrypoint_listens(tmp_pat
     assert entered.stdout.split()[-1] == "0.0.0.0:8080"
 
 
-def test_the_image_installs_nothing_whose_hash_is_not_locked() -> None:
+def test_the_dockerfile_installs_only_packages_with_locked_hashes() -> None:
     installs = [
         command
         for each in _instructions()
@@ -251,7 +251,7 @@ def test_the_compose_file_names_only_what_it_has() -> None:
     assert secrets == _mapping(compose["secrets"]).keys()
 
 
-def test_the_compose_file_is_coherent_with_the_image(tmp_path: Path) -> None:
+def test_the_compose_file_is_consistent_with_the_dockerfile(tmp_path: Path) -> None:
     server = _mapping(_mapping(_compose()["services"])["server"])
     environment = {name: str(text) for name, text in _mapping(server["environment"]).items()}
     build = _mapping(server["build"])
@@ -264,7 +264,7 @@ def test_the_compose_file_is_coherent_with_the_image(tmp_path: Path) -> None:
     assert str(published).rpartition(":")[2] == exposed
     assert environment["OMNIGRAPH_BIND"].rpartition(":")[2] == exposed
     assert ended.stdout.splitlines()[1:3] == ["--store", environment["OMNIGRAPH_STORE"]]
-    assert str(published).startswith("127.0.0.1:"), "what is published is for whoever decides so"
+    assert str(published).startswith("127.0.0.1:"), "publishing is an explicit decision"
 
 
 def test_the_store_of_the_compose_file_is_the_one_that_the_server_uses() -> None:
@@ -281,7 +281,7 @@ def test_the_store_of_the_compose_file_is_the_one_that_the_server_uses() -> None
     assert f"store/{bucket}" in _list(_mapping(services["bucket"])["entrypoint"])
 
 
-def test_no_secret_stands_in_what_is_deployed() -> None:
+def test_no_deployed_file_contains_a_secret() -> None:
     written = [
         f"{path.name}: {line.strip()}"
         for path in DEPLOY.iterdir()
@@ -289,7 +289,7 @@ def test_no_secret_stands_in_what_is_deployed() -> None:
         if re.search(r"(SECRET|PASSWORD|TOKEN)\w*: +(?!\$\{|/run/)\S", line)
     ]
 
-    require_none(written, rule="secrets come from whoever starts it")
+    require_none(written, rule="secrets come from the environment of the operator")
 
 
 # The unit

@@ -29,7 +29,7 @@ def test_every_planted_bug_names_tests_that_exist() -> None:
     require_none(missing, rule="a test that a planted bug names exists")
 
 
-def test_planted_bugs_are_many_and_can_be_told_apart() -> None:
+def test_planted_bugs_are_many_and_distinct() -> None:
     names = Counter(mutant.name for mutant in MUTANTS)
 
     assert len(MUTANTS) >= BUGS_MIN

@@ -52,7 +52,7 @@ def test_a_reference_is_what_the_code_says(name: str) -> None:
     if os.environ.get("OMNIGRAPH_BLESS"):
         (ROOT / name).write_text(current, encoding="utf-8")
 
-    assert read_document(name) == current, "`make bless` writes it anew"
+    assert read_document(name) == current, "`make bless` rewrites it"
 
 
 def test_every_public_name_is_in_the_reference() -> None:

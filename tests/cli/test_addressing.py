@@ -12,7 +12,7 @@ from tests.support.servers import Server, open_server
 
 READ = "query people() { match { $p: Person } return { $p.name } order { $p.name } }"
 ADD = 'query add() { insert Person { name: "Eve" } }'
-# Nobody listens there.
+# No process listens there.
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -37,8 +37,8 @@ def policed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         ("query -e x", "--store <uri>"),
         ("branch list --uri http://h:1", "--server http://h:1"),
         ("snapshot http://h:1", "--server http://h:1"),
-        ("query --server nobody -e x", "unknown server 'nobody'"),
-        ("query --profile nobody -e x", "unknown profile 'nobody'"),
+        ("query --server absent -e x", "unknown server 'absent'"),
+        ("query --profile absent -e x", "unknown profile 'absent'"),
         ("query --cluster brain -e x", "--cluster does not apply"),
         ("optimize http://h:1", "needs direct storage access"),
         ("optimize", "name its storage"),
@@ -71,7 +71,7 @@ def test_the_guard_names_the_command_the_flag_and_the_alternatives() -> None:
         assert part in ended.err
 
 
-def test_a_profile_of_a_server_is_no_place_for_upkeep(tmp_path: Path) -> None:
+def test_a_profile_of_a_server_is_refused_by_maintenance(tmp_path: Path) -> None:
     _configure(tmp_path, f"profiles: {{ p: {{ server: {NOWHERE} }} }}")
 
     ended = invoke_command("optimize", "--profile", "p", home=tmp_path)
@@ -150,7 +150,7 @@ def test_a_graph_of_a_server_is_reached_in_many_ways(
     assert ended.out.splitlines() == ["p.name", "Alice", "Bob", "Charlie", "Diana"]
 
 
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_a_server_that_does_not_respond_is_named(tmp_path: Path) -> None:
     ended = invoke_command("branch", "list", "--server", NOWHERE, home=tmp_path)
 
     assert (ended.code, ended.out) == (1, "")
@@ -224,7 +224,7 @@ def test_a_branch_of_a_server_is_not_deleted_without_consent(
 
 
 @pytest.mark.parametrize(("reply", "code"), [("y", 0), ("yes", 0), ("n", 1), ("", 1)])
-def test_at_a_terminal_consent_is_asked_for(server: Server, reply: str, code: int) -> None:
+def test_a_terminal_prompts_for_confirmation(server: Server, reply: str, code: int) -> None:
     name = f"asked-{reply or 'nothing'}"
     where = ["--server", server.url, "--graph", "default"]
     invoke_command("branch", "create", name, *where)
@@ -247,7 +247,7 @@ def test_what_is_ones_own_is_deleted_without_a_question(tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (0, "deleted branch b\n")
 
 
-def test_a_write_says_where_it_goes_unless_told_to_be_quiet(server: Server, tmp_path: Path) -> None:
+def test_a_write_names_its_target_unless_quiet_is_set(server: Server, tmp_path: Path) -> None:
     social_graph(tmp_path / "graph").close()
     store = str(tmp_path / "graph")
 

@@ -59,7 +59,7 @@ def test_an_alias_has_a_format_of_its_own(server: Server, tmp_path: Path) -> Non
     ("line", "problem"),
     [
         ("alias who Alice Bob", "takes 1 argument (name), not 2"),
-        ("alias nobody", "unknown alias 'nobody'; aliases of the configuration: add, fixed, "),
+        ("alias absent", "unknown alias 'absent'; aliases of the configuration: add, fixed, "),
         ("alias who 7", "name"),
         ("alias who", "name"),
         ("alias add Zoe", "is a mutation"),

@@ -27,7 +27,7 @@ def test_a_branch_is_made_listed_merged_and_deleted(tmp_path: Path) -> None:
     assert deleted.out == "deleted branch feature\n"
 
 
-def test_programs_are_told_about_branches_in_json(tmp_path: Path) -> None:
+def test_branches_are_printed_as_json(tmp_path: Path) -> None:
     store = store_people(tmp_path)
 
     made = invoke_command("branch", "create", "b", "--uri", store, "--as", "ann", "--json")

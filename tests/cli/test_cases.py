@@ -38,7 +38,7 @@ NEAREST = (
     'query near() { match { $d: Doc } return { $d.slug } order { nearest($d.vec, "alpha") } '
     "limit 3 }"
 )
-# Nobody listens there.
+# No process listens there.
 NOWHERE = "http://127.0.0.1:1"
 
 
@@ -93,7 +93,7 @@ def require_refused(ended: Ended, *said: str, code: int = 1) -> None:
 
 def test_a_valid_policy_is_counted_and_a_broken_one_refused(tmp_path: Path) -> None:  # case 65
     pair = save(tmp_path, "pair.yaml", PAIR)
-    broken = save(tmp_path, "broken.yaml", PAIR.replace("group: owners", "group: nobody"))
+    broken = save(tmp_path, "broken.yaml", PAIR.replace("group: owners", "group: absent"))
 
     valid = run_command("policy", "validate", "--config", pair)
     refused = run_command("policy", "validate", "--config", broken)
@@ -101,7 +101,7 @@ def test_a_valid_policy_is_counted_and_a_broken_one_refused(tmp_path: Path) -> N
     assert valid.code == 0
     assert "policy valid:" in valid.out
     assert "[2 actors]" in valid.out
-    require_refused(refused, "nobody")
+    require_refused(refused, "absent")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_an_address_is_one_graph(flags: tuple[str, ...], said: str, graph: str) 
     require_refused(run_command("query", "--store", graph, *flags, "-e", ALL_PEOPLE), said)
 
 
-def test_upkeep_is_not_for_servers() -> None:  # case 94
+def test_maintenance_does_not_accept_a_server() -> None:  # case 94
     ended = run_command("optimize", "--server", "prod")
 
     require_refused(
@@ -293,7 +293,7 @@ def test_a_server_that_has_graphs_is_not_guessed(server: Server) -> None:  # cas
     require_refused(ended, "default", "--graph <id>")
 
 
-# Upkeep and schemas
+# Maintenance and schemas
 
 
 def test_a_cleanup_is_shown_before_it_is_done(tmp_path: Path) -> None:  # case 98
@@ -411,7 +411,7 @@ def test_a_text_is_near_to_itself(notes: str) -> None:  # case 134
         ({"OMNIGRAPH_EMBED_PROVIDER": "cohere"}, "unknown embedding provider"),
     ],
 )
-def test_a_provider_that_cannot_embed_is_told(
+def test_a_provider_that_cannot_embed_is_reported(
     env: Mapping[str, str], said: str, notes: str
 ) -> None:  # case 136
     require_refused(run_command("query", "-e", NEAREST, "--store", notes, env=env), said)
@@ -452,7 +452,7 @@ def test_defaults_that_contradict_each_other_are_refused(
     require_refused(run_command("query", "-e", ALL_PEOPLE, home=home), said)
 
 
-def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:  # case 107
+def test_tokens_are_readable_by_their_owner_only(tmp_path: Path) -> None:  # case 107
     home = save_config(tmp_path, servers={"s": {"url": NOWHERE}, "t": {"url": NOWHERE}})
     credentials = home / "credentials"
 
@@ -477,7 +477,7 @@ def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:  # case 1
         (("alias", "who", "Alice", "Bob", "--json"), "who"),
         (("alias", "add"), "is a mutation"),
         (("--server", "x", "alias", "who"), "--server"),
-        (("alias", "nobody"), "who"),
+        (("alias", "absent"), "who"),
     ],
     ids=["too many arguments", "a mutation", "an address", "unknown"],
 )

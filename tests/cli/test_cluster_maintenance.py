@@ -1,4 +1,4 @@
-"""Upkeep of the graphs of a cluster: `--cluster` names it, and its ledger says where they are."""
+"""Maintenance of the graphs of a cluster: `--cluster` names it, and its ledger locates them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_broken_cluster_can_still_be_looked_after(tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
 
 
-def test_a_configuration_that_cannot_be_read_is_told_in_full(tmp_path: Path) -> None:
+def test_every_mistake_of_an_unreadable_configuration_is_reported(tmp_path: Path) -> None:
     write_config(tmp_path, {"grahps": {}, "polices": {}})
 
     ended = invoke_command("optimize", "--cluster", tmp_path)
@@ -151,7 +151,7 @@ def test_a_cluster_has_a_name_in_the_configuration(
     assert ended.fields["uri"] == str(two / f"graphs/{name}.omni")
 
 
-def test_what_is_neither_a_folder_nor_a_name_is_told_so(tmp_path: Path) -> None:
+def test_an_argument_that_is_neither_a_folder_nor_a_name_is_refused(tmp_path: Path) -> None:
     ended = invoke_command("optimize", "--cluster", "prdo", home=tmp_path)
 
     assert (ended.code, ended.out) == (1, "")

@@ -75,15 +75,15 @@ def test_what_was_applied_counts_and_not_what_is_in_the_files(tmp_path: Path) ->
 
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
-    write_files(tmp_path, {"team.yaml": TEAM_POLICY.replace("group: team", "group: nobody")})
+    write_files(tmp_path, {"team.yaml": TEAM_POLICY.replace("group: team", "group: absent")})
 
     ended = validate("--config", tmp_path)
 
     assert (ended.code, ended.out) == (1, "")
-    assert "there is no group 'nobody'" in ended.err
+    assert "there is no group 'absent'" in ended.err
 
 
-def test_an_applied_policy_that_somebody_has_changed_is_refused(tmp_path: Path) -> None:
+def test_an_applied_policy_that_was_modified_is_refused(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     [blob] = (tmp_path / "__cluster/resources/policy/team").iterdir()
     blob.write_text(TEAM_POLICY.replace("ann", "eve"))
@@ -161,7 +161,7 @@ def test_the_policy_of_a_cluster_decides_about_the_server(several: Path) -> None
     assert "decision: allow" in ended.out
 
 
-def test_a_graph_without_a_policy_is_told_which_there_are(tmp_path: Path) -> None:
+def test_a_graph_without_a_policy_lists_the_graphs_that_have_one(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
 
     for place in ("--cluster", "--config"):
@@ -183,7 +183,7 @@ def test_an_unknown_graph_or_policy_lists_the_known(several: Path) -> None:
     assert {each.code for each in (graph, declared, policy)} == {1}
 
 
-def test_a_cluster_without_policies_has_none_to_ask(tmp_path: Path) -> None:
+def test_a_cluster_without_policies_is_reported(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE})
     write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg"}}})
     applied_cluster(tmp_path)

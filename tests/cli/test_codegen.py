@@ -288,7 +288,7 @@ def test_of_several_graphs_one_is_named(tmp_path: Path) -> None:
     compile(without_queries.out, "map.py", "exec")
 
 
-def test_a_query_that_does_not_fit_the_schema_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_query_that_does_not_fit_the_schema_is_reported_with_its_place(tmp_path: Path) -> None:
     write_files(tmp_path, {"s.pg": SCHEMA, "q.gq": QUERIES.replace("$p.mood", "$p.moood")})
 
     ended = codegen("--schema", tmp_path / "s.pg", "--query", tmp_path / "q.gq", "--out", tmp_path)
@@ -326,7 +326,7 @@ def test_a_command_line_that_does_not_add_up_is_refused(
     assert problem in ended.err
 
 
-def test_a_language_is_asked_for() -> None:
+def test_a_language_is_required() -> None:
     ended = invoke_command("queries", "codegen", "--schema", "s.pg", "--query", "q.gq")
 
     assert ended.code == 2

@@ -58,7 +58,7 @@ def test_commits_are_picked_by_actor_branch_and_time(store: Path) -> None:
     assert since == ids(store, *side)
 
 
-def test_nobody_recovered_anything_here(store: Path) -> None:
+def test_a_filter_on_the_recovery_actor_finds_no_commit(store: Path) -> None:
     ended = invoke_command(
         "commit", "list", store, "--filter", "actor=omnigraph:recovery", "--json"
     )
@@ -67,9 +67,7 @@ def test_nobody_recovered_anything_here(store: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["actor", "colour=red", "since=yesterday"])
-def test_a_filter_that_nobody_knows_is_a_mistake_of_the_command_line(
-    written: str, store: Path
-) -> None:
+def test_an_unknown_filter_is_a_usage_error(written: str, store: Path) -> None:
     ended = invoke_command("commit", "list", store, "--filter", written)
 
     assert ended.code == 2

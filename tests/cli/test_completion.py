@@ -11,7 +11,7 @@ from tests.support.commands import command_environment, invoke_command
 
 HEAVY = frozenset({"lance", "pyarrow", "numpy", "pandas", "pyspark", "pydantic", "lark", "orjson"})
 
-# What bash does when somebody presses the tabulator, without a terminal.
+# What bash does when a user presses the tab key, without a terminal.
 PRESS_TAB = """
 source "$1"
 COMP_WORDS=("${@:2}")
@@ -23,7 +23,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_asks_omnigraph(shell: str) -> None:
+def test_the_completion_script_calls_omnigraph(shell: str) -> None:
     ended = invoke_command("completion", shell)
 
     assert (ended.code, ended.err) == (0, "")

@@ -151,7 +151,7 @@ def test_a_feed_goes_on_where_its_cursor_says(store: Path) -> None:
     assert ended.out.splitlines() == rest
 
 
-def test_a_feed_stops_after_as_many_commits_as_asked(store: Path) -> None:
+def test_a_feed_stops_after_the_requested_number_of_commits(store: Path) -> None:
     everything = invoke_command("changes", store).out.splitlines()
 
     ended = invoke_command("changes", store, "--limit", "1", "--start", "beginning", "--follow")

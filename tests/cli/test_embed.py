@@ -47,7 +47,7 @@ def test_missing_vectors_are_filled_in(folder: Path) -> None:
     assert len(rows[1]["data"]["vector"]) == 4
 
 
-def test_selected_rows_are_embedded_anew(folder: Path) -> None:
+def test_selected_rows_are_embedded_again(folder: Path) -> None:
     ended = embed(folder, "--select", "Decision:slug=b", "--json", env=MOCK)
 
     assert (ended.fields["mode"], ended.fields["embedded_rows"]) == ("reembed_selected", 1)
@@ -61,7 +61,7 @@ def test_cleaning_needs_no_provider(folder: Path) -> None:
     assert ended.fields["model"] is None
 
 
-def test_all_rows_may_be_embedded_anew(folder: Path) -> None:
+def test_all_rows_may_be_embedded_again(folder: Path) -> None:
     ended = embed(folder, "--reembed-all", env=MOCK)
 
     assert ended.out.splitlines() == [

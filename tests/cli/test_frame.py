@@ -20,7 +20,7 @@ SCHEMA = "node Person { name: String @key age: I32? } edge Knows: Person -> Pers
 
 
 @pytest.mark.parametrize("argument", ["version", "-v", "--version"])
-def test_the_version_is_told_in_three_ways(argument: str) -> None:
+def test_the_version_is_printed_in_three_ways(argument: str) -> None:
     ended = run_command(argument)
 
     assert (ended.code, ended.out, ended.err) == (0, f"omnigraph {omnigraph.__version__}\n", "")
@@ -50,7 +50,7 @@ def test_a_wrong_command_line_ends_with_2_and_prints_no_payload(arguments: list[
     assert "Usage: omnigraph" in ended.err
 
 
-def test_a_name_that_is_nearly_right_is_answered_with_the_right_one() -> None:
+def test_a_misspelt_command_name_suggests_the_right_one() -> None:
     ended = invoke_command("brnch")
 
     assert ended.code == 2
@@ -67,7 +67,7 @@ def test_help_lists_commands_by_what_they_are_able_to_do(flag: str) -> None:
     assert places == sorted(places)
     assert places[0] < legend.index("query ") < places[1]
     assert places[2] < legend.index("optimize ") < places[3]
-    # Old spellings are not advertised; `storage check` is no old one.
+    # Old spellings are not advertised; `storage check` is a current one.
     first_words = [line.split()[0] for line in legend.splitlines() if line.strip()]
     assert {"check", "ingest"}.isdisjoint(first_words)
 
@@ -127,7 +127,7 @@ def test_an_empty_flag_is_not_taken_for_none(tmp_path: Path) -> None:
     assert with_empty.code == 1
 
 
-def test_an_error_is_told_on_stderr_with_the_next_command_to_type(tmp_path: Path) -> None:
+def test_an_error_is_printed_on_stderr_with_the_next_command(tmp_path: Path) -> None:
     ended = run_command("branch", "list", "--store", tmp_path / "absent")
 
     assert (ended.code, ended.out) == (1, "")
@@ -245,7 +245,7 @@ def test_an_interrupt_ends_with_a_line_and_no_traceback(tmp_path: Path) -> None:
         text=True,
         env=command_environment(),
     ) as child:
-        # Whoever opens a pipe for writing waits for its reader: then the command runs.
+        # Opening a pipe for writing waits for its reader, so the command is running afterwards.
         writing = os.open(tmp_path / "schema.pg", os.O_WRONLY)
         time.sleep(0.1)
         child.send_signal(signal.SIGINT)
@@ -256,7 +256,7 @@ def test_an_interrupt_ends_with_a_line_and_no_traceback(tmp_path: Path) -> None:
     assert said.strip() == "Error: interrupted"
 
 
-def test_a_write_that_is_interrupted_is_not_told_as_undone() -> None:
+def test_an_interrupted_write_is_not_reported_as_undone() -> None:
     with scripted_server(Hangs(seconds=30)) as server:
         command = [sys.executable, "-m", "omnigraph", "mutate", "-e", ADD, "--server", server.url]
         with subprocess.Popen(

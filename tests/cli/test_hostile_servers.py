@@ -1,4 +1,4 @@
-"""Servers that mean no good, and what they can do to whoever asks them: not much."""
+"""Hostile servers cannot harm their clients."""
 
 import pytest
 
@@ -21,7 +21,7 @@ TOKEN = "a-secret-token"
     ],
     ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else "",
 )
-def test_nothing_that_a_server_tells_is_obeyed_by_a_terminal(
+def test_no_control_sequence_of_a_server_reaches_a_terminal(
     arguments: list[str], turn: Turn
 ) -> None:
     ended, _ = _run(*arguments, turns=[turn])

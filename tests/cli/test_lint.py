@@ -41,7 +41,7 @@ def test_a_fault_is_found_there_too(store: Path, tmp_path: Path) -> None:
     assert ended.fields["status"] == "error"
 
 
-def test_a_property_that_no_update_sets_is_told(tmp_path: Path) -> None:
+def test_a_property_that_no_update_sets_is_reported(tmp_path: Path) -> None:
     schema = write(tmp_path, "s.pg", SOCIAL.replace("age: I32?", "age: I32?  nick: String?"))
     path = write(tmp_path, "q.gq", RENAME)
 
@@ -66,7 +66,7 @@ def test_a_file_that_does_not_parse_is_one_finding(tmp_path: Path) -> None:
     assert [each["code"] for each in findings] == ["Q000"]
 
 
-def test_without_a_schema_or_a_graph_the_ways_to_name_one_are_told(tmp_path: Path) -> None:
+def test_without_a_schema_or_a_graph_the_error_lists_the_options(tmp_path: Path) -> None:
     ended = invoke_command("lint", "--query", write(tmp_path, "q.gq", READ))
 
     assert ended.code == 1

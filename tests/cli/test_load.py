@@ -41,7 +41,7 @@ def test_a_load_counts_what_it_brought_in(tmp_path: Path) -> None:
     }
 
 
-def test_a_load_tells_people_the_same(tmp_path: Path) -> None:
+def test_a_load_reports_the_same_as_text(tmp_path: Path) -> None:
     store = empty_graph(tmp_path)
 
     ended = invoke_command("load", "--data", write_rows(tmp_path), "--mode", "merge", store)
@@ -90,7 +90,7 @@ def test_a_missing_branch_is_made_only_if_its_base_is_said(tmp_path: Path) -> No
     assert again.out.count("\n") == 1
 
 
-def test_a_branch_that_was_made_is_told(tmp_path: Path) -> None:
+def test_a_created_branch_is_reported(tmp_path: Path) -> None:
     store = store_people(tmp_path)
     rows = write_rows(tmp_path, node("Person", name="Eve"))
 
@@ -135,13 +135,13 @@ def test_several_files_of_several_formats_are_one_commit(tmp_path: Path) -> None
 
 def test_rows_that_break_a_rule_leave_the_graph_as_it_was(tmp_path: Path) -> None:
     store = store_people(tmp_path)
-    rows = write_rows(tmp_path, edge("Knows", "Alice", "Nobody"))
+    rows = write_rows(tmp_path, edge("Knows", "Alice", "Absent"))
 
     ended = invoke_command("load", "--data", rows, "--mode", "merge", store)
 
     assert ended.code == 1
     assert ended.out == ""
-    assert "Nobody" in ended.err
+    assert "Absent" in ended.err
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_overwriting_elsewhere_asks_first(tmp_path: Path) -> None:
+def test_overwriting_a_remote_graph_requires_confirmation(tmp_path: Path) -> None:
     rows = write_rows(tmp_path)
 
     ended = invoke_command(

@@ -35,7 +35,7 @@ def test_files_become_few_and_indexes_are_built(store: Path) -> None:
     assert "node:Person: nothing to do" in invoke_command("optimize", store).out
 
 
-def test_an_optimize_as_json_tells_of_every_type(store: Path) -> None:
+def test_an_optimize_as_json_reports_every_type(store: Path) -> None:
     ended = invoke_command("optimize", store, "--json", "--quiet")
 
     fields = ended.fields
@@ -65,7 +65,7 @@ def test_another_branch_is_optimized_by_name(store: Path) -> None:
     assert "node:Person: skipped, because the branch has not changed it" in ended.out
 
 
-def test_a_server_is_not_asked_to_optimize() -> None:
+def test_optimize_does_not_accept_a_server() -> None:
     ended = invoke_command("optimize", "--server", "prod")
 
     assert ended.code == 1
@@ -74,7 +74,7 @@ def test_a_server_is_not_asked_to_optimize() -> None:
     assert "--cluster <dir> --graph <id>" in ended.err
 
 
-def test_a_cleanup_without_consent_only_tells(store: Path) -> None:
+def test_a_cleanup_without_confirmation_only_reports(store: Path) -> None:
     ended = invoke_command("cleanup", store, "--keep", "1")
 
     assert ended.code == 0
@@ -83,7 +83,7 @@ def test_a_cleanup_without_consent_only_tells(store: Path) -> None:
     assert tables_of(invoke_command("cleanup", store, "--keep", "1", "--confirm", "--json").fields)
 
 
-def test_a_cleanup_as_json_says_what_was_kept(store: Path) -> None:
+def test_a_cleanup_as_json_reports_what_was_retained(store: Path) -> None:
     ended = invoke_command(
         "cleanup", store, "--keep", "5", "--older-than", "2d", "--confirm", "--json"
     )
@@ -157,7 +157,7 @@ def test_a_healthy_graph_passes_its_examination(store: Path) -> None:
     assert ended.out == f"{store} is healthy\n"
 
 
-def test_a_finding_ends_with_the_command_that_mends_it(store: Path) -> None:
+def test_a_finding_ends_with_the_command_that_repairs_it(store: Path) -> None:
     ended = invoke_command("doctor", store, "--quick")
 
     assert ended.code == 0
@@ -185,7 +185,7 @@ def test_a_graph_that_cannot_be_opened_is_examined_all_the_same(store: Path) -> 
     assert "is damaged" in ended.out
 
 
-def test_what_the_doctor_advises_mends_what_has_stopped(store: Path) -> None:
+def test_the_advice_of_the_doctor_repairs_a_stopped_write(store: Path) -> None:
     stop_half_way(store)
     found = invoke_command("doctor", store, "--json").fields["findings"]
     assert isinstance(found, list)

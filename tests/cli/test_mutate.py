@@ -90,7 +90,7 @@ def test_a_branch_that_moved_on_is_not_written(tmp_path: Path) -> None:
         assert graph.entity("Person", "Fay") is None
 
 
-def test_what_is_asked_twice_with_a_key_is_done_once(tmp_path: Path) -> None:
+def test_a_retried_request_with_a_key_is_applied_once(tmp_path: Path) -> None:
     store = store_people(tmp_path)
 
     first = add(store, "Eve", "--idempotency-key", "k1")

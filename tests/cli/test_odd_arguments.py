@@ -1,4 +1,4 @@
-"""Numbers, texts and files that nobody means, on the command line: answered or refused."""
+"""Unusual numbers, texts and files on the command line are accepted or refused cleanly."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -28,9 +28,7 @@ def test_a_limit_beyond_all_numbers_leaves_nothing_out(tmp_path: Path, command: 
     [f"\\log {HUGE}", f"\\log {'9' * 5000}", f"\\param x={'[' * 100_000}"],
     ids=lambda text: text[:12],
 )
-def test_a_statement_of_the_shell_that_nobody_means_is_refused(
-    tmp_path: Path, statement: str
-) -> None:
+def test_a_nonsensical_statement_of_the_shell_is_refused(tmp_path: Path, statement: str) -> None:
     social_graph(tmp_path / "graph").close()
 
     ended = invoke_command("shell", tmp_path / "graph", stdin=f"{statement}\n")

@@ -74,7 +74,7 @@ def test_a_configuration_that_is_no_text_is_refused(tmp_path: Path) -> None:
     assert "could not read operator config" in ended.err
 
 
-def test_each_unknown_key_is_told_once_and_ignored(tmp_path: Path) -> None:
+def test_each_unknown_key_is_reported_once_and_ignored(tmp_path: Path) -> None:
     _configure(tmp_path, "operator: { actor: ann, color: red }\nextra: 1\n")
 
     ended = invoke_command("profile", "show", "--json", home=tmp_path)
@@ -181,7 +181,7 @@ def test_a_profile_shows_where_it_leads(
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("nobody", "unknown profile 'nobody'"),
+        ("absent", "unknown profile 'absent'"),
         ("torn", "binds 2 scopes"),
         ("empty", "has no target"),
     ],
@@ -199,7 +199,7 @@ def test_a_profile_that_leads_nowhere_is_refused_when_used(
     assert problem in used.err
 
 
-def test_a_token_is_kept_for_its_owner_only_and_replaced(tmp_path: Path) -> None:
+def test_a_token_is_readable_by_its_owner_only_and_replaced(tmp_path: Path) -> None:
     home = tmp_path / "deep" / "home"
     path = home / "credentials"
 
@@ -215,7 +215,7 @@ def test_a_token_is_kept_for_its_owner_only_and_replaced(tmp_path: Path) -> None
     assert "first" not in first.out + first.err
 
 
-def test_login_notes_a_server_that_nobody_configured(tmp_path: Path) -> None:
+def test_login_reports_a_server_that_is_not_configured(tmp_path: Path) -> None:
     _configure(tmp_path, PROFILES)
 
     known = invoke_command("login", "prod", "--token", "t", "--json", home=tmp_path)
@@ -296,7 +296,7 @@ def test_logins_at_the_same_time_lose_no_token(tmp_path: Path) -> None:
     assert [read_token(tmp_path / "credentials", name) for name in names] == names
 
 
-def test_a_token_is_kept_where_a_link_leads(tmp_path: Path) -> None:
+def test_a_token_is_stored_in_the_target_of_a_link(tmp_path: Path) -> None:
     target, linked = tmp_path / "kept", tmp_path / "credentials"
     linked.symlink_to(target)
 

@@ -45,12 +45,12 @@ def test_a_valid_policy_is_counted(team: Path) -> None:
 
 
 def test_a_policy_with_a_mistake_is_refused(team: Path) -> None:
-    team.write_text(TEAM.replace("group: readers", "group: nobody"))
+    team.write_text(TEAM.replace("group: readers", "group: absent"))
 
     ended = invoke_command("policy", "validate", "--config", team)
 
     assert ended.code == 1
-    assert "there is no group 'nobody'" in ended.err
+    assert "there is no group 'absent'" in ended.err
 
 
 def test_a_decision_is_explained_whatever_it_is(team: Path) -> None:
@@ -144,7 +144,7 @@ def test_groups_beside_cedar_are_no_policy(folder: Path) -> None:
     assert (ended.code, ended.out) == (0, "policy valid: bundle 'team'\n")
 
 
-def test_without_a_policy_the_ways_to_name_one_are_told() -> None:
+def test_without_a_policy_the_error_lists_the_options() -> None:
     ended = invoke_command("policy", "validate")
 
     assert ended.code == 1

@@ -55,7 +55,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def migrated(folder: Path, schema: str) -> Path:
-    """A cluster whose graph somebody gave another schema behind its back."""
+    """A cluster with a graph whose schema was changed without the cluster."""
     applied_cluster(knowledge_cluster(folder))
     with omnigraph.open(folder / "graphs/knowledge.omni") as graph:
         graph.apply_schema(schema, allow_data_loss=True)
@@ -106,7 +106,7 @@ def test_queries_are_listed_for_people(two: Path) -> None:
     ]
 
 
-def test_the_queries_of_several_graphs_are_told_apart(two: Path) -> None:
+def test_the_queries_of_several_graphs_are_distinguished(two: Path) -> None:
     listed = invoke_command("queries", "list", "--cluster", two)
     encoded = invoke_command("queries", "list", "--cluster", two, "--json").fields["queries"]
 
@@ -196,7 +196,7 @@ def test_a_graph_that_is_not_applied_has_no_queries(two: Path) -> None:
         assert "'other' is not applied in cluster" in ended.err
 
 
-def test_a_graph_that_is_being_changed_is_left_out_and_told(tmp_path: Path, two: Path) -> None:
+def test_a_graph_that_is_being_changed_is_left_out_and_reported(tmp_path: Path, two: Path) -> None:
     write_files(
         tmp_path,
         {

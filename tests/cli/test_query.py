@@ -51,7 +51,7 @@ def test_a_file_of_several_queries_needs_a_name(store: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("command", ["query", "explain", "mutate"])
-def test_a_mistake_in_a_file_is_told_with_its_place(
+def test_a_mistake_in_a_file_is_reported_with_its_place(
     command: str, store: Path, tmp_path: Path
 ) -> None:
     wrong = "\n" + ALL.replace("Person", "Persn")
@@ -245,7 +245,7 @@ def test_a_home_folder_is_meant_by_a_tilde_in_every_file_that_is_named(
 
 @pytest.mark.parametrize("command", ["query", "mutate"])
 @pytest.mark.parametrize("options", [(), ("-e", ALL)], ids=["alone", "beside a text"])
-def test_a_graph_in_the_place_of_a_name_is_answered_with_how_to_name_it(
+def test_a_graph_in_the_place_of_a_query_name_gets_advice(
     store: Path, command: str, options: tuple[str, ...]
 ) -> None:
     ended = invoke_command(command, str(store), *options)

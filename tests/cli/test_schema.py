@@ -71,7 +71,7 @@ def test_a_folder_of_other_files_does_not_become_a_graph(tmp_path: Path, flags: 
 
 
 @pytest.mark.parametrize("is_json", [False, True])
-def test_a_mistake_in_a_schema_is_told_with_its_place(tmp_path: Path, *, is_json: bool) -> None:
+def test_a_mistake_in_a_schema_is_reported_with_its_place(tmp_path: Path, *, is_json: bool) -> None:
     store = store_people(tmp_path)
     path = write_text(tmp_path, "wrong.pg", "\nnode P { name: Strin @key }")
     json = ["--json"] * is_json
@@ -182,7 +182,7 @@ def test_what_a_cluster_manages_is_changed_by_the_cluster(
     assert not managed.exists()
 
 
-def test_a_folder_that_only_looks_like_a_clusters_is_like_any_other(tmp_path: Path) -> None:
+def test_a_folder_with_only_the_name_of_a_cluster_folder_is_not_managed(tmp_path: Path) -> None:
     store = tmp_path / "graphs" / "x.omni"
 
     ended = invoke_command("init", store, "--schema", write_schema(tmp_path))

@@ -93,7 +93,7 @@ def test_a_branch_is_reviewed_decided_merged_and_taken_back(server: Server, tmp_
         assert graph.entity("Person", "Dan", branch="copy") is not None
 
 
-def test_what_was_changed_since_is_told_by_a_server_too(server: Server) -> None:
+def test_a_server_reports_later_changes_too(server: Server) -> None:
     with omnigraph.open(server.store) as graph:
         graph.create_branch("since")
         graph.load(ndjson(node("Person", name="Eve")), mode="append", branch="since")

@@ -37,7 +37,7 @@ def tagged_graph(path: Path) -> Graph:
     return graph
 
 
-def test_a_person_asks_changes_and_leaves(tmp_path: Path) -> None:
+def test_an_interactive_session_reads_writes_and_exits(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "g")
 
     with shell_on(tmp_path / "g", tmp_path / "home") as shell:
@@ -91,7 +91,7 @@ def test_the_shell_is_left_at_the_first_enter(tmp_path: Path, typed: str) -> Non
     assert "Error" not in said
 
 
-def test_a_branch_is_created_only_when_that_is_asked_for(tmp_path: Path) -> None:
+def test_a_branch_is_created_only_on_request(tmp_path: Path) -> None:
     graph = social_graph(tmp_path / "g")
 
     with shell_on(tmp_path / "g", tmp_path / "home") as shell:
@@ -134,7 +134,7 @@ def test_names_of_the_schema_are_completed_where_they_fit(tmp_path: Path) -> Non
         shell.wait_for(r"p\.age \| c\.name.*25 +\| Globex.*30 +\| Acme.*main>")
 
 
-def test_the_prompt_says_where_one_looks_and_the_past_is_not_changed(tmp_path: Path) -> None:
+def test_the_prompt_shows_branch_and_commit_and_the_past_is_read_only(tmp_path: Path) -> None:
     graph = tagged_graph(tmp_path / "g")
 
     with shell_on(tmp_path / "g", tmp_path / "home") as shell:
@@ -152,7 +152,7 @@ def test_the_prompt_says_where_one_looks_and_the_past_is_not_changed(tmp_path: P
         shell.wait_for("draft>")
 
 
-def test_what_was_typed_is_there_the_next_time_and_for_nobody_else(tmp_path: Path) -> None:
+def test_the_shell_history_is_saved_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     social_graph(tmp_path / "g")
     home = tmp_path / "home"
     with shell_on(tmp_path / "g", home) as shell:
@@ -168,7 +168,7 @@ def test_what_was_typed_is_there_the_next_time_and_for_nobody_else(tmp_path: Pat
     assert stat.S_IMODE((home / "shell_history").stat().st_mode) == 0o600
 
 
-def test_a_script_runs_to_its_end_and_prints_only_answers(tmp_path: Path) -> None:
+def test_a_script_runs_to_its_end_and_prints_only_results(tmp_path: Path) -> None:
     graph = tagged_graph(tmp_path / "g")
     script = f"""
     \\format csv
@@ -201,7 +201,7 @@ def test_a_script_stops_at_its_first_error(tmp_path: Path) -> None:
     before = graph.head()
 
     ended = invoke_command(
-        "shell", tmp_path / "g", stdin=f"match {{ $p: Nobody }} return {{ $p.name }};\n{ADD};"
+        "shell", tmp_path / "g", stdin=f"match {{ $p: Absent }} return {{ $p.name }};\n{ADD};"
     )
 
     assert (ended.code, ended.out) == (1, "")
@@ -209,7 +209,7 @@ def test_a_script_stops_at_its_first_error(tmp_path: Path) -> None:
     assert graph.head() == before
 
 
-def test_every_command_of_the_shell_answers(tmp_path: Path) -> None:
+def test_every_command_of_the_shell_prints_a_result(tmp_path: Path) -> None:
     graph = tagged_graph(tmp_path / "g")
     script = """
     \\branch
@@ -240,7 +240,7 @@ def test_every_command_of_the_shell_answers(tmp_path: Path) -> None:
     assert lines[10].startswith("read q()")
 
 
-def test_a_served_graph_answers_a_script_as_an_embedded_one_does(tmp_path: Path) -> None:
+def test_a_script_prints_the_same_for_a_served_and_an_embedded_graph(tmp_path: Path) -> None:
     script = f"{PEOPLE};\n\\log\n\\schema Person\n\\branches\n\\format json\n{PEOPLE};"
 
     with open_server(tmp_path) as server:

@@ -14,7 +14,7 @@ from tests.support.s3_server import S3Server, client_options, serve_s3
 from tests.support.source_tree import ROOT
 
 
-def test_a_folder_that_can_hold_a_graph_is_told_line_by_line(tmp_path: Path) -> None:
+def test_a_storage_check_prints_a_line_per_probe(tmp_path: Path) -> None:
     ended = invoke_command("storage", "check", tmp_path)
 
     assert (ended.code, ended.err) == (0, "")
@@ -25,7 +25,7 @@ def test_a_folder_that_can_hold_a_graph_is_told_line_by_line(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_used_is_told_with_what_to_change(tmp_path: Path) -> None:
+def test_an_unusable_place_is_reported_with_what_to_change(tmp_path: Path) -> None:
     (tmp_path / "graph").touch()
 
     ended = invoke_command("storage", "check", tmp_path / "graph")

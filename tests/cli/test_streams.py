@@ -18,7 +18,7 @@ ADD = 'query add() { insert Person { name: "Eve" } }'
 
 
 @pytest.mark.parametrize("arguments", [["version"], ["query", "-e", READ]], ids=" ".join)
-def test_a_payload_that_nobody_takes_is_no_failure(tmp_path: Path, arguments: list[str]) -> None:
+def test_an_unread_payload_is_not_a_failure(tmp_path: Path, arguments: list[str]) -> None:
     store = _store(tmp_path)
 
     ended = _run(">&-", *arguments, *(["--store", store] if len(arguments) > 1 else []))
@@ -99,7 +99,7 @@ def test_no_value_is_obeyed_by_a_terminal_in_any_format(tmp_path: Path, format: 
 
 def _read_all(terminal: int) -> str:
     read = b""
-    # A terminal that nobody holds any more gives an error.
+    # A terminal that no process has open gives an error.
     with suppress(OSError):
         while piece := os.read(terminal, 65_536):
             read += piece

@@ -51,7 +51,7 @@ def test_a_load_draws_a_bar_on_a_terminal(store: Path, rows: Path) -> None:
     assert "\x1b" not in shown
 
 
-def test_a_load_draws_nothing_where_nobody_looks(store: Path, rows: Path) -> None:
+def test_a_load_draws_nothing_without_a_terminal(store: Path, rows: Path) -> None:
     ended = run_command(*load(rows, store))
 
     assert ended.code == 0

@@ -257,7 +257,7 @@ def test_a_schema_that_a_graph_cannot_have_stops_what_depends_on_it(tmp_path: Pa
     assert "adding a required property" in reported.partition("schema.knowledge (")[2]
 
 
-def test_a_graph_goes_only_when_somebody_has_agreed(tmp_path: Path) -> None:
+def test_a_graph_is_deleted_only_after_an_approval(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     without_map(tmp_path)
 
@@ -305,7 +305,7 @@ def test_a_deletion_has_one_gate(tmp_path: Path) -> None:
     assert codes(other) == ["approval_not_required"]
 
 
-def test_a_policy_guards_a_graph_until_the_graph_is_gone(tmp_path: Path) -> None:
+def test_a_policy_guards_a_graph_until_the_graph_is_deleted(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_config(tmp_path, {"graphs": {"map": {"schema": "places.pg"}}})
 
@@ -417,7 +417,7 @@ def test_a_schema_changed_behind_the_cluster_is_found_and_changed_back(tmp_path:
         assert graph.schema_source == PEOPLE
 
 
-def test_a_graph_that_is_gone_is_made_again(tmp_path: Path) -> None:
+def test_a_deleted_graph_is_created_again(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     omnigraph.open(tmp_path / "graphs/map.omni").close()
     for path in sorted((tmp_path / "graphs/map.omni").rglob("*"), reverse=True):
@@ -496,7 +496,7 @@ def test_a_file_that_is_edited_meanwhile_stops_an_apply(tmp_path: Path) -> None:
 
 
 def _edit(folder: Path, place: Location) -> ObjectStore:
-    """Somebody saves a file after it was read and before anything is written."""
+    """A user saves a file after it was read and before anything is written."""
     write_files(folder, {"queries/people.gq": FIND_EMAIL})
     return open_objects(place, is_durable=False)
 
@@ -571,7 +571,7 @@ def test_a_schema_without_its_graph_is_left_as_it_is(tmp_path: Path) -> None:
     assert ended.fields["deferred_count"] == 1
 
 
-def test_a_query_that_is_no_longer_declared_goes_without_asking(tmp_path: Path) -> None:
+def test_a_query_that_is_no_longer_declared_is_deleted_without_approval(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_config(
         tmp_path,

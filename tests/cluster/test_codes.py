@@ -37,7 +37,7 @@ def words_of(folder: str) -> set[str]:
 
 
 def reported() -> Iterator[str]:
-    """The codes that the control plane tells by a word of its own."""
+    """The codes that the control plane reports by literals."""
     for node in nodes_of("src/omnigraph/cluster"):
         match node:
             case ast.Call(
@@ -49,11 +49,11 @@ def reported() -> Iterator[str]:
                 pass
 
 
-def test_every_code_that_is_told_is_in_the_reference() -> None:
+def test_every_reported_code_is_in_the_reference() -> None:
     assert set(reported()) - documented() == set()
 
 
-def test_every_code_of_the_reference_is_told_by_some_module() -> None:
+def test_every_code_of_the_reference_is_reported_by_some_module() -> None:
     assert documented() - words_of("src/omnigraph/cluster") == ASSEMBLED
 
 

@@ -129,7 +129,7 @@ def ending_of(folder: Path) -> Ending:
 
 
 def unlock(folder: Path) -> None:
-    """What a person does after a crash, who sees that nobody is at work."""
+    """What an operator does after a crash when no process is running."""
     facts = status(folder, plain_context()).facts
     assert facts is not None
     if facts.held is not None:
@@ -151,7 +151,7 @@ def require_clean(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("prepare", SCENARIOS[1:], ids=lambda each: each.__name__)
-def test_storage_that_does_not_answer_once_is_told_and_the_next_apply_finishes(
+def test_one_storage_failure_is_reported_and_the_next_apply_finishes(
     tmp_path: Path, prepare: Callable[[Path], None]
 ) -> None:
     prepared = tmp_path / "prepared"

@@ -62,7 +62,7 @@ def changed(folder: Path, faulty: FaultyS3) -> None:
 
 
 def agreed(folder: Path, faulty: FaultyS3) -> None:
-    """A graph to delete, as somebody agreed to."""
+    """A graph to delete, with an approval."""
     at_place(two_graph_cluster(folder), faulty)
     import_cluster(folder, context_of(faulty), actor=None)
     require_converged(apply(folder, context_of(faulty), actor="ann"))
@@ -137,7 +137,7 @@ def ending_of(stored: Mapping[str, bytes]) -> object:
 
 
 def unlock(folder: Path, faulty: FaultyS3) -> None:
-    """What a person does after a crash, who sees that nobody is at work."""
+    """What an operator does after a crash when no process is running."""
     facts = status(folder, context_of(faulty)).facts
     assert facts is not None
     if facts.held is not None:

@@ -1,4 +1,4 @@
-"""What a folder may declare, and everything that is wrong with it told at once."""
+"""What a folder may declare; all of its mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -139,9 +139,7 @@ def test_an_unknown_field_is_called_one_and_a_near_name_is_offered(tmp_path: Pat
         "base_url: 'https://host/v1?key=sk-secret'",
     ],
 )
-def test_a_key_in_the_configuration_is_never_repeated_in_what_is_told(
-    tmp_path: Path, field: str
-) -> None:
+def test_a_key_in_the_configuration_never_appears_in_messages(tmp_path: Path, field: str) -> None:
     config = f"version: 1\nproviders: {{embedding: {{p: {{kind: openai, {field}}}}}}}\n"
     write_files(tmp_path, {"cluster.yaml": config})
 
@@ -151,7 +149,7 @@ def test_a_key_in_the_configuration_is_never_repeated_in_what_is_told(
     assert "sk-secret" not in ended.out + ended.err
 
 
-def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     write_files(
         tmp_path,
         {
@@ -213,9 +211,7 @@ def test_a_file_that_holds_no_query_cannot_be_parsed(tmp_path: Path) -> None:
     ],
     ids=["too long a name", "a name that no system takes", "nothing"],
 )
-def test_a_path_of_queries_that_leads_nowhere_is_told(
-    tmp_path: Path, queries: str, code: str
-) -> None:
+def test_a_missing_path_of_queries_is_reported(tmp_path: Path, queries: str, code: str) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE, "long/notes.txt": ""})
     write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": queries}}})
 
@@ -225,7 +221,7 @@ def test_a_path_of_queries_that_leads_nowhere_is_told(
     assert codes(ended) == [code]
 
 
-def test_a_folder_of_queries_that_leads_back_to_itself_is_told(tmp_path: Path) -> None:
+def test_a_cyclic_folder_of_queries_is_reported(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     (tmp_path / "queries/loop.gq").symlink_to("loop.gq")
 
@@ -393,7 +389,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     assert codes(ended) == ["config_dir_not_found"]
 
 
-def test_a_file_given_for_a_folder_is_told_apart_from_none(tmp_path: Path) -> None:
+def test_a_file_given_for_a_folder_is_distinguished_from_a_missing_one(tmp_path: Path) -> None:
     write_files(tmp_path, {"cluster.yaml": "version: 1\n"})
 
     ended = invoke_command("cluster", "plan", "--config", tmp_path / "cluster.yaml", "--json")
@@ -402,14 +398,14 @@ def test_a_file_given_for_a_folder_is_told_apart_from_none(tmp_path: Path) -> No
     assert "it is a file; name the folder that contains cluster.yaml" in messages(ended)
 
 
-def test_an_empty_folder_is_told_what_it_lacks(tmp_path: Path) -> None:
+def test_the_error_for_an_empty_folder_says_what_to_create(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
     assert codes(ended) == ["cluster_config_read_error"]
     assert messages(ended).endswith("; create it, or name the folder that contains cluster.yaml")
 
 
-def test_a_misspelt_reference_is_answered_with_the_near_name(tmp_path: Path) -> None:
+def test_a_misspelt_reference_suggests_the_nearest_name(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE, "team.yaml": TEAM_POLICY})
     write_config(
         tmp_path,
@@ -429,7 +425,7 @@ def test_a_misspelt_reference_is_answered_with_the_near_name(tmp_path: Path) -> 
     ]
 
 
-def test_a_misspelt_file_is_answered_with_its_neighbour(tmp_path: Path) -> None:
+def test_a_misspelt_file_suggests_the_nearest_file(tmp_path: Path) -> None:
     write_files(
         tmp_path, {"schemas/people.pg": PEOPLE, "queries/q.gq": FIND_PERSON, "team.yaml": ""}
     )
@@ -454,7 +450,7 @@ def test_a_misspelt_file_is_answered_with_its_neighbour(tmp_path: Path) -> None:
     ]
 
 
-def test_a_quote_that_is_never_closed_is_told_where_it_begins(tmp_path: Path) -> None:
+def test_an_unclosed_quote_is_reported_where_it_begins(tmp_path: Path) -> None:
     write_files(tmp_path, {"cluster.yaml": 'version: 1\nmetadata: {name: "crm}\ngraphs: {}\n'})
 
     ended = validated(tmp_path)
@@ -463,7 +459,7 @@ def test_a_quote_that_is_never_closed_is_told_where_it_begins(tmp_path: Path) ->
     assert "which begins in line 2" in messages(ended)
 
 
-def test_a_configuration_that_nobody_could_have_written_is_not_read(tmp_path: Path) -> None:
+def test_a_configuration_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
     write_files(tmp_path, {"cluster.yaml": "version: 1\n" + "# filler\n" * 150_000})
 
     assert codes(validated(tmp_path)) == ["cluster_config_read_error"]

@@ -74,13 +74,13 @@ def without_map(folder: Path) -> None:
 
 
 def deleting(folder: Path) -> None:
-    """A graph that is to go, with nobody's word yet."""
+    """A graph that is to be deleted, not approved yet."""
     applied_cluster(two_graph_cluster(folder))
     without_map(folder)
 
 
 def agreed(folder: Path) -> None:
-    """A graph that is to go, with somebody's word."""
+    """A graph that is to be deleted, approved."""
     deleting(folder)
     assert approved(folder, plain_context()).is_ok
 
@@ -150,7 +150,7 @@ def test_what_can_wait_for_the_next_command_is_a_warning(
     assert message in codes_of(warned.findings)
 
 
-def test_a_lock_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_lock_is_reported(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     context = failing_context("find", "lock.json")
 
@@ -160,7 +160,7 @@ def test_a_lock_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert codes_of(broken.heading.findings) == {"state_lock_read_error"}
 
 
-def test_a_lock_that_somebody_else_has_taken_meanwhile_is_not_taken_away(tmp_path: Path) -> None:
+def test_a_lock_acquired_by_another_process_is_not_released(tmp_path: Path) -> None:
     cluster = open_cluster(str(applied_cluster(knowledge_cluster(tmp_path))), plain_context())
     dead, lively = (cluster.make_lock("apply", actor=name) for name in ("ann", "bob"))
     lock = tmp_path / "__cluster/lock.json"
@@ -179,7 +179,7 @@ def test_a_lock_that_somebody_else_has_taken_meanwhile_is_not_taken_away(tmp_pat
     assert lock.read_bytes() == taken
 
 
-def test_a_lock_whose_answer_got_lost_is_not_left_behind(tmp_path: Path) -> None:
+def test_a_lock_whose_response_was_lost_is_released(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
 
     def lose(path: str, content: bytes) -> None:
@@ -215,7 +215,7 @@ def test_what_storage_refuses_because_it_was_written_already_counts(
     assert not (tmp_path / "__cluster/lock.json").exists()
 
 
-def test_what_somebody_else_wrote_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_concurrent_write_of_another_process_is_not_overwritten(tmp_path: Path) -> None:
     changing(tmp_path)
     state = tmp_path / "__cluster/state.json"
     other = json.dumps(read_state(tmp_path) | {"state_revision": 99})
@@ -268,7 +268,7 @@ def test_a_word_that_is_taken_back_after_the_plan_stops_the_deletion(tmp_path: P
     assert list((tmp_path / "__cluster/recoveries").glob("*")) == []
 
 
-def test_a_deletion_that_stopped_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_a_stopped_deletion_is_reported_and_retried(tmp_path: Path) -> None:
     agreed(tmp_path)
     applied(tmp_path, failing_context("delete_prefix", "graphs/map.omni"))
 
@@ -331,7 +331,7 @@ def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, messa
     assert (tmp_path / "graphs/map.omni").is_dir()
 
 
-def test_steps_that_cannot_be_told_leave_a_plan_without_them(tmp_path: Path) -> None:
+def test_a_plan_omits_steps_that_cannot_be_computed(tmp_path: Path) -> None:
     changing(tmp_path)
 
     planned = plan(tmp_path, failing_context("list", "graphs"))
@@ -356,7 +356,7 @@ def test_steps_that_cannot_be_told_leave_a_plan_without_them(tmp_path: Path) -> 
         ("state.json", '{"version": 7}', "unsupported_state_version"),
     ],
 )
-def test_what_is_stored_and_not_understood_is_told_by_argv(
+def test_unreadable_stored_state_is_reported_on_the_command_line(
     tmp_path: Path, path: str, content: str, message: str
 ) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
@@ -374,7 +374,7 @@ def test_what_is_stored_and_not_understood_is_told_by_argv(
     ("place", "message"),
     [("ftp://somewhere/team", "storage_root_invalid"), (None, "graph_not_applied")],
 )
-def test_a_graph_that_is_nowhere_is_told_by_its_cluster(
+def test_a_missing_graph_is_reported_by_its_cluster(
     tmp_path: Path, place: str | None, message: str
 ) -> None:
     applied_cluster(knowledge_cluster(tmp_path))

@@ -52,7 +52,7 @@ def test_four_servers_write_at_once_and_each_shows_what_all_wrote(tmp_path: Path
         seen = [names_on(each) for each in servers]
 
     assert {each.status_code for each in responses} == {200}
-    # Whoever was told of a write finds it, on the server that told so.
+    # A caller finds an acknowledged write on the server that acknowledged it.
     assert all(each.json()["row_count"] == 1 for each in responses[1::2])
     expected = {f"s{number}-{turn}" for number in range(SERVERS) for turn in range(WRITES_EACH)}
     assert seen == [expected] * SERVERS

@@ -1,4 +1,4 @@
-"""Who is at work on a cluster: one at a time, and everybody else is told who."""
+"""The lock of a cluster: one holder at a time, whose name any other caller receives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def held_by_zoe(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("command", ["plan", "apply", "refresh", "import"])
-def test_whoever_is_second_is_told_who_is_at_work(tmp_path: Path, command: str) -> None:
+def test_the_error_for_a_second_operator_names_the_holder(tmp_path: Path, command: str) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     id = held_by_zoe(tmp_path)
     before = (tmp_path / "__cluster/state.json").read_bytes()
@@ -75,7 +75,7 @@ def test_whoever_is_second_is_told_who_is_at_work(tmp_path: Path, command: str) 
     assert (tmp_path / "__cluster/lock.json").exists()
 
 
-def test_a_status_waits_for_nobody_and_shows_the_lock(tmp_path: Path) -> None:
+def test_a_status_does_not_wait_and_shows_the_lock(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     id = held_by_zoe(tmp_path)
 
@@ -246,7 +246,7 @@ def test_of_two_applies_without_a_lock_one_wins_and_the_next_apply_converges(
     assert list((tmp_path / "__cluster/recoveries").glob("*")) == []
 
 
-def test_the_lock_tells_who_where_and_since_when(tmp_path: Path) -> None:
+def test_the_lock_names_its_holder_host_and_time(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     id = held_by_zoe(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Changes of graphs that stopped on their way: what people are told, and what becomes of them."""
+"""Interrupted changes of graphs: what is reported, and how they are recovered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reasons_of(ended: Ended) -> dict[str, object]:
 
 
 def stopped(folder: Path, kind: str, *, digest: str) -> Path:
-    """A record of a change of the graph of people, made by somebody who never came back."""
+    """A record of a change of the graph of people, left by a process that was killed."""
     sidecar = {
         "schema_version": 1,
         "operation_id": ID,
@@ -71,7 +71,7 @@ def digest_of(folder: Path) -> str:
     return found
 
 
-def test_a_change_that_stopped_is_told_before_it_is_settled(tmp_path: Path) -> None:
+def test_a_stopped_change_is_reported_before_it_is_recovered(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "places.pg": WITH_SIZE})
     record = stopped(tmp_path, "schema_apply", digest=digest_of(tmp_path))
@@ -115,7 +115,7 @@ def test_a_change_that_was_not_made_is_made(tmp_path: Path) -> None:
     assert not record.exists()
 
 
-def test_a_graph_that_nobody_understands_is_left_alone_and_the_others_are_not(
+def test_a_graph_with_an_unexpected_schema_is_skipped_and_the_others_are_applied(
     tmp_path: Path,
 ) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
@@ -138,7 +138,7 @@ def test_a_graph_that_nobody_understands_is_left_alone_and_the_others_are_not(
     assert record.exists()
 
 
-def test_somebody_who_knows_better_takes_the_record_away(tmp_path: Path) -> None:
+def test_a_change_goes_on_after_an_operator_deletes_its_record(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     third = PEOPLE.replace("age: I32?", "age: I32?\n  city: String?")
     record = stopped(tmp_path, "schema_apply", digest="0" * 64)
@@ -152,7 +152,7 @@ def test_somebody_who_knows_better_takes_the_record_away(tmp_path: Path) -> None
     assert applied.fields["converged"] is True
 
 
-def test_a_creation_that_cannot_be_opened_and_has_a_history_is_kept(tmp_path: Path) -> None:
+def test_a_created_graph_with_commits_that_cannot_be_opened_is_not_deleted(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     with_schema(tmp_path, PEOPLE_WITH_EMAIL)
     record = stopped(tmp_path, "graph_create", digest="0" * 64)

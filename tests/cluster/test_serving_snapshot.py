@@ -199,7 +199,7 @@ def test_a_graph_whose_change_is_not_finished_is_left_out_alone(tmp_path: Path) 
     assert [each.id for each in snapshot.graphs] == ["map"]
     [left_out] = snapshot.left_out
     assert (left_out.id, left_out.finding.code) == ("knowledge", "cluster_recovery_pending")
-    # Its policy was applied all the same, and tells whether callers need tokens.
+    # Its policy was applied all the same, and decides whether callers need tokens.
     assert snapshot.has_policy
 
 
@@ -210,7 +210,7 @@ def test_a_cluster_whose_every_graph_is_being_changed_is_not_served(tmp_path: Pa
     assert refusal_of(tmp_path) == {"cluster_no_healthy_graphs"}
 
 
-def test_a_sidecar_that_nobody_understands_stops_everything(tmp_path: Path) -> None:
+def test_an_unreadable_sidecar_stops_everything(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_files(tmp_path, {"__cluster/recoveries/x.json": '{"schema_version": 9}'})
 
@@ -226,7 +226,7 @@ def test_a_policy_without_bindings_stops_everything(tmp_path: Path) -> None:
     assert refusal_of(tmp_path) == {"policy_bindings_missing"}
 
 
-def test_upkeep_finds_a_graph_by_the_ledger_alone(tmp_path: Path) -> None:
+def test_maintenance_finds_a_graph_by_the_ledger_alone(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_sidecar(tmp_path, "knowledge")
     cluster = open_cluster(str(tmp_path), plain_context())

@@ -56,7 +56,7 @@ def test_an_empty_folder_becomes_a_served_cluster_that_changes_while_it_is_used(
             assert ended.code == 0, ended
             return ended
 
-        # It is served: somebody works on a branch, and merges it.
+        # It is served: a user writes to a branch, and merges it.
         zoe = '{"name": "Zoe"}'
         run("branch", "create", "review")
         run("mutate", "add_person", "--params", zoe, "--branch", "review")
@@ -65,7 +65,7 @@ def test_an_empty_folder_becomes_a_served_cluster_that_changes_while_it_is_used(
         seen = run("query", "find_person", "--params", zoe).fields["row_count"]
         assert (unseen, merged, seen) == (0, "fast_forward", 1)
 
-        # A schema and a query change; the server goes on as it was until it is told.
+        # A schema and a query change; the server goes on unchanged until it reloads.
         write_files(
             tmp_path,
             {

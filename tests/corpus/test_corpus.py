@@ -1,4 +1,4 @@
-"""Every corpus file compiles to what stands in it; `make bless` writes that anew."""
+"""Every corpus file compiles to its expected output; `make bless` rewrites that output."""
 
 from collections.abc import Mapping
 from pathlib import Path

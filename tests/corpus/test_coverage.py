@@ -12,7 +12,7 @@ from tests.support.grammar_use import unused_productions
 from tests.support.source_tree import require_none
 
 EXTENSION_BY_LANGUAGE = {Language.SCHEMA: "pg", Language.QUERY: "gq"}
-# Not the front door: which query of a file is meant is no property of the file.
+# Without `compiler.compile`: the choice of a query in a file is not a property of the file.
 PACKAGES = (
     "omnigraph.compiler.parser",
     "omnigraph.compiler.parser",

@@ -108,7 +108,7 @@ def value_by_node(analysis: Analysis, *columns: str) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nodes_of_several_types_are_told_apart_and_in_order(tmp_path: Path, seed: int) -> None:
+def test_nodes_of_several_types_are_distinguished_and_ordered(tmp_path: Path, seed: int) -> None:
     town = make_town(seed)
     graph = town.build(tmp_path / "town")
     nodes, pairs = town.nodes(*BOTH), town.pairs(*BOTH)

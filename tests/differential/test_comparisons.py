@@ -43,7 +43,7 @@ def compiled() -> Mapping[int, Case]:
     return dict(enumerate(found))
 
 
-def test_a_comparison_that_compiles_has_the_answer_of_the_referee(
+def test_a_comparison_that_compiles_gives_the_result_of_the_oracle(
     compiled: Mapping[int, Case], tmp_path: Path
 ) -> None:
     graph = rows_for([0])

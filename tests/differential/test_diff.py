@@ -104,7 +104,7 @@ VIEWS: tuple[tuple[TypeViews, Mapping[str, Callable[[Mapping[str, object]], bool
         {"Place": lambda _: False, "Person": lambda row: row["name"] != "a"},
     ),
 )
-"""What somebody sees, and the same in Python."""
+"""The view of a caller, and the same in Python."""
 
 ENDS = {
     "Knows": ("Person", "Person"),
@@ -186,7 +186,7 @@ def test_a_feed_goes_through_every_state_of_its_branch(data: DataObject) -> None
 
 @given(data=st.data(), number=st.sampled_from(range(len(VIEWS))))
 @settings(max_examples=EXAMPLES_MAX)
-def test_a_diff_of_a_view_is_what_differs_between_two_permitted_parts(
+def test_a_diff_of_a_view_is_the_difference_of_two_visible_parts(
     data: DataObject, number: int
 ) -> None:
     with TemporaryDirectory() as folder:
@@ -209,7 +209,7 @@ def test_a_diff_of_a_view_is_what_differs_between_two_permitted_parts(
 
 @given(data=st.data(), number=st.sampled_from(range(len(VIEWS))))
 @settings(max_examples=EXAMPLES_MAX)
-def test_a_feed_of_a_view_goes_through_every_permitted_part(data: DataObject, number: int) -> None:
+def test_a_feed_of_a_view_covers_every_visible_part(data: DataObject, number: int) -> None:
     with TemporaryDirectory() as folder:
         graph = build_graph(Path(folder), SCHEMA, *FIRST)
         first, states = graph.head(), write_history(graph, data)

@@ -78,7 +78,7 @@ class Turn(StrEnum):
     FAIL = "a process survives it"
     RACE = "another changes the branch of a transaction"
     REOPEN = "start again from what is stored"
-    READ = "read while somebody writes"
+    READ = "read while another handle writes"
     LOOK_BACK = "look at the past"
 
 
@@ -92,7 +92,7 @@ TURNS = [
 
 
 class GraphMachine(RuleBasedStateMachine):
-    """A story, told one step after the other."""
+    """A story, performed step by step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,14 +183,14 @@ class GraphMachine(RuleBasedStateMachine):
         self.recover(data, action, allowed)
 
     def recover(self, data: DataObject, action: Action, allowed: frozenset[Reached]) -> None:
-        """Let a stopped deed be recovered, now and then at the second attempt."""
+        """Recover a stopped action, sometimes at the second attempt."""
         # What is left of a transaction keeps its branch till the graph is opened or refreshed.
         cures = [Cure.OPEN, Cure.REFRESH] if action.is_private else list(Cure)
         cure, interruption = data.draw(st.sampled_from(cures)), data.draw(INTERRUPTIONS)
         self.story.recover(action, allowed, cure, interruption)
 
     def read_meanwhile(self, data: DataObject) -> None:
-        """Read on after somebody has written."""
+        """Continue a read after a write."""
         branch = data.draw(st.sampled_from(self.history.branches))
         expected = self.history.state(branch)
         lines = self.story.graphs[0].export(branch=branch)
@@ -226,7 +226,7 @@ class GraphMachine(RuleBasedStateMachine):
 
     @invariant()
     def branches_heads_and_tags_are_those_of_the_model(self) -> None:
-        """To whoever writes less, and so knows what others did only from the storage."""
+        """For the handle that writes less, and so learns of other writes only from the storage."""
         require_present(self.story.graphs[1], self.history)
 
     @invariant()

@@ -1,8 +1,8 @@
 """Merges against dictionaries, where branches that were merged into both sides are deleted.
 
 The model keeps every state that there ever was, so it knows the base that the graph can no longer
-read. Ages and notes are never given twice and nobody goes twice, so two branches are alike only
-if one took from the other; what they did alike on their own cannot be told from that afterwards.
+read. Ages and notes are never repeated and no person is deleted twice, so two branches are equal
+only if one was merged into the other; equal independent changes would look the same.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Story:
         return base
 
     def write(self, branch: str, name: str, action: str) -> None:
-        """One change; nothing happens if there is nobody to change."""
+        """One change; nothing happens if there is no row to change."""
         head, number = self.graph.head(branch), next(self.fresh)
         match action:
             case "remove" if name in self.deleted:

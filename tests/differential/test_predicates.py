@@ -74,7 +74,7 @@ def test_every_awkward_value_finds_its_place(tmp_path: Path, scalar: Scalar) -> 
             assert found == _expected(drawn, rows), drawn
 
 
-def test_an_index_changes_no_answer(tmp_path: Path) -> None:
+def test_an_index_changes_no_result(tmp_path: Path) -> None:
     stored = _as_table(AWKWARD)
     uri = create_table(tmp_path / "t", stored)
     for name in AWKWARD.types:

@@ -44,7 +44,7 @@ from tests.support.spark_expressions import (
 
 
 def _no_search(condition: TextMatch) -> Column:
-    raise AssertionError(f"nobody searches for {condition}")
+    raise AssertionError(f"no search evaluates {condition}")
 
 
 EXPRESSIONS = Expressions(Inputs({}, NOW), _no_search)
@@ -220,7 +220,7 @@ def _aggregates(cells: Cells, arguments: list[str]) -> dict[str, Aggregate]:
 def _expected(
     cells: Cells, wanted: dict[str, Aggregate], *, keys: list[str], is_weighted: bool
 ) -> list[tuple[str, ...]]:
-    """The rows of the local executor, sorted as texts: a text tells -0.0 from 0.0, not NaNs."""
+    """Rows of the local executor, sorted as texts (which distinguish -0.0 from 0.0, not NaNs)."""
     groups = group_rows([cells.columns[name] for name in keys], count=cells.count)
     columns = [
         without_signed_zeros(cells.columns[name].take(pa.array(groups.first))) for name in keys

@@ -173,7 +173,7 @@ def test_a_diff_of_few_changes_shuffles_few_rows(
     graph.mutate("query q() { delete Person where age > 19990 }")
 
     found = graph.diff(before, "main", engine="spark", spark=spark)
-    changes = found._found  # noqa: SLF001  # what is shuffled is shown to nobody
+    changes = found._found  # noqa: SLF001  # shuffled rows are not public
     assert isinstance(changes, SparkChanges)
     sent = changes.send(spark).agg(f.sum("row_count")).first()
 
@@ -181,7 +181,7 @@ def test_a_diff_of_few_changes_shuffles_few_rows(
     assert sent[0] <= 2 * len(found)
     assert len(found) == 99 + 9
 
-    # Without a word about it, it is the rows to compare that decide, not those that there are.
+    # By default the number of compared rows decides, not the number of stored rows.
     monkeypatch.setattr("omnigraph.engine.ops.diff.DIFF_INLINE_ROWS_MAX", 1_000)
     assert "updates" in repr(graph.diff(before, "main"))
     monkeypatch.setattr("omnigraph.engine.ops.diff.DIFF_INLINE_ROWS_MAX", 100)
@@ -190,15 +190,17 @@ def test_a_diff_of_few_changes_shuffles_few_rows(
 
 def test_a_diff_of_a_deleted_state_is_rejected(tmp_path: Path, spark: SparkSession) -> None:
     graph = build_graph(tmp_path, NETWORK, node("Person", name="a"))
-    for name in ("gone", "anew"):
+    for name in ("deleted", "recreated"):
         graph.create_branch(name)
         graph.load(ndjson(node("Person", name=name)), mode="append", branch=name)
-    changes = [graph.diff("main", name, engine="spark", spark=spark) for name in ("gone", "anew")]
+    changes = [
+        graph.diff("main", name, engine="spark", spark=spark) for name in ("deleted", "recreated")
+    ]
 
-    for name in ("gone", "anew"):
+    for name in ("deleted", "recreated"):
         graph.delete_branch(name)
-    graph.create_branch("anew")
-    graph.load(ndjson(node("Person", name="other")), mode="append", branch="anew")
+    graph.create_branch("recreated")
+    graph.load(ndjson(node("Person", name="other")), mode="append", branch="recreated")
 
     for each in changes:
         with pytest.raises(NotFoundError):

@@ -1,4 +1,4 @@
-"""Upkeep on Spark and in process leave the same graph: the same rows, the same results."""
+"""Maintenance on Spark and in process leave the same graph: the same rows, the same results."""
 
 import random
 import shutil
@@ -96,7 +96,7 @@ def make_thing(number: int, chance: random.Random) -> Record:
 
 
 def copy_of(graph: Graph, name: str) -> Graph:
-    """The same graph at another place, opened anew."""
+    """The same graph at another place, opened again."""
     root = root_of(graph).parent / name
     shutil.copytree(root_of(graph), root)
     return omnigraph.open(str(root))

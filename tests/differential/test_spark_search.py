@@ -1,4 +1,4 @@
-"""Words and vectors judged by Spark's tasks, and rankings by them: as in process, to the bit."""
+"""Words and vectors scored by Spark's tasks, and rankings by them: as in process, to the bit."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Whoever sees a part of a graph gets what a graph of only that part would give them.
+"""A caller that sees a part of a graph gets the results of a graph of only that part.
 
-Any graph, any view, any read: the limited reader of the whole graph and an unlimited reader of the
-permitted subgraph are told the same, errors included.
+Any graph, any view, any read: the restricted reader of the whole graph and an unrestricted reader
+of the visible subgraph get the same result, errors included.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def evaluate(graph: Graph, read: GeneratedRead) -> object:
 
 
 def look_around(graph: Graph, of: PlainGraph) -> Iterator[tuple[str, object]]:
-    """Everything but queries that tells of rows, asked for all that a graph has."""
+    """All reads other than queries that return rows, over all that a graph has."""
     yield "export", attempt(lambda: list(graph.export()))
     # A type that is hidden as a whole is not listed; in the permitted subgraph it is empty.
     tables = graph.tables().items()
@@ -95,7 +95,7 @@ def compare_all(drawn: st.DataObject) -> int:
     return count
 
 
-def test_a_read_of_a_view_is_the_read_of_the_permitted_subgraph() -> None:
+def test_a_read_of_a_view_equals_the_read_of_the_visible_subgraph() -> None:
     counts: list[int] = []
 
     @settings(GENERATING, max_examples=EXAMPLES_MAX)
@@ -108,7 +108,7 @@ def test_a_read_of_a_view_is_the_read_of_the_permitted_subgraph() -> None:
     assert sum(counts) >= PAIRS_MIN
 
 
-def test_everything_else_that_is_read_is_of_the_permitted_subgraph() -> None:
+def test_every_other_read_of_a_view_is_of_the_visible_subgraph() -> None:
     @settings(GENERATING, max_examples=EXAMPLES_MAX)
     @given(st.data())
     def agree(drawn: st.DataObject) -> None:

@@ -177,10 +177,10 @@ def require_rules(found: set[tuple[str, str]], predicted: Refused) -> None:
     """Fail unless the broken rules are those of the model, as far as it is sure."""
     repeated = {each for each in predicted.broken if each[1] in ("key", "id")}
     if repeated:
-        # Which of two rows with one id is the one that other rules look at is nobody's promise.
+        # Which of two rows with one id the other rules check is unspecified.
         assert repeated <= found
         return
-    # Nor is it whether a source that is not there is also told that it has too few edges.
+    # So is whether a missing source also has a violation for too few edges.
     unsure = {(name, "cardinality") for name, kind in predicted.broken if kind == "endpoint"}
     assert found - unsure == predicted.broken - unsure
 

@@ -1,4 +1,4 @@
-"""Clean-ups beside everybody else, each in a process of its own: nobody misses anything."""
+"""Clean-ups beside readers and writers, each in a process of its own: none of them misses a row."""
 
 import json
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ edge Knows: Person -> Person
 
 
 def grown_graph(root: Path) -> Graph:
-    """A graph with versions that a branch, a tag or nobody needs, and a line nobody names."""
+    """Versions that a branch, a tag or nothing needs, and an unreferenced table branch."""
     people = [node("Person", name=name, age=0) for name in ("ann", "bob")]
     graph = build_graph(root, SCHEMA, *people, edge("Knows", "ann", "bob"))
     for age in (1, 2):
@@ -103,7 +103,7 @@ def test_a_clean_up_cut_short_anywhere_loses_nothing_and_can_be_done_again(
 
     swept = sweep_cleanup(tmp_path, built, prepare=grown_graph, whens=ways, scope=Scope.EFFECTS)
 
-    # A line that nobody names, what is about to go, two types on main and one on a branch.
+    # An unreferenced table branch, doomed versions, two types on main and one on a branch.
     assert swept.effects >= 6
     assert before.keys() - retained(tmp_path / "built").keys() == {"node:Person left"}
 
@@ -205,7 +205,7 @@ def sweep_repair(
 
 
 def attempt(operate: Callable[[Graph], object], graph: Graph) -> bool:
-    """Whether the caller was told that all went well."""
+    """Whether the call reported success."""
     try:
         operate(graph)
     except SimulatedCrash:

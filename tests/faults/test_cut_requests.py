@@ -68,7 +68,7 @@ def apply_schema(graph: Graph) -> object:
 @pytest.mark.parametrize(
     ("call", "effects"), [(mutate, 6), (delete, 6), (load, 5), (revert, 6), (apply_schema, 6)]
 )
-def test_a_request_cut_short_anywhere_and_asked_again_is_one_commit(
+def test_a_request_cut_short_anywhere_and_retried_is_one_commit(
     tmp_path: Path, call: Request, effects: int
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
@@ -76,7 +76,7 @@ def test_a_request_cut_short_anywhere_and_asked_again_is_one_commit(
     assert sweep_request(tmp_path, prepare, call) >= effects, "the sweep went blind"
 
 
-def test_a_merge_cut_short_anywhere_and_asked_again_is_one_commit(tmp_path: Path) -> None:
+def test_a_merge_cut_short_anywhere_and_retried_is_one_commit(tmp_path: Path) -> None:
     copy = copies_of(social_graph(tmp_path / "built"))
 
     def prepare(root: Path) -> None:
@@ -110,7 +110,7 @@ def sweep_request(tmp_path: Path, prepare: Callable[[Path], object], call: Reque
 
 
 def result_under_fault(call: Request, graph: Graph) -> object:
-    """What a call was told, None if it never learnt what became of its request."""
+    """The result of a call, None if it did not learn the outcome of its request."""
     try:
         return call(graph)
     except (SimulatedCrash, GraphError):
@@ -118,7 +118,7 @@ def result_under_fault(call: Request, graph: Graph) -> object:
 
 
 def require_applied_once(graph: Graph, state: State, result: object) -> None:
-    """Fail unless one commit answers the request, the one that was told, and all is well."""
+    """Fail unless the request made one commit, the reported one, and the graph is sound."""
     assert state_of(graph) == state
     require_sound(graph, state)
     commits = graph.commits()

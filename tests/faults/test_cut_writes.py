@@ -337,7 +337,7 @@ def test_a_creation_cut_short_anywhere_is_a_whole_graph_or_can_be_done_again(
 
 
 def create_under_fault(root: Path, fault: Fault) -> Outcome | None:
-    """What the caller of a creation was told of the graph; None if it is there."""
+    """The outcome that a creation reported; None if the graph exists."""
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     try:
         create_graph(
@@ -374,7 +374,7 @@ def require_created_or_creatable(root: Path, fault: Fault, outcome: Outcome | No
 
 def may_leave_something(fault: Fault, outcome: Outcome) -> bool:
     """Whether a creation may leave files that only `force` removes."""
-    # Nobody knows whose the schema's text is when the answer to claiming it got lost.
+    # The owner of the schema's text is unknown if the response to its claim was lost.
     is_claim_in_doubt = fault.when is When.LOST and fault.hit == "put_if_absent"
     is_cut = outcome is Outcome.UNCERTAIN or fault.when is When.ERROR_FOR_EVER
     return is_cut or is_claim_in_doubt

@@ -1,8 +1,8 @@
-"""What is done to a graph on S3, any request of it failing in any way, is done or not, as was told.
+"""An operation on S3 in which any request fails in any way takes effect or not, as it reported.
 
 The sweep over effects says so of both ports; here requests are counted, of which an effect takes
-several, and which clients repeat by themselves. Images of the bucket that differ in made-up names
-only, after the same was told, are looked at once.
+several, and which clients repeat by themselves. States of the bucket that differ in generated names
+only, after the same result, are checked once.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def test_a_creation_of_which_any_request_fails_is_a_whole_graph_or_can_be_done_a
 
 
 def create(s3: FaultyS3) -> Outcome | None:
-    """What the caller of a creation was told of the graph; None if it is there."""
+    """The outcome that a creation reported; None if the graph exists."""
     try:
         omnigraph.init(s3.uri, schema=SMALLEST_SCHEMA, storage_options=s3.options)
     except GraphError as error:
@@ -308,7 +308,7 @@ def require_created_or_creatable(
 
 def may_leave_something(fault: RequestFault) -> bool:
     """Whether a creation may leave files that only `force` removes."""
-    # Nobody knows whose the schema's text is when the answer to claiming it got lost.
+    # The owner of the schema's text is unknown if the response to its claim was lost.
     is_claim_in_doubt = fault.way is Way.LOST and (fault.hit or "").endswith("/_schema.pg")
     return is_claim_in_doubt or fault.way in (Way.REFUSED_FOR_EVER, Way.CUT)
 
@@ -327,7 +327,7 @@ def create_again(s3: FaultyS3, *, may_be_forced: bool) -> Graph:
 # The endpoint itself
 
 
-def test_the_endpoint_in_memory_is_asked_and_answers_as_moto_is(s3: FaultyS3) -> None:
+def test_the_endpoint_in_memory_responds_as_moto_does(s3: FaultyS3) -> None:
     s3.start_over({})
     with s3.recording() as requests:
         state = play_story(s3.uri, s3.options)

@@ -1,7 +1,7 @@
-"""Who changes a schema on an object store, stands still, loses its turn and wakes does no harm.
+"""A schema change on an object store that pauses, loses its lease and resumes does no harm.
 
 It is stopped after each of its durable effects while another process recovers what it left and goes
-on; its clock stands still as well. Whatever it is told, the graph has one schema with all that
+on; its clock pauses as well. Whatever it reports, the graph has one schema with all that
 belongs to it, its files say so, and it takes writes and further changes.
 """
 
@@ -122,7 +122,7 @@ def test_who_wakes_without_its_turn_while_changing_a_schema_does_no_harm(
         try:
             require_harmless(place, schema, outcomes)
         except (AssertionError, GraphError) as error:
-            error.add_note(f"{stop}; told: {outcomes}")
+            error.add_note(f"{stop}; outcomes: {outcomes}")
             raise
         if stop.hit is None:
             assert at > EFFECTS_MIN - 2, "the sweep went blind"
@@ -133,7 +133,7 @@ def test_who_wakes_without_its_turn_while_changing_a_schema_does_no_harm(
 def apply_with_a_stop(
     place: Place, schema: str, stop: Stop, parking: Parking, action: Action
 ) -> Outcome | None:
-    """Change the schema, stop, let something else happen, go on; what the caller was told."""
+    """Change the schema, stop, run something else, resume; the reported outcome."""
     outcomes: list[Outcome | None] = []
     graph, _ = place.open(stop)
     graph.head()
@@ -159,7 +159,7 @@ def apply_with_a_stop(
 
 
 def require_harmless(place: Place, schema: str, outcomes: Outcome | None) -> None:
-    """Fail unless the graph is whole under one schema, and what was told is true."""
+    """Fail unless the graph is whole under one schema, and the reported outcome is true."""
     graph = recover(place)
     source = graph.schema_source.partition("node Late")[0]
     assert source in (SCHEMA, schema)

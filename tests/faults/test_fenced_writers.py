@@ -1,8 +1,8 @@
-"""A writer on an object store that stands still, loses its turn and wakes again does no harm.
+"""A writer on an object store that pauses, loses its lease and resumes does no harm.
 
 It is stopped before and after each of its durable effects while another process takes over: then it
-goes on with what it knew. Its clock stands still as well, so nothing warns it. Whatever it is told,
-its write is there whole or not at all, history is a line, and the graph takes writes.
+resumes with stale state. Its clock pauses as well, so nothing warns it. Whatever it reports, its
+write took effect as a whole or not at all, history is linear, and the graph accepts writes.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def test_a_recovery_that_wakes_without_its_turn_does_no_harm(place: Place) -> No
 
 
 @pytest.mark.parametrize(("effect", "is_finished"), [(3, False), (4, True)])
-def test_g41_a_process_that_is_stopped_and_goes_on_later_is_told_the_truth(
+def test_g41_a_process_that_is_stopped_and_resumed_reports_the_true_outcome(
     place: Place, server: S3Server, effect: int, *, is_finished: bool
 ) -> None:
     options = json.dumps(server.lance_options())
@@ -287,7 +287,7 @@ def die_half_way(place: Place, name: str) -> None:
 def run_with_a_stop(
     call: Callable[[], object], stop: Stop, parking: Parking, meanwhile: Callable[[], None]
 ) -> str:
-    """Start something, stop it, let something else happen, let it go on; what it was told."""
+    """Start a call, stop it, run something else, resume it; the reported outcome."""
     ended: list[str] = []
 
     def run() -> None:
@@ -311,11 +311,11 @@ def run_with_a_stop(
 
 
 def require_harmless(place: Place, branch: str, name: str, ended: str, stop: Stop) -> None:
-    """Fail unless the graph is whole, and what its writer was told is true."""
+    """Fail unless the graph is whole, and the outcome that its writer received is true."""
     try:
         _require_harmless(place, branch, name, ended)
     except (AssertionError, GraphError) as error:
-        error.add_note(f"{stop}; told: {ended}")
+        error.add_note(f"{stop}; outcome: {ended}")
         raise
 
 

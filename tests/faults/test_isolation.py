@@ -1,6 +1,6 @@
 """Clients of one graph in processes of their own are isolated, whatever happens to one of them.
 
-Strictly serialisable: one order of all calls explains what everybody saw, and no call comes before
+Strictly serialisable: one order of all calls explains every result, and no call comes before
 one that had ended when it began. See `tests/support/isolation_checker.py` for what is looked for.
 """
 
@@ -29,7 +29,7 @@ def test_what_many_clients_see_and_write_has_one_order(tmp_path: Path) -> None:
     report_story(f"many clients, {report}")
     assert not report.anomalies, str(report)
     assert report.count(Outcome.OK) >= CLIENTS, str(report)
-    assert report.count(Outcome.FAILED) >= 1, f"nobody was in anybody's way: {report}"
+    assert report.count(Outcome.FAILED) >= 1, f"no calls conflicted: {report}"
     assert report.snapshots >= CLIENTS, str(report)
 
 
@@ -41,7 +41,9 @@ def test_a_client_killed_in_a_write_leaves_the_others_one_order(tmp_path: Path) 
     report_story(f"many clients, {report}")
     assert not report.anomalies, str(report)
     assert report.count(Outcome.OK) >= CLIENTS, str(report)
-    assert any(each.ended is None for each in report.history), f"nobody died in a call: {report}"
+    assert any(each.ended is None for each in report.history), (
+        f"no client was killed in a call: {report}"
+    )
 
 
 def test_writers_who_each_keep_a_rule_cannot_break_it_together(tmp_path: Path) -> None:

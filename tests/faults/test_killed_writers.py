@@ -1,4 +1,4 @@
-"""Writers that are killed in the midst of it, in processes of their own, cost nobody anything."""
+"""Writers in processes of their own that are killed during a write lose no data of others."""
 
 import random
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.support.soak import run_story
 KILLS = 5
 
 
-def test_writers_killed_at_any_moment_lose_nothing_and_leave_nothing_half_done(
+def test_writers_killed_at_any_time_lose_nothing_and_leave_nothing_partial(
     tmp_path: Path,
 ) -> None:
     seed = random.randrange(1_000_000)

@@ -1,6 +1,6 @@
 """Schemas that change while several processes read, write and branch: nothing acknowledged is lost.
 
-Whoever is overtaken is told and tries again; any other error ends its process and fails the test.
+A process that loses a race gets an error and retries; any other error ends it and fails the test.
 """
 
 import itertools

@@ -200,7 +200,7 @@ def test_input_that_changes_while_rows_are_left_out_is_refused(
 ) -> None:
     root = tmp_path / "graph"
     graph = open_bulk(root_of(social_graph(root)))
-    lost = edge("Knows", "Bob", "Nobody")
+    lost = edge("Knows", "Bob", "Absent")
     path = write_lines(tmp_path / "given.jsonl", node("Person", name="Eve1"), lost)
 
     def change() -> None:

@@ -56,14 +56,14 @@ def test_a_load_whose_tasks_are_tried_once_fails_with_a_worker_or_java_and_can_b
 
 
 def new_ordeal(folder: Path) -> Ordeal:
-    """A graph to be loaded into, by a seed that is told if something fails."""
+    """A graph to be loaded into, by a seed that is reported on failure."""
     seed = random.randrange(1_000_000)
     report_story(f"killed loads, seed {seed}")
     return Ordeal(folder, random.Random(seed))
 
 
 def suffer(ordeal: Ordeal, driver: Driver, kills: Sequence[Kill]) -> Sequence[Ending]:
-    """Have loads made and kill somebody in each, and see after each that the graph is whole."""
+    """Run loads, kill a process in each, and check after each that the graph is whole."""
     endings: list[Ending] = []
     for number, kill in enumerate(kills, start=1):
         endings.append(ordeal.suffer(kill, driver, is_last=number == len(kills)))

@@ -145,7 +145,7 @@ def test_files_of_rows_land_whatever_numbers_the_columns_of_their_table_have(
 
 
 @pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
-def test_a_load_whose_file_is_gone_is_refused(tmp_path: Path, mode: Mode) -> None:
+def test_a_load_whose_file_was_deleted_is_refused(tmp_path: Path, mode: Mode) -> None:
     graph = social_graph(tmp_path)
     known = data_files(tmp_path)
 
@@ -160,7 +160,7 @@ def test_a_load_whose_file_is_gone_is_refused(tmp_path: Path, mode: Mode) -> Non
     assert "Eve" in rows(graph, "Person")
 
 
-def test_a_merge_whose_marks_of_replaced_rows_are_gone_is_refused(tmp_path: Path) -> None:
+def test_a_merge_whose_deletion_files_were_deleted_is_refused(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
 
     def lose_marks(stage: str) -> None:
@@ -173,7 +173,7 @@ def test_a_merge_whose_marks_of_replaced_rows_are_gone_is_refused(tmp_path: Path
 
 @pytest.mark.parametrize("stage", [STAGED, REPLACED])
 @pytest.mark.parametrize("branch", ["main", "draft"])
-def test_a_merge_by_files_that_somebody_overtakes_loses_nothing(
+def test_a_merge_by_files_with_a_concurrent_write_loses_nothing(
     tmp_path: Path, branch: str, stage: str
 ) -> None:
     graph = social_graph(tmp_path)
@@ -192,7 +192,7 @@ def test_a_merge_by_files_that_somebody_overtakes_loses_nothing(
     require_sound(graph, state_of(graph))
 
 
-def test_an_overwrite_by_files_that_somebody_overtakes_is_refused(tmp_path: Path) -> None:
+def test_an_overwrite_by_files_with_a_concurrent_write_is_refused(tmp_path: Path) -> None:
     graph = social_graph(tmp_path)
     overtake = once(REPLACED, lambda: graph.mutate(query('insert Person { name: "Zoe" }')))
 
@@ -241,9 +241,7 @@ def test_files_in_the_folder_of_a_line_that_a_dead_writer_moved_are_not_missed_i
 
 
 @pytest.mark.parametrize("stage", [STAGED, REPLACED])
-def test_files_for_a_branch_that_was_deleted_and_made_anew_are_refused(
-    tmp_path: Path, stage: str
-) -> None:
+def test_files_for_a_recreated_branch_are_refused(tmp_path: Path, stage: str) -> None:
     graph = social_graph(tmp_path)
     graph.create_branch("draft")
     graph.mutate(query('insert Person { name: "Old" }'), branch="draft")
@@ -267,7 +265,7 @@ def test_files_for_a_branch_that_was_deleted_and_made_anew_are_refused(
     require_writable(graph, state_of(graph))
 
 
-def test_a_line_that_another_opened_for_its_files_serves_whoever_writes_first(
+def test_a_table_branch_opened_for_staged_files_serves_the_first_writer(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -363,7 +361,7 @@ def die(stage: str) -> Callable[[str], object]:
 
 
 def move_line(graph: Graph, table_key: str, branch: str) -> None:
-    """Give a branch a line with a row that nobody published, and no record that says so."""
+    """Give a branch a table branch with an unpublished row, and no sidecar for it."""
     root = root_of(graph)
     settings = make_settings(str(root), storage_options=None, durability="relaxed")
     tables = open_stores(settings).tables

@@ -79,7 +79,7 @@ def tampered_schemas(draw: DrawFn) -> str:
 
 
 @given(tampered_schemas())
-def test_a_stored_schema_that_was_tampered_with_is_refused_or_means_itself(text: str) -> None:
+def test_a_tampered_stored_schema_is_refused_or_read_as_written(text: str) -> None:
     with suppress(ValueError):
         decoded = decode_schema(text)
 

@@ -1,4 +1,4 @@
-"""Bugs in changes of schema and in upkeep: what is half accepted, or deleted while needed."""
+"""Bugs in schema changes and in maintenance: partial acceptance, or deletion of what is needed."""
 
 from tests.mutants.planting import Edit, Mutant
 

@@ -19,7 +19,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A defect that somebody could write, and the tests of which at least one must fail of it."""
+    """A plausible defect, and the tests of which at least one must detect it."""
 
     name: str
     edits: tuple[Edit, ...]
@@ -27,7 +27,7 @@ class Mutant:
 
 
 class MisplantedError(ValueError):
-    """The product has changed below a planted bug, so the bug has to be written anew."""
+    """The source of a planted bug has changed, so the bug has to be rewritten."""
 
 
 def plant(mutant: Mutant, *, root: Path) -> None:
@@ -42,7 +42,7 @@ def planted_texts(mutant: Mutant, *, root: Path) -> dict[str, str]:
     for edit in mutant.edits:
         path = root / "src" / "omnigraph" / edit.module
         if not path.is_file():
-            raise MisplantedError(f"'{mutant.name}': {edit.module} is gone")
+            raise MisplantedError(f"'{mutant.name}': {edit.module} does not exist")
         text = texts.get(edit.module) or path.read_text(encoding="utf-8")
         count = text.count(edit.old)
         if count != 1:

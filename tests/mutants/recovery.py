@@ -49,7 +49,7 @@ RECOVERY_MUTANTS = (
         (PLANTED,),
     ),
     Mutant(
-        "heal when a reader opens",
+        "recover when a reader opens",
         (
             Edit(
                 "engine/graph.py",

@@ -1,8 +1,8 @@
-"""Plants every bug in a copy of the product and tells which test notices it.
+"""Plants every bug in a copy of the source and reports which test detects it.
 
-Run as a program, with the names of some bugs, or with none for all of them. Promises that the tests
-of a bug pass without it, that they ran on the copy in which it is planted, and that a bug which
-nobody notices, or which no longer fits the product, fails the run.
+Run as a program, with the names of some bugs, or with none for all of them. Guarantees that the
+tests of a bug pass without it, that they ran on the copy in which it is planted, and that a bug
+that no test detects, or that no longer fits the source, fails the run.
 """
 
 import os
@@ -88,7 +88,7 @@ def copy_all(source: Path, target: Path) -> Path:
 
 
 def check_and_print(mutant: Mutant, original: Path) -> Outcome:
-    """What the tests say of a bug, told to whoever waits."""
+    """The outcome of a bug, printed as soon as it is known."""
     outcome = check(mutant, original)
     sys.stdout.write(f"{mutant.name}: {describe(outcome)}\n")
     sys.stdout.flush()
@@ -146,7 +146,7 @@ def run_tests(arguments: Sequence[str], *, product: Path, tests: Path) -> Outcom
 
 
 def describe(outcome: Outcome) -> str:
-    """A verdict in a line, or in what pytest said if it came to none."""
+    """An outcome in a line, or the output of pytest if there is none."""
     match outcome:
         case Caught(test, complaint):
             return f"caught by {test} ({complaint})"

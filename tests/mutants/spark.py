@@ -12,14 +12,14 @@ FAULTS = "tests/faults/test_spark_faults.py"
 FILES = "tests/faults/test_staged_files.py"
 LOADS = "tests/behaviour/spark/test_loads.py"
 MERGED = f"{FILES}::test_rows_that_a_merge_replaces_go_even_if_others_of_their_file_went_before"
-OVERTAKEN = f"{FILES}::test_a_merge_by_files_that_somebody_overtakes_loses_nothing"
+OVERTAKEN = f"{FILES}::test_a_merge_by_files_with_a_concurrent_write_loses_nothing"
 
 SPARK_MUTANTS = (
     # Files that wait
     Mutant(
-        "name files that nobody has looked for",
+        "name files without a check that they exist",
         (Edit("storage/lance/tables.py", "        self._require_files(staged)\n", ""),),
-        (f"{FILES}::test_a_load_whose_file_is_gone_is_refused",),
+        (f"{FILES}::test_a_load_whose_file_was_deleted_is_refused",),
     ),
     Mutant(
         "believe the numbers that a file has for its columns",
@@ -85,7 +85,7 @@ SPARK_MUTANTS = (
         ),
     ),
     Mutant(
-        "take other rows for those that were judged",
+        "take other rows for those that were checked",
         (
             Edit(
                 STAGED,
@@ -96,7 +96,7 @@ SPARK_MUTANTS = (
         (f"{FAULTS}::test_input_that_changes_while_rows_are_left_out_is_refused",),
     ),
     Mutant(
-        "forget which types a bulk load was judged by",
+        "forget which types a bulk load was checked against",
         (Edit(LOAD, "read_set=job.related,", "read_set=frozenset(),"),),
         (f"{FAULTS}::test_edges_whose_node_goes_while_a_bulk_load_is_checked_are_refused",),
     ),

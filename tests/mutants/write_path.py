@@ -201,7 +201,7 @@ WRITE_PATH_MUTANTS = (
         (REQUESTS_TESTS,),
     ),
     Mutant(
-        "take what was asked of the base for what was asked of the branch",
+        "take a read of the base for a read of the branch",
         (
             Edit(
                 REQUESTS,

@@ -108,7 +108,7 @@ def both_graphs(folder: Path) -> Iterator[Both]:
 
 
 def fresh_branch(graph: AnyGraph, base: str = "main") -> str:
-    """A new branch that nobody else uses."""
+    """A new branch that no other test uses."""
     name = f"work/{next(_NUMBERS)}"
     graph.create_branch(name, base=base)
     return name

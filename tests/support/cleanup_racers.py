@@ -1,7 +1,7 @@
-"""Processes that write, read, branch and clean up one graph at once, until they are told to stop.
+"""Processes that write, read, branch and clean up one graph at once, until they are stopped.
 
-Every commit on main sets two types to the same number, so a read that sees two states shows it. To
-those who clean up it is later than it is, by nearly as long as versions are kept for readers.
+Every commit on main sets two types to the same number, so a read that sees two states shows it. The
+clocks of the clean-ups run ahead by nearly as long as versions are retained for readers.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ DEEDS: Mapping[str, Callable[[Graph, int], int]] = {
 
 
 def main() -> None:
-    """Do one kind of deed again and again, and write down how much was done after each."""
+    """Repeat one kind of action, and write the progress to a file after each."""
     name, root, home = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     is_cleaner = name == "clean"
     graph = (

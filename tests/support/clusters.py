@@ -101,7 +101,7 @@ def two_graph_cluster(folder: Path) -> Path:
 
 
 def write_sidecar(folder: Path, graph_id: str) -> None:
-    """A record of a change of a schema that somebody began and never ended."""
+    """A record of a schema change that was begun and never ended."""
     id = "01K0000000000000000000000A"
     sidecar = {
         "schema_version": 1,
@@ -121,7 +121,7 @@ def write_sidecar(folder: Path, graph_id: str) -> None:
 
 
 def plain_context() -> ClusterContext:
-    """The world of a test: nothing is flushed."""
+    """The context of a test: nothing is flushed."""
     return make_context(storage_options={}, durability="relaxed")
 
 

@@ -1,9 +1,9 @@
 """Command lines for tests: in a process of their own, or in this one.
 
 `run_command` starts what a user starts; `invoke_command` runs the same code without the start of an
-interpreter. Neither sees the settings of whoever runs the tests: `home` is the folder of the
+interpreter. Neither sees the settings of the user who runs the tests: `home` is the folder of the
 configuration, an empty one unless a test gives another, and no `OMNIGRAPH_…` variable is inherited,
-nor what a terminal is told.
+nor settings of the terminal.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def run_with_reply(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=command_environment(home=home, env=env),
-        # Without this one, whoever runs the tests would be asked at their own terminal.
+        # Without this one, the prompt would appear at the terminal that runs the tests.
         start_new_session=True,
     ) as child:
         os.close(its_end)
@@ -108,7 +108,7 @@ def run_with_reply(
         os.write(terminal, f"{reply}\n".encode())
         out, err = child.communicate(timeout=ENDS_WITHIN_S)
     echoed = b""
-    # A terminal that nobody holds any more gives what is left in it, and then an error.
+    # A terminal that no process has open gives what is left in it, and then an error.
     with suppress(OSError):
         echoed = os.read(terminal, 4096)
     os.close(terminal)

@@ -1,7 +1,7 @@
 """Rows in memory: change sets and committed rows from dictionaries, and what a write breaks.
 
 `CommittedTables` finds values by their exact bits, so that -0.0 is not 0.0 and no NaN is found:
-whoever looks for floats through the port has to know that stores differ there.
+a caller that looks for floats through the port must allow for stores that differ.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _read(
         case Now():
             return now.replace(microsecond=now.microsecond // 1000 * 1000)
         case _:
-            raise AssertionError(f"{operand} is no column and no value")
+            raise AssertionError(f"{operand} is neither a column nor a value")
 
 
 def _column_type(left: Operand, right: Operand) -> Scalar:

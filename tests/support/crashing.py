@@ -1,8 +1,8 @@
 """Stores that fail on purpose: the two ports around real stores, with one fault between them.
 
-Promises that the N-th durable effect is hit in the way that was asked for, whatever code asked for
-it and whichever store it went to, and that nothing durable happens after a crash. Knows nothing of
-graphs, so it cannot overlook an effect that the engine has not told anybody about.
+Guarantees that the N-th durable effect is hit in the requested way, whatever code caused it and
+whichever store it went to, and that nothing durable happens after a crash. Does not depend on
+graphs, so it cannot overlook an effect that the engine does not report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class When(StrEnum):
     """What becomes of the call that is hit."""
 
     BEFORE = "the world stops before it happens"
-    AFTER = "it happens, and the world stops before anybody is told"
+    AFTER = "it happens, and the process stops before any caller receives a result"
     LOST = "it happens, and an error is reported"
     ERROR_ONCE = "it does not happen, and an error is reported"
     ERROR_FOR_EVER = "neither it nor any later one happens, and errors are reported"
@@ -63,7 +63,7 @@ class Fault:
         return self._counted(call)
 
     def harmless(self, call: Callable[P, T]) -> Callable[P, T]:
-        """A read, or files that nobody refers to: counted if every call is."""
+        """A read, or a write of unreferenced files: counted if every call is."""
         return call if self._scope is Scope.EFFECTS else self._counted(call)
 
     def end(self) -> None:
@@ -122,7 +122,7 @@ class CrashingTables:
 
     def __init__(self, tables: TableStore, fault: Fault) -> None:
         self.with_workers = lambda workers: CrashingTables(tables.with_workers(workers), fault)
-        self.generation = tables.generation  # asks nobody, so nothing can happen to it
+        self.generation = tables.generation  # calls no store, so no fault can hit it
         self.find_head = fault.harmless(tables.find_head)
         self.schema = fault.harmless(tables.schema)
         self.column_numbers = fault.harmless(tables.column_numbers)
@@ -140,7 +140,7 @@ class CrashingTables:
         self.count = fault.harmless(tables.count)
         self.fragment_row_counts = fault.harmless(tables.fragment_row_counts)
         self.parts = fault.harmless(tables.parts)
-        self.folder = tables.folder  # asks nobody
+        self.folder = tables.folder  # calls no store
         self.describe = fault.harmless(tables.describe)
         self.find_transaction = fault.harmless(tables.find_transaction)
         self.find_operations = fault.harmless(tables.find_operations)

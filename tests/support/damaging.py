@@ -65,7 +65,7 @@ def lose_stored_schemas(root: Path) -> None:
 
 
 def stage_schema(root: Path) -> None:
-    """Leave what dies with whoever applies a schema."""
+    """Leave the state of a process that was killed while it applied a schema."""
     shutil.copy(root / "_schema.pg", root / "_schema.pg.staging")
 
 
@@ -93,7 +93,7 @@ def invent_type(root: Path) -> None:
 
 
 def name_newest(root: Path, table_key: str, *, row_count: int | None = None) -> None:
-    """Let history name the newest version of a table, whoever made it."""
+    """Let history name the newest version of a table, whatever wrote it."""
     manifest = lance.dataset(str(root / "__manifest"))
     table = lance.dataset(str(table_paths(root)[table_key]))
     rows = manifest.to_table(
@@ -180,13 +180,13 @@ def stop_half_way(root: Path) -> None:
 
 
 def damage_record(root: Path) -> None:
-    """Leave a record of a write that nobody can read."""
+    """Leave an unreadable record of a write."""
     (root / "__recovery").mkdir(exist_ok=True)
     (root / "__recovery" / "01ARZ3NDEKTSV4RRFFQ69G5FAV.json").write_text("{")
 
 
 def leave_transaction(root: Path) -> None:
-    """Leave what dies with whoever is in a transaction."""
+    """Leave the state of a process that was killed in a transaction."""
     (root / "__transactions").mkdir(exist_ok=True)
     (root / "__transactions" / "__tx__01ARZ3NDEKTSV4RRFFQ69G5FAV.json").write_text("{}")
 
@@ -207,7 +207,7 @@ def leave_lease(root: Path) -> None:
 
 
 def damage_lease(root: Path) -> None:
-    """Leave a lease that nobody can read."""
+    """Leave an unreadable lease."""
     (root / "__leases").mkdir(exist_ok=True)
     (root / "__leases" / "one.json").write_text("{")
 
@@ -219,7 +219,7 @@ def leave_claim(root: Path) -> None:
 
 
 def damage_claim(root: Path) -> None:
-    """Leave a claim that nobody can read."""
+    """Leave an unreadable key claim."""
     (root / "__readers").mkdir(exist_ok=True)
     (root / "__readers" / "one.json").write_text("{")
 
@@ -257,7 +257,7 @@ def arrive_late(root: Path) -> None:
 
 
 def lose_layout(root: Path) -> None:
-    """Load a type anew, and leave it at that."""
+    """Overwrite a type, and do nothing else."""
     graph = omnigraph.open(str(root), durability="relaxed")
     companies = [node("Company", name=name) for name in ("Acme", "Globex")]
     graph.load(ndjson(*companies), mode="overwrite")
@@ -296,4 +296,4 @@ DAMAGES: Mapping[FindingKind, Callable[[Path], None]] = {
     FindingKind.INDEX_BEHIND: arrive_late,
     FindingKind.MANY_FILES: arrive_late,
 }
-"""One way for each trouble that lies on a disk and needs nobody at work."""
+"""One way to cause each kind of damage that is stored on disk and needs no running process."""

@@ -108,7 +108,7 @@ def find_knots(dependencies: Sequence[Dependency]) -> Iterator[_Graph]:
         forward[each.source].add(each.target)
         backward[each.target].add(each.source)
     knot_by_label: dict[str, str] = {}
-    # Kosaraju's way: whoever can go back to the one that finished last is in its knot.
+    # Kosaraju's algorithm: nodes that reach the last finished node backwards are in its component.
     for root in reversed(_finishing_order(forward)):
         waiting = [root] if root not in knot_by_label else []
         while waiting:

@@ -1,4 +1,4 @@
-"""The codes of diagnostics, read off the compiler's source: nobody has to keep a list."""
+"""The codes of diagnostics, read from the compiler's source instead of a list."""
 
 import ast
 import re

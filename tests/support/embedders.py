@@ -1,4 +1,4 @@
-"""Embedding providers of tests: one that tells what it was asked, and others that go wrong.
+"""Embedding providers of tests: one that records its requests, and others that fail.
 
 Executors import them from here.
 """

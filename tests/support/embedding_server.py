@@ -79,7 +79,7 @@ class Received:
 
     @property
     def task(self) -> object:
-        """What Gemini is told that the texts are for."""
+        """The purpose of the texts in a request to Gemini."""
         inputs = self.body.get("requests", [self.body])
         assert isinstance(inputs, list)
         (task,) = {each["taskType"] for each in inputs}
@@ -102,7 +102,7 @@ class EmbeddingServer:
 
     @property
     def url(self) -> str:
-        """The address that paths are below, as profiles are told it."""
+        """The base address of all paths, as profiles contain it."""
         return f"http://127.0.0.1:{self._listening.server_port}/v1"
 
     def environment(self, provider: str = "openai-compatible", **more: str) -> dict[str, str]:
@@ -141,7 +141,7 @@ class EmbeddingServer:
         self._listening.serve_forever(poll_interval=0.01)
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop responding."""
         self.closing.set()
         self._listening.shutdown()
         self._listening.server_close()
@@ -180,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.provider
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Write no log."""
 
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
@@ -268,7 +268,7 @@ def _respond(request: Received, *, is_short: bool) -> bytes:
             {"object": "embedding", "index": place, "embedding": vector}
             for place, vector in enumerate(_vectors(request.texts, body["dimensions"], is_short))
         ]
-        # Nobody has promised an order.
+        # No order is guaranteed.
         return orjson.dumps({"object": "list", "data": found[::-1]})
     model, _, call = request.path.removeprefix("/v1/models/").partition(":")
     inputs = body["requests"] if call == "batchEmbedContents" else [body]

@@ -246,7 +246,7 @@ def _choose_parameter(choices: Choices, name: str, type: PropertyType, pool: Poo
     if name in _ROW_COUNTS:
         return choices.one(_ROW_COUNTS[name])
     value = _choose_value(choices, type, pool)
-    # Nobody asks for the neighbours of a point that is none.
+    # Neighbours of a missing point are never requested.
     is_point = not type.is_vector or value is None or distance(value, value) is not None
     return value if is_point else None
 

@@ -85,7 +85,7 @@ def run_serially(planned: Sequence[Plan]) -> History:
         if plan.fate in (Fate.OK, Fate.UNKNOWN_BUT_DONE):
             for each in appends:
                 state[each.key] = (*state[each.key], each.value)
-        # The last one is a look at what nobody changes any more.
+        # The last one reads a state that no longer changes.
         at = STEP * number + (2 * SPREAD_MAX if plan is planned[-1] else 0)
         history.append(
             make_transaction(
@@ -147,7 +147,7 @@ def read_stale_set(history: History) -> History:
 
 
 def read_nobodys_value(history: History) -> History:
-    """A read of a value that nobody appended."""
+    """A read of a value that was never appended."""
     return after(history, (Fate.OK, [ReadList("x", (*found_at_last(history, "x"), FRESH))]))
 
 

@@ -22,7 +22,7 @@ from tests.support.read_graphs import PlainGraph, types_of
 
 @st.composite
 def views(draw: DrawFn, graph: PlainGraph) -> Mapping[str, TypeView]:
-    """What somebody sees of a graph; mostly at least one type only in part."""
+    """A view of a graph; in most of them at least one type is visible only in part."""
     choices = Choices(draw)
     found = {}
     for name, declared in types_of(graph.catalog).items():

@@ -1,4 +1,4 @@
-"""Which productions of a grammar a text uses, told by the parser itself as it reduces them.
+"""Which productions of a grammar a text uses, recorded by the parser itself as it reduces them.
 
 Sound for inlined and for generated productions too, which no parse tree shows: `a?` and `a*` are
 several productions each, and a corpus that never leaves `a` out does not cover the grammar.

@@ -1,7 +1,7 @@
 """Histories: what several clients of one graph did, each call with its start, its end and outcome.
 
 A key holds a list or a set that only grows, and every value is appended at most once to a key, so
-that a read tells whose writes it saw. A transaction reads before it appends. Clients write their
+that a read shows which writes it saw. A transaction reads before it appends. Clients write their
 calls down, one log each; the logs together are the history. Does not know what is right.
 """
 
@@ -56,7 +56,7 @@ class Transaction:
     """One call of a client, all of whose operations were to happen at one moment.
 
     `started` and `ended` are readings of one clock that all clients share; `ended` is None if
-    nobody was told. `commit_id` is where it read, or what it became; None if nobody knows.
+    no result was received. `commit_id` is the commit it read or created; None if unknown.
     """
 
     client: str
@@ -115,7 +115,7 @@ def read_history(folder: Path) -> History:
 
 def read_log(path: Path) -> History:
     """The calls of one client; one without an end has an unknown outcome."""
-    # Whoever is killed in the midst of a line has not begun what it says.
+    # A client that is killed while it writes a line has not begun the call of that line.
     lines = path.read_text().rpartition("\n")[0].splitlines()
     entries = [json.loads(line) for line in lines]
     endings = {entry["number"]: entry for entry in entries if "outcome" in entry}
@@ -146,7 +146,7 @@ def is_in_call(path: Path) -> bool:
 
 
 def require_distinct_values(history: History) -> None:
-    """Fail if a value is appended twice to a key: nobody could tell whose it is."""
+    """Fail if a value is appended twice to a key: its writer would be ambiguous."""
     appends = [(each.key, each.value) for each in all_appends(history)]
     assert len(appends) == len(set(appends)), "a value is appended twice to one key"
 

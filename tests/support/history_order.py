@@ -1,7 +1,7 @@
 """What a history says about the order of its transactions: who came before whom, and why.
 
 Lists give an order of writes; a read comes after what it saw and before what it did not see; and
-the clock orders what did not overlap. Only transactions that took effect count. Does not judge:
+the clock orders what did not overlap. Only transactions that took effect count. Checks nothing:
 contradictions are found by others.
 """
 

@@ -1,6 +1,6 @@
-"""Objects that somebody meddles with: a deed is done just before a call about some path.
+"""Object stores with hooks: a function runs just before a call about some path.
 
-The deed may raise, as a storage that fails does, or change what is stored, as other people do.
+The hook may raise, as a failing storage does, or change what is stored, as another process does.
 Everything else goes to the real store.
 """
 
@@ -24,7 +24,7 @@ Hook: TypeAlias = Callable[..., object]
 
 
 class HookedObjects:
-    """An object store with a deed before every call of one name about paths with a part."""
+    """An object store with a hook before every call of one name about paths that contain a part."""
 
     def __init__(self, objects: ObjectStore, call: str, part: str, hook: Hook) -> None:
         def watch(method: Callable[P, T]) -> Callable[P, T]:
@@ -48,7 +48,7 @@ class HookedObjects:
 
 
 def hooked_context(call: str, part: str, hook: Hook) -> ClusterContext:
-    """The world of a test, with a deed before some calls about a cluster's own objects."""
+    """The context of a test, with a hook before some calls about a cluster's own objects."""
     return replace(
         plain_context(),
         open_objects=lambda location: HookedObjects(
@@ -58,7 +58,7 @@ def hooked_context(call: str, part: str, hook: Hook) -> ClusterContext:
 
 
 def failing_context(call: str, part: str) -> ClusterContext:
-    """The world of a test, with a storage that fails some calls about a cluster's own objects."""
+    """The context of a test, with a storage that fails some calls about a cluster's own objects."""
 
     def refuse(*_given: object) -> NoReturn:
         raise UnavailableError(action=f"{call} {part}", reason="the storage did not answer")

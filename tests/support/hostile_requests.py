@@ -1,7 +1,7 @@
-"""Requests that mean harm or nothing: generated from a server's own OpenAPI document.
+"""Hostile and malformed requests, generated from a server's own OpenAPI document.
 
-Every route that the document names is asked for, with names, arguments, headers and bodies that
-range from nearly right to absurd. What an answer or a log may never give away is told here too.
+Every route of the document is requested with names, arguments, headers and bodies that range from
+nearly valid to absurd. Also defines what a response or a log may never disclose.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ TEXTS: Sequence[str] = (
     "query q() { match { $p: Person  $p.age = " + "1 + " * 3_000 + "1 } return { $p } }",
     "query q() { return { " + "-" * 5_000 + "1 as x } }",
     'query q() { match { $p: Person  $p.name = "' + "\\" * 999 + '" } return { $p } }',
-    'query w() { delete Person where name = "nobody" }',
+    'query w() { delete Person where name = "absent" }',
     'query w() { update Person set { age: 99999999999999999999 } where name = "Bob" }',
     "node Person { name: String @key  age: I32? }",
     "node " * 2_000,
@@ -133,7 +133,7 @@ LIKELY: Mapping[str, Sequence[object]] = {
     "data": (ROWS, *(text for text in TEXTS if '"type"' in text or '"edge"' in text)),
     "mode": ("merge", "append", "overwrite", "replace"),
     "schema_source": tuple(text for text in TEXTS if "node " in text),
-    "type_names": (["Person"], ["Knows", "Person"], ["Nobody"], []),
+    "type_names": (["Person"], ["Knows", "Person"], ["Absent"], []),
     "table_keys": (["node:Person"], ["edge:Knows"], ["Person"], []),
     "text": ("alice", "", "\u2028", "a" * 9_000),
     "types": (["Person"], ["Persn"], []),
@@ -244,7 +244,7 @@ ENCODED: Sequence[str] = (
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path, as the document tells it."""
+    """One method of one path, as the document describes it."""
 
     method: str
     path: str
@@ -350,7 +350,7 @@ def names() -> st.SearchStrategy[str]:
 
 @st.composite
 def requests(draw: st.DrawFn, operations: Sequence[Operation]) -> Hostile:
-    """A request to some operation; its headers do not say who asks."""
+    """A request to some operation, without credentials."""
     # Those that read a body are asked more often: there is more to get wrong.
     writes = [each for each in operations if each.fields]
     operation = draw(st.sampled_from((*operations, *writes, *writes, *writes)))
@@ -393,9 +393,9 @@ def without_controls(value: bytes) -> bytes:
 def find_response_flaws(
     response: RawResponse, *, server: Server, secrets: Sequence[str]
 ) -> Iterator[str]:
-    """What no answer may be or say."""
+    """What no response may be or contain."""
     if response.status is None:
-        yield "no answer"
+        yield "no response"
         return
     if response.status >= 500 and response.status != 503:
         yield f"status {response.status}"

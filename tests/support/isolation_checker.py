@@ -1,8 +1,8 @@
 """Whether a history is isolated: what no reader and no writer may ever have seen.
 
-The promise that is checked is strict serialisability: there is one order of all transactions, it
-explains every read, and whoever started after another had ended comes after it. Nobody promises
-this to a caller who reads, thinks and writes without saying what the write relies on; so a read
+The guarantee that is checked is strict serialisability: there is one order of all transactions, it
+explains every read, and a transaction that started after another had ended comes after it. It does
+not cover a caller that reads and then writes without a condition on what it read; so a read
 belongs to the transaction of a write only if `if_commit` or the write's own condition protects it,
 and is a transaction by itself otherwise. Knows histories only, not the graph they are of.
 """
@@ -100,7 +100,7 @@ def _all_reads(account: Account) -> Iterator[tuple[Transaction, Read]]:
 
 
 def _find_foreign_values(account: Account, history: History) -> Iterator[Anomaly]:
-    """Values twice in a read, and values that nobody wrote, or nobody who took effect."""
+    """Values twice in a read, and values that no write, or no write that took effect, appended."""
     failed = {
         append: each
         for each in history
@@ -117,7 +117,7 @@ def _find_foreign_values(account: Account, history: History) -> Iterator[Anomaly
                 text = f"{place}, which {failed[append].label} failed to append"
                 yield Anomaly(Kind.ABORTED_READ, text)
             elif append not in account.writer:
-                yield Anomaly(Kind.DIRTY_READ, f"{place}, which nobody appended")
+                yield Anomaly(Kind.DIRTY_READ, f"{place}, which no write appended")
 
 
 def _find_partial_reads(account: Account) -> Iterator[Anomaly]:
@@ -162,7 +162,7 @@ def _find_incompatible_orders(account: Account) -> Iterator[Anomaly]:
         longest = account.order[key]
         for reader, read in reads:
             if isinstance(read, ReadList) and not is_prefix(read.values, longest):
-                text = f"{reader.label} read {key} as {read.values}, somebody as {longest}"
+                text = f"{reader.label} read {key} as {read.values}, another reader as {longest}"
                 yield Anomaly(Kind.INCOMPATIBLE_ORDERS, text)
 
 
@@ -170,7 +170,7 @@ def _find_incompatible_orders(account: Account) -> Iterator[Anomaly]:
 
 
 def _find_lost_updates(account: Account) -> Iterator[Anomaly]:
-    """Appends that were decided on the same state of a list, or that nobody saw any more."""
+    """Appends that were decided on the same state of a list, or that no later read saw."""
     for key, reads in account.reads.items():
         rewrites = [
             (read.values, reader.label)
@@ -227,7 +227,7 @@ def _find_wrong_snapshots(history: History, states: Mapping[str, State]) -> Iter
             continue
         state = states.get(each.commit_id)
         if state is None:
-            text = f"{each.label} read at {each.commit_id}, which is no commit"
+            text = f"{each.label} read at {each.commit_id}, which is not a commit"
             yield Anomaly(Kind.WRONG_SNAPSHOT, text)
             continue
         for read in each.reads:

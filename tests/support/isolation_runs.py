@@ -95,7 +95,7 @@ def kill_in_call(
 
 
 def check_run(root: Path, home: Path, seed: int) -> Report:
-    """Look once more, at what nobody changes any longer, and check everything that was seen."""
+    """Read the final state, and check everything that was seen."""
     # Opening the graph for writing recovers from the kills.
     with omnigraph.open(str(root)) as graph:
         Client(str(root), home / "last.log", "", 0).look(graph)

@@ -1,7 +1,7 @@
-"""Graphs that are looked after later: the same graph, opened when some time has passed.
+"""Graphs with a clock that is ahead: the same graph, opened as if some time had passed.
 
-A version is kept for a while after another took its place, so a clean-up right after a write finds
-little to do. Whoever opens a graph here believes it to be later than it is.
+A version is retained for a while after another replaced it, so a clean-up right after a write finds
+little to do. The clock of a graph opened here is later than the real one.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class LaterRuntime:
     runtime: SystemRuntime
 
     def now(self) -> datetime:
-        """This moment and some time."""
+        """The current time and some more."""
         return self.runtime.now() + timedelta(seconds=self.ahead_s)
 
     def new_id(self) -> str:
-        """As ever."""
+        """As the system runtime does."""
         return self.runtime.new_id()
 
     def new_ids(self, count: int) -> list[str]:
-        """As ever."""
+        """As the system runtime does."""
         return self.runtime.new_ids(count)
 
 
@@ -51,7 +51,7 @@ def open_later(
     failpoints: Failpoints | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Graph:
-    """The graph of a place, opened by somebody to whom it is a day later."""
+    """The graph of a place, opened with a clock that is a day ahead."""
     settings = make_settings(str(root), storage_options=storage_options, durability="relaxed")
     later = replace(
         settings,
@@ -68,6 +68,6 @@ def clean_later(graph: Graph, *, keep: int = 1) -> Mapping[str, CleanupReport]:
 
 
 def versions(graph: Graph, table_key: str, *, branch: str = "main") -> list[int]:
-    """The versions of a type's table that are there, on the line that a branch names."""
+    """The existing versions of a type's table, on the table branch that a branch names."""
     found = lance.dataset(graph.tables(branch)[table_key].path).version_refs()
     return sorted(each["version"] for each in found)

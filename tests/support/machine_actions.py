@@ -1,7 +1,7 @@
-"""Deeds: writes of every kind to a graph with branches, each with what should come of it.
+"""Actions: writes of every kind to a graph with branches, each with its expected outcome.
 
-A deed is drawn from what the model knows, so it names ids, branches and commits that are there, or
-that were. Few ids and few values: what two branches do meets often. Does nothing itself.
+An action is drawn from the model, so it names ids, branches and commits that exist or existed. Few
+ids and few values: the changes of two branches overlap often. Performs nothing itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ TAGS = ("t1", "t2")
 MODES: Sequence[Mode] = ("merge", "merge", "append", "merge", "overwrite")
 
 
-# What should come of a deed
+# The expected outcome of an action
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Lands:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """A branch is there that was not."""
+    """A branch is created."""
 
     name: str
     base: str
@@ -83,14 +83,14 @@ class Starts:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """A branch is gone."""
+    """A branch is deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No commit, and no complaint."""
+    """No commit and no error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Declines:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """A commit has a name; with none, the name is nobody's any more."""
+    """A commit has a tag; without a commit, the tag is deleted."""
 
     name: str
     commit_id: str | None
@@ -128,9 +128,9 @@ Expected = Lands | Starts | Ends | Tags | Nothing | Breaks | Conflicts | Decline
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One write: the words for it, how it is done, and what should come of it.
+    """One write: its description, how it is performed, and its expected outcome.
 
-    Doing it returns the id of the commit that it made, if it made one. A deed that is done on a
+    Performing it returns the id of the commit that it made, if any. An action performed on a
     branch of its own leaves that branch behind when it is stopped, until the graph is opened again.
     """
 

@@ -150,7 +150,7 @@ def require_difference(graph: Graph, old: Remembered, new: Remembered) -> None:
 
 
 def require_feed(graph: Graph, history: ModelHistory, branch: str) -> None:
-    """Fail unless a feed goes through every commit of a branch, and tells what each changed.
+    """Fail unless a feed goes through every commit of a branch, and reports what each changed.
 
     Of a branch other than `main`, only what it does not share with it.
     """

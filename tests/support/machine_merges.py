@@ -1,6 +1,6 @@
-"""Deeds that lead from one state to another: merges of branches, reverts, commits done elsewhere.
+"""Actions that combine states: merges of branches, reverts, commits applied elsewhere.
 
-What should come of them is a three-way merge of dictionaries. Also where any deed may be stopped.
+Their expected outcome is a three-way merge of dictionaries. Also where any action may be stopped.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _expect_undoing(
 
 
 def draw_any(choices: Choices, history: ModelHistory) -> Action:
-    """Any deed at all."""
+    """Any action."""
     kinds = [*[draw_write] * 10, *[draw_transaction] * 2, *[draw_undoing] * 4, *[draw_start] * 2]
     if len(history.heads) > 1:
         kinds += [*[draw_merge] * 6, *[draw_end] * 2]
@@ -214,7 +214,7 @@ def draw_any(choices: Choices, history: ModelHistory) -> Action:
 
 
 def draw_effective(choices: Choices, history: ModelHistory) -> Action:
-    """A deed of which something can be left half-way, if one comes up soon."""
+    """An action that can be left incomplete, if one is drawn soon."""
     for _ in range(_ATTEMPTS_MAX):
         action = draw_any(choices, history)
         if isinstance(action.expected, Lands | Starts | Ends | Tags):
@@ -223,7 +223,7 @@ def draw_effective(choices: Choices, history: ModelHistory) -> Action:
 
 
 def failpoints_of(action: Action) -> Sequence[Failpoint]:
-    """Where a deed may fail."""
+    """Where an action may fail."""
     match action.expected:
         case Starts():
             return [Failpoint.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE]

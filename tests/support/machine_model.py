@@ -197,7 +197,7 @@ class ModelHistory:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge makes of its target, and every way in which its conflicts may be told.
+    """What a merge makes of its target, and every way in which its conflicts may be reported.
 
     There are several only where rows break a rule together and nothing says which of them is last.
     """
@@ -221,7 +221,7 @@ class Sides:
     is_by_property: bool = False
     decided: Mapping[Entity, Row | None] = field(default_factory=dict)
     adopted: frozenset[Entity] = frozenset()
-    """Those of the decisions that say "source": they are told before rows of the caller's own."""
+    """The decisions that say "source": they are reported before rows that the caller provides."""
 
     def changed(self) -> list[Entity]:
         """The entities that either side changed."""

@@ -1,8 +1,8 @@
-"""One graph and its model, through a story: deeds are done, stopped, and looked at afterwards.
+"""One graph and its model, through a story: actions are performed, stopped, and checked afterwards.
 
-Two handles do what is done; a third one is stopped by a crash, the first one by a failure that it
-survives. What became of a stopped deed is learnt from the graph, never guessed: it is there or not,
-as its caller was told and as readers have seen it, and recovery settles it for good.
+Two handles perform actions; a third one is stopped by a crash, the first one by a failure that it
+survives. The outcome of a stopped action is read from the graph, never guessed: it took effect or
+not, in agreement with its result and with what readers saw, and recovery makes it final.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from tests.support.machine_model import SCHEMA, ModelHistory, Sides, merge
 from tests.support.queries import query
 from tests.support.sweeps import Reached, naming, open_crashing, open_plain, operate_under_fault
 
-NO_CHANGE = query('delete Person where name = "nobody"')
-"""A write that changes nothing, and so only puts in order what others left."""
+NO_CHANGE = query('delete Person where name = "absent"')
+"""A write that changes nothing, and so only recovers what other writes left."""
 
 
 class Cure(StrEnum):
-    """How what a stopped deed left is put in order."""
+    """How a stopped action is recovered."""
 
     OPEN = "open again"
     REFRESH = "refresh"
@@ -164,7 +164,7 @@ class Story:
     def recover(
         self, action: Action, allowed: frozenset[Reached], cure: Cure, interruption: Fault | None
     ) -> None:
-        """Put in order what a stopped deed left, and learn what became of it.
+        """Recover what a stopped action left, and learn its outcome.
 
         An interruption stops a recovery first.
         """
@@ -180,10 +180,10 @@ class Story:
                 self.graphs[1].refresh()
             case Cure.WRITE:
                 self.graphs[1].mutate(NO_CHANGE)
-        note(f"put in order: {cure}")
+        note(f"recovered by: {cure}")
         require_quiet(self.root)
         reached = self._learn(self.graphs[1], action)
-        event(f"settled: {reached.name}")
+        event(f"recovered: {reached.name}")
         self._require_allowed(action, allowed, reached)
         assert seen is Reached.OLD or reached is Reached.NEW, "what a reader has seen was undone"
 
@@ -200,7 +200,7 @@ class Story:
     # Learning
 
     def _find_reached(self, graph: Graph, action: Action) -> Reached:
-        """Whether a deed is done, by the look of the graph."""
+        """Whether an action took effect, by the state of the graph."""
         match action.expected:
             case Lands(branch, state):
                 found = contents(graph, branch)
@@ -219,7 +219,7 @@ class Story:
                 return Reached.OLD
 
     def _learn(self, graph: Graph, action: Action) -> Reached:
-        """Take over what became of a deed, and what recovery wrote down about it."""
+        """Take over the outcome of an action, and what recovery recorded about it."""
         reached = self._find_reached(graph, action)
         if reached is Reached.NEW:
             self._take_over(action.expected)
@@ -242,12 +242,14 @@ class Story:
                 return
 
     def _learn_commits(self, graph: Graph, branch: str, lands: Lands | None) -> None:
-        """Take over the new commits of a branch: at most one of a deed, and what recovery adds."""
+        """Take over the new commits of a branch: those of recovery and at most one of an action."""
         for commit in self._find_fresh(graph, branch):
             state, merged = self.history.state(branch), tuple[str, ...]()
-            event(f"commit: {'of a action' if _is_own(commit) else 'of recovery'}")
+            event(f"commit: {'of an action' if _is_own(commit) else 'of recovery'}")
             if _is_own(commit):
-                assert lands is not None, f"nobody made commit {commit.id}, or it is done twice"
+                assert lands is not None, (
+                    f"no action made commit {commit.id}, or one took effect twice"
+                )
                 state = require_adopted(lands.state, read_lines(graph.export(commit=commit.id)))
                 merged = () if lands.merged is None else (lands.merged,)
                 lands = None

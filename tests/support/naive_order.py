@@ -1,4 +1,4 @@
-"""The order of values, told naively, and columns of generated values of every type."""
+"""The order of values, computed naively, and columns of generated values of every type."""
 
 import math
 from collections.abc import Mapping, Sequence

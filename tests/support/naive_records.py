@@ -52,7 +52,7 @@ def read_naively(text: str, catalog: Catalog) -> dict[str, list[Row]]:
 
 
 def _parse(line: str) -> object:
-    line.encode()  # a half of a surrogate pair is no text
+    line.encode()  # half of a surrogate pair is not valid text
     parsed: object = json.loads(line, object_pairs_hook=_keep_distinct, parse_constant=_refuse)
     json.dumps(parsed, ensure_ascii=False).encode()
     return parsed

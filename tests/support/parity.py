@@ -1,7 +1,7 @@
 """Twin graphs, one in its storage and one behind a server, and all command lines for them.
 
 The twins are copies of one folder, so that what they hold is the same to the last id and time. Of
-what a command prints, only the address and what it made anew (ids and times) may differ; those are
+what a command prints, only the address and generated values (ids and times) may differ; those are
 numbered in the order in which they appear. Commands that write have branches of their own, so that
 any of them may run alone.
 """
@@ -68,7 +68,7 @@ class Twins:
     folder: Path
 
     def run(self, line: Line) -> tuple[Ended, Ended]:
-        """What a command line does to either; addresses and new ids are told alike."""
+        """What a command line does to either; placeholders replace addresses and new ids."""
         given = [self._fill(each) for each in line.arguments]
         words = line.command.split()
         stored = invoke_command(*words, *given, *self._stored(), stdin=line.stdin)
@@ -275,7 +275,7 @@ def _refusals() -> Iterator[Line]:
     yield _line("mutate", "-e", ADD, *named, "--branch", "nowhere", code=1)
     yield _line("mutate", "-e", ADD, *named, "--if-commit", "START", code=4)
     yield _line("explain", "-e", wrong, code=1)
-    yield _line("entity", "Person", "Nobody", code=1)
+    yield _line("entity", "Person", "Absent", code=1)
     yield _line("entity", "Persn", "Bob", code=1)
     yield _line("export", "--type", "Persn", code=1)
     yield _line("snapshot", "--branch", "nowhere", code=1)

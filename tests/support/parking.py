@@ -1,6 +1,6 @@
-"""Stores that stand still: an operation is stopped before or after its N-th durable effect.
+"""Stores that pause: an operation is stopped before or after its N-th durable effect.
 
-What stopping means is the test's: a thread that waits, or a process that tells its parent. Counts
+The test defines what stopping means: a waiting thread, or a process that signals its parent. Counts
 what any code does through the two ports of a graph, so that no effect is overlooked.
 """
 
@@ -57,7 +57,7 @@ class Stop:
 
 
 class Parking:
-    """A place at which a thread waits until it is told to go on."""
+    """A place at which a thread waits until it is released."""
 
     def __init__(self, *, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -67,17 +67,17 @@ class Parking:
     def stand_still(self) -> None:
         """Wait."""
         self._is_there.set()
-        assert self._may_go.wait(self._timeout_s), "nobody let it go on"
+        assert self._may_go.wait(self._timeout_s), "it was never released"
 
     def has_arrived(self, thread: threading.Thread) -> bool:
-        """Whether somebody waits here; False once the thread is over instead."""
+        """Whether a thread waits here; False once the thread has ended instead."""
         while not self._is_there.wait(0.01):
             if not thread.is_alive():
                 return self._is_there.is_set()
         return True
 
     def release(self) -> None:
-        """Let whoever waits go on."""
+        """Release the waiting thread."""
         self._may_go.set()
 
 

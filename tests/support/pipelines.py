@@ -52,7 +52,7 @@ def find_faults(ir: ReadIR) -> list[str]:
         faults.extend(f"{place} uses ${name}" for name in names if name not in bound)
     declared = {each.name for each in ir.parameters}
     given = {name for operator in ir.pipeline for name in _parameters_in(operator)}
-    faults.extend(f"${name} is no parameter" for name in given - declared)
+    faults.extend(f"${name} is not a parameter" for name in given - declared)
     return faults
 
 

@@ -68,14 +68,14 @@ def people_graph(path: Path) -> Graph:
 
 
 def allowing(actions: Iterable[Action]) -> Gate:
-    """A gate whose only rule allows `ann` some actions, and nobody anything else."""
+    """A gate whose only rule allows `ann` some actions, and nothing else."""
     allow = {"actors": {"group": "team"}, "actions": sorted(actions)}
     rules = [{"id": "allowed", "allow": allow}] if allow["actions"] else []
     return graph_gate({"version": 1, "groups": {"team": ["ann"]}, "rules": rules})
 
 
 def under(graph: Graph, gate: Gate | None, *, actor: str | None = "ann") -> Graph:
-    """The same graph, opened anew under a gate."""
+    """The same graph, opened again under a gate."""
     plain = make_settings(root_of(graph), storage_options=None, durability="relaxed")
     settings = replace(
         plain, gate=gate, embedder=MockEmbedder("A"), spark_package="omnigraph.spark"
@@ -172,7 +172,7 @@ CALL_BY_NAME = {
     "merge": guarded_call(
         lambda graph: graph.merge("draft"), Need(Action.BRANCH_MERGE, "draft", "main")
     ),
-    # Upkeep
+    # Maintenance
     "tag": guarded_call(lambda graph: graph.tag("v2", "v1"), ADMIN),
     "delete_tag": guarded_call(lambda graph: graph.delete_tag("v1"), ADMIN),
     "ensure_indices": guarded_call(lambda graph: graph.ensure_indices(), ADMIN),
@@ -182,7 +182,7 @@ CALL_BY_NAME = {
     "recoveries": guarded_call(lambda graph: graph.recoveries(), ADMIN),
     "doctor": guarded_call(lambda graph: graph.doctor(), ADMIN),
     "reconciler": guarded_call(_keep_up, ADMIN),
-    # What is nobody's act, or says nothing of the graph
+    # Calls that no policy covers, or that disclose nothing about the graph
     "refresh": guarded_call(lambda graph: graph.refresh()),
     "for_actor": guarded_call(lambda graph: graph.for_actor("ben")),
     "actor": guarded_call(lambda graph: graph.actor),

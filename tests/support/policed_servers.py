@@ -1,6 +1,6 @@
-"""Servers with tokens and a policy, for tests that need somebody who may do everything.
+"""Servers with tokens and a policy, for tests that need a caller with all permissions.
 
-The tokens are such that one would recognize them anywhere.
+The tokens are recognizable wherever they are disclosed.
 """
 
 from __future__ import annotations

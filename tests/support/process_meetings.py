@@ -1,7 +1,7 @@
-"""Processes that start together: each says that it is there and waits for the others.
+"""Processes that start together: each reports that it is ready and waits for the others.
 
-A meeting is a file for each who has come and one that lets all go. Promises that whoever waits in
-vain says so after a while. Does not know what anybody does after a meeting.
+A meeting is a file for each process that is ready and one that releases all. Guarantees that a
+process that waits in vain fails after a while. Does not know what the processes do afterwards.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def running(
 
 
 def require_all_ended(children: Sequence[subprocess.Popen[bytes]], *, home: Path) -> None:
-    """Wait for processes; fail with what one of them said if it failed and nobody killed it."""
+    """Wait for processes; fail with the output of one of them if it failed and was not killed."""
     for number, child in enumerate(children):
         said = home / f"{number}.err"
         assert child.wait(WAIT_S_MAX) <= 0, said.read_text()

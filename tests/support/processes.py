@@ -60,7 +60,7 @@ def output_of(script: str, *arguments: str, prefix: Sequence[str] = ()) -> str:
 
 
 def small_disk(folder: Path, *, options: str) -> Sequence[str]:
-    """What to run a command with, so that the folder is a small disk for it and nobody else."""
+    """The prefix of a command that sees the folder as a small disk of its own."""
     if not shutil.which("unshare"):
         pytest.skip("unshare is not installed")
     script = f"mount -t tmpfs -o {options} none '{folder}' && exec \"$@\""

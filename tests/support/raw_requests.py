@@ -73,7 +73,7 @@ def exchange(url: str, sent: bytes) -> RawResponse:
         try:
             connection.sendall(sent)
         except (BrokenPipeError, ConnectionResetError):
-            # Whoever refuses a long request may close before it has come to its end.
+            # A server that refuses a long request may close the connection before its end.
             return RawResponse(None, (), b"")
         return _receive(connection, sent.partition(b" ")[0].decode("latin-1"))
 

@@ -1,7 +1,7 @@
 """The parts of the references that the code writes: commands from click, calls from signatures.
 
-A page is written by hand but for what stands between `<!-- name -->` and `<!-- end of name -->`.
-Promises that the same code gives the same text.
+A page is written by hand except the text between `<!-- name -->` and `<!-- end of name -->`.
+Guarantees that the same code gives the same text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from omnigraph.cli.registry import ENTRIES, MEANING_BY_CAPABILITY, Entry, applic
 from omnigraph.client.remote import RemoteGraph
 from omnigraph.engine.graph import Graph
 
-# What calls return and take; nobody makes one by hand, so they are not in `omnigraph` itself.
+# Types that calls return and take; callers construct none, so `omnigraph` does not export them.
 RESULTS = (
     "omnigraph.engine.results:Result",
     "omnigraph.engine.results:MutationResult",
@@ -58,7 +58,7 @@ class Member:
 
 
 def replace_part(page: str, name: str, text: str) -> str:
-    """The page with one of its generated parts written anew."""
+    """The page with one of its generated parts replaced."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     assert pattern.search(page), f"the page has no part `{name}`"

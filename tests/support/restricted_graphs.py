@@ -19,14 +19,14 @@ edge Sits: Person -> Desk
 """
 
 RED: TypeViews = {"Person": TypeView(('team = "red"',), frozenset())}
-"""Only the people of the red team are seen."""
+"""Only the people of the red team are visible."""
 
 UNPAID: TypeViews = {"Person": TypeView(None, frozenset({"pay"}))}
-"""Everybody is seen, and nobody's pay."""
+"""All people are visible, without their pay."""
 
 
 def team_graph(path: Path) -> Graph:
-    """Ann and Cat are red, Bob and Dan are not; Bob stands between Ann and Cat."""
+    """Ann and Cat are red, Bob and Dan are not; Bob is on the path from Ann to Cat."""
     return build_graph(
         path,
         SCHEMA,

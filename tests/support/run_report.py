@@ -1,6 +1,6 @@
-"""What a test tells beside passing: how many states it swept, which seed a story had.
+"""What a test reports besides its result: how many states it swept, which seed a story had.
 
-Told to standard output, where pytest collects it from every worker; the end of a run shows it.
+Written to standard output, where pytest collects it from every worker; the end of a run shows it.
 """
 
 import re
@@ -12,17 +12,17 @@ _STORY = re.compile(r"^story: (.*)$", re.MULTILINE)
 
 
 def report_states(count: int) -> None:
-    """Tell how many states a sweep has been through."""
+    """Report how many states a sweep covered."""
     sys.stdout.write(f"fault states: {count}\n")
 
 
 def report_story(text: str) -> None:
-    """Tell what happened in a run that is different each time."""
+    """Report what happened in a run that is different each time."""
     sys.stdout.write(f"story: {text.splitlines()[0]}\n")
 
 
 def sum_up(outputs: Iterable[str]) -> Iterator[str]:
-    """The lines that a whole run ends with, from what its tests have told."""
+    """The lines that a whole run ends with, from what its tests reported."""
     joined = "\n".join(outputs)
     yield from _STORY.findall(joined)
     states = sum(map(int, _STATES.findall(joined)))

@@ -107,7 +107,7 @@ class FaultyS3:
         self._bucket.hold({f"{self.prefix}/{path}": each for path, each in stored.items()})
 
     def start_over(self, stored: Mapping[str, bytes]) -> None:
-        """The same at a place that nobody has used."""
+        """The same at an unused place."""
         self.prefix = f"place-{next(self._places)}"
         self.set_back(stored)
 
@@ -178,7 +178,7 @@ class Swept:
 def each_request(play: Callable[[RequestFault, IsNew], None], *, ways: ScopeByWay) -> Swept:
     """Play a round for each way and request, until a round is unharmed.
 
-    A round is told whether what it left is new, so that it need not look at the same thing twice.
+    A round learns whether the state it left is new, so that no state is checked twice.
     """
     seen: set[Hashable] = set()
 
@@ -381,7 +381,7 @@ def _describe(key: str, stored: _Stored) -> str:
 
 def _parse_span(span: str, size: int) -> tuple[int, int]:
     found = _RANGE.fullmatch(span)
-    assert found, f"a range that nobody asks for: {span}"
+    assert found, f"an unsupported range: {span}"
     first, last = found.groups()
     if not first:
         return max(0, size - int(last)), size
@@ -397,7 +397,7 @@ def _error(status: HTTPStatus, code: str) -> _Response:
 
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
-    # A client keeps its connections open, so nobody waits for their end.
+    # A client keeps its connections open, so their threads are not joined.
     block_on_close = False
 
     def __init__(self, bucket: _Bucket) -> None:

@@ -1,6 +1,6 @@
 """An S3 endpoint in this process: moto behind a recorder that admits one request at a time.
 
-Promises that conditional puts are atomic and that every request is written down. Does not know what
+Guarantees that conditional puts are atomic and that every request is recorded. Does not know what
 is stored, and never talks to the network: the endpoint is a free port of the loopback interface.
 """
 
@@ -44,14 +44,14 @@ class S3Request:
 
 
 class S3Server:
-    """Where the endpoint is, how to reach it, and what was asked of it."""
+    """Where the endpoint is, how to reach it, and the requests that it received."""
 
     def __init__(self, endpoint: str, requests: Sequence[S3Request]) -> None:
         self.endpoint = endpoint
         self._requests = requests
 
     def create_bucket(self) -> str:
-        """Create a bucket nobody else uses and return its name."""
+        """Create a bucket with an unused name and return the name."""
         # Moto keeps its buckets for the whole process, whatever server they were made through.
         name = f"bucket-{uuid.uuid4().hex}"
         request = Request(f"{self.endpoint}/{name}", method="PUT")
@@ -117,7 +117,7 @@ def serve_s3() -> Iterator[S3Server]:
 
 class _SilentRequestHandler(MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing: what was asked is in the recorder."""
+        """Log nothing: the recorder has the requests."""
 
 
 def _one_at_a_time(application: Application, requests: list[S3Request]) -> Application:

@@ -147,7 +147,7 @@ def require_files(graph: Graph) -> None:
 
 @contextmanager
 def bytes_untouched(root: Path) -> Iterator[None]:
-    """Fail if the block adds, removes or changes a file; whoever waits for a turn may say so."""
+    """Fail if the block adds, removes or changes a file; a queued writer may add its ticket."""
     before = _read_files(root)
     yield
     assert _read_files(root) == before

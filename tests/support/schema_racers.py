@@ -1,9 +1,9 @@
 """Processes that change a schema while others read, write and branch.
 
 Two widen the schema, each by properties and types of its own; one renames a type back and forth;
-others write, load, branch and read. Each writes down what was acknowledged. Whoever is overtaken
-tries again from what is there then, as an application does; whatever else goes wrong ends its
-process. Run as a program this is one of them.
+others write, load, branch and read. Each records what was acknowledged. A process that loses a race
+retries from the new state, as an application does; any other error ends it. Run as a program this
+is one of them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def take_part(graph: Graph, role: Role, round: int, written: TextIO) -> None:
             insist(lambda: graph.apply_schema(widen(graph.schema_source, name)))
             log_done(written, "property", name)
         case Role.RENAME:
-            # A branch, or somebody's transaction, may be in its way.
+            # A branch, or the transaction of another process, may prevent it.
             with suppress(StillNeededError):
                 insist(lambda: graph.apply_schema(rename(graph.schema_source)))
                 log_done(written, "renamed", name)

@@ -95,7 +95,7 @@ def scripted_server(*turns: Turn) -> Iterator[ScriptedServer]:
 
 @contextmanager
 def closed_port() -> Iterator[str]:
-    """The url of a port where nobody listens."""
+    """The url of a port on which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()
     yield f"http://{host}:{port}"
@@ -137,7 +137,7 @@ def _read_headers(lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
 def _encode(response: Responds) -> bytes:
     headers = {"content-type": "application/json", **response.headers}
     lines: Sequence[str] = [
-        f"HTTP/1.1 {response.status} Told",
+        f"HTTP/1.1 {response.status} Scripted",
         *(f"{name}: {value}" for name, value in headers.items()),
         f"content-length: {len(response.body)}",
     ]

@@ -21,7 +21,7 @@ from tests.support.clusters import (
 from tests.support.servers import Server, serving
 
 ADD_PERSON = (
-    'query add_person($name: String) @description("Adds somebody.") {\n'
+    'query add_person($name: String) @description("Adds a person.") {\n'
     "  insert Person { name: $name }\n"
     "}\n"
 )

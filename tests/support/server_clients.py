@@ -2,8 +2,8 @@
 
 Each client has a writer's name and numbers its writes. A write changes several types at once, so
 that half of one would show: it raises two counters by the same step, and most writes also add a
-pair of nodes and the bond between them. What one client was told, every client must see from then
-on. A write whose answer got lost is sent again under its key until there is an answer.
+pair of nodes and the bond between them. What was acknowledged to one client, every client must see
+from then on. A write whose response was lost is retried under its key until there is a response.
 
 Run as a program this reads a plan and writes a report; it knows servers by their addresses only.
 """
@@ -77,7 +77,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Ledger:
-    """What all clients together have been told, and what they have found wrong."""
+    """The responses to all clients, and the flaws that they found."""
 
     acknowledged: Counter[str] = field(default_factory=Counter)
     intended: Counter[str] = field(default_factory=Counter)
@@ -151,7 +151,7 @@ def find_look_flaws(writer: str, row: Mapping[str, object], *, floor: int) -> It
     if turn != row["mirror"]:
         yield f"{writer} is at {turn} and its mirror at {row['mirror']}"
     if turn < floor:
-        yield f"{writer} is at {turn} although {floor} was told before"
+        yield f"{writer} is at {turn} although {floor} was acknowledged before"
 
 
 # One client
@@ -171,7 +171,7 @@ class Client:
             try:
                 await self._act()
             except httpx.TransportError as error:
-                # A read that lost its server; what was asked may be asked again.
+                # A read that lost its server; it is safe to repeat.
                 self._ledger.responses[f"lost {type(error).__name__}"] += 1
                 await self._pause()
 
@@ -264,7 +264,7 @@ class Client:
         ledger = self._ledger
         ledger.flaws.extend(find_look_flaws(writer, row, floor=floor))
         if row["turn"] > ledger.intended[writer]:
-            ledger.flaws.append(f"{writer} is at {row['turn']}, which nobody has written")
+            ledger.flaws.append(f"{writer} is at {row['turn']}, which no client has written")
         ledger.seen[writer] = max(ledger.seen[writer], row["turn"])
         if self._chance.random() < 0.3:
             await self._count_bonds(writer, row["made"], response.json()["commit_id"])
@@ -286,7 +286,7 @@ class Client:
             self._ledger.flaws.extend(find_row_flaws(records, floors=floors))
 
     async def _look_at_history(self) -> None:
-        """Every commit that anybody was told of is in the history, once."""
+        """Every acknowledged commit is in the history, once."""
         reported = set(self._ledger.commits)
         response = await self._send("GET", "commits?branch=main", None, {})
         if response.status_code != 200:
@@ -327,7 +327,7 @@ def resident_bytes(pid: int) -> int:
 
 
 async def run_clients(plan: Plan) -> Ledger:
-    """Let all clients work side by side; what they were told and what was wrong."""
+    """Let all clients work side by side; their responses and the flaws that they found."""
     ledger = Ledger()
     async with asyncio.TaskGroup() as group:
         for number, name in enumerate(writer_names(plan.clients)):

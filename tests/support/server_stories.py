@@ -85,7 +85,7 @@ class Fleet:
         for server in self.servers:
             code = server.end(signal.SIGTERM)
             if code != 0:
-                yield f"a server that was told to end ended with {code}"
+                yield f"a server that was asked to stop exited with {code}"
 
     def find_log_flaws(self) -> Iterator[str]:
         """What no log may say, in all logs of all lives."""
@@ -156,7 +156,7 @@ def wait_for_kill_time(root: Path, chance: random.Random) -> None:
 
 
 def sum_up(folder: Path, *, seed: int, kills: int, flaws: Sequence[str]) -> Report:
-    """What the clients have told, and what the graph says without any server."""
+    """What the clients reported, and what the graph contains without any server."""
     reported = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     floors = {
         f"c{number}": reported["acknowledged"].get(f"c{number}", 0) for number in range(CLIENTS)
@@ -196,13 +196,13 @@ def find_growth(baseline_bytes: Sequence[int], end_bytes: Sequence[int]) -> Iter
 
 
 def find_history_flaws(graph: omnigraph.Graph, reported: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the history, by the commits that the clients were told of."""
-    # To undo what a killed server had begun is a commit as well, of nobody's request.
+    """What is wrong with the history, by the commits that the clients received."""
+    # Recovery of a killed server's write is a commit as well, without a request.
     listed = [each.id for each in graph.commits() if each.actor != RECOVERY_ACTOR]
     if len(set(reported)) != len(reported):
-        yield "two writes were told the same commit"
+        yield "two writes received the same commit"
     if missing := set(reported) - set(listed):
-        yield f"told and not in the history: {sorted(missing)}"
+        yield f"acknowledged and not in the history: {sorted(missing)}"
     # Two of them came before the clients: the graph itself, and the rows that it began with.
     if len(listed) != len(reported) + 2:
         yield f"{len(listed)} commits for {len(reported)} writes"

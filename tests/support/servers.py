@@ -79,7 +79,7 @@ class Server:
         json: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """What the server answers to one request of a caller who comes once."""
+        """The response of the server to one request, over a connection of its own."""
         with self.client(token=token) as client:
             return client.request(method, path, json=json, headers=headers)
 
@@ -130,7 +130,7 @@ def running_server(
 
 @contextmanager
 def open_server(folder: Path) -> Iterator[Server]:
-    """A server of fixture F that everybody may use."""
+    """A server of fixture F that any caller may use."""
     with running_server(folder, "--unauthenticated") as server:
         yield server
 

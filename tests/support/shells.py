@@ -63,7 +63,7 @@ def on_a_terminal(
     """A command line on a terminal of 40 lines of 100 columns; it is ended with the block."""
     master, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    # Nobody here answers when the terminal is asked where its cursor is.
+    # The test does not respond to queries for the position of the cursor.
     wishes = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **env}
     process = subprocess.Popen(
         [sys.executable, "-m", "omnigraph", *map(str, arguments)],

@@ -87,7 +87,7 @@ SERVER_ROUND_S = 60.0
 
 
 def write_until_killed(root: str, ledger_path: str, seed: str) -> None:
-    """Write and write, each call with a marker of its own, until somebody ends this process."""
+    """Write in a loop, each call with a marker of its own, until this process is killed."""
     chance, ledger, name = random.Random(seed), Ledger(Path(ledger_path)), Path(ledger_path).stem
     durability = chance.choice(["full", "relaxed"])
     graph = omnigraph.open(root, actor=name, durability=durability)
@@ -198,7 +198,7 @@ class KillTime(StrEnum):
     ARMED = "while armed"
 
 
-# From seeing such a moment to the kill: about as long as the moment lasts.
+# From seeing such a state to the kill: about as long as the state lasts.
 DELAY_S_MAX = {KillTime.ANY: 0.5, KillTime.IN_CALL: 0.04, KillTime.ARMED: 0.015}
 
 
@@ -226,7 +226,7 @@ class Report:
 
 
 class WriterPool:
-    """The writers at work, one process each; whoever is killed is replaced."""
+    """The running writers, one process each; a killed one is replaced."""
 
     def __init__(self, root: Path, home: Path, chance: random.Random) -> None:
         self._root, self._home, self._chance = root, home, chance
@@ -259,12 +259,12 @@ class WriterPool:
         writer.wait()
 
     def choose(self, kill_time: KillTime) -> str:
-        """Wait for such a moment of some writer; whose it is."""
+        """Wait for such a time of some writer, and return its name."""
         end = time.monotonic() + KILL_WAIT_S_MAX
         while not (candidates := self._found_at(kill_time)) and time.monotonic() < end:
             time.sleep(0.001)
         time.sleep(self._chance.uniform(0, DELAY_S_MAX[kill_time]))
-        # On a graph that lets nobody write any more the moment never comes; the end will show it.
+        # On a graph that no longer accepts writes that time never comes; the final check shows it.
         return self._chance.choice(candidates or sorted(self.writers))
 
     def _found_at(self, kill_time: KillTime) -> Sequence[str]:
@@ -284,7 +284,7 @@ class WriterPool:
 
 
 def find_actor(root: Path, sidecar: str) -> str:
-    """Whose record a sidecar is; nobody's if it is gone by now."""
+    """The actor of a sidecar; empty if it is deleted by now."""
     try:
         return str(json.loads((root / "__recovery" / sidecar).read_bytes())["actor_id"])
     except FileNotFoundError:
@@ -341,7 +341,7 @@ def _run_kills(
         pool.wait_until_all_write()
         end = time.monotonic() + seconds
         while kills.total() < kills_min or time.monotonic() < end:
-            # Often no pause at all, so that whoever recovers from one kill dies of another.
+            # Often no pause at all, so that a writer that recovers from one kill dies of another.
             time.sleep(chance.choice([0.0, chance.uniform(0, PAUSE_S_MAX)]))
             kill_time = kill_times[kills.total() % len(kill_times)]
             pool.kill(pool.choose(kill_time))

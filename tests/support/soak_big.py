@@ -40,7 +40,7 @@ KINDS = """query kinds() {
 LOOK_S = 1.0
 
 Findings = Mapping[str, object]
-"""What is true of a graph, whoever works it out."""
+"""What is true of a graph, whichever engine computes it."""
 
 
 def main() -> None:
@@ -124,7 +124,7 @@ def _query(graph: omnigraph.Graph, spark: SparkSession, watch: Watch) -> Finding
 
 
 class Watch:
-    """Tells what each step took, and the most memory that was held so far."""
+    """Reports what each step took, and the peak memory so far."""
 
     def __init__(self) -> None:
         self.peak_mib = 0.0

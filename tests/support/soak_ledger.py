@@ -1,7 +1,7 @@
-"""What writers wrote down about their calls, and what a graph must look like for it to be true.
+"""What writers recorded about their calls, and what a graph must contain for it to be true.
 
 A call brings rows that carry its marker, stamps those of an earlier call, or removes them; a marker
-says how many rows it stands for. So every snapshot can be judged by itself, and the last one
+says how many rows it stands for. So every snapshot can be checked by itself, and the last one
 against the ledgers of all writers. Does not know how writers are started or ended.
 """
 
@@ -56,7 +56,7 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody was told how the call ended."""
+        """Whether the call has no known outcome."""
         return self.commit_id is None and self.failure is None
 
 
@@ -138,7 +138,7 @@ def find_flaws(found: Contents) -> Iterator[str]:
             yield f"{mark} is torn: it has {shape} of {shape_of(mark)} people, places, edges"
     for mark, found_stamps in stamps(found).items():
         if len(found_stamps) > 1:
-            yield f"{mark} is stamped by halves: {found_stamps}"
+            yield f"{mark} is stamped partially: {found_stamps}"
     people, places, edges = (found.get(name, {}) for name in ("Person", "Place", "At"))
     badges = Counter(row["badge"] for row in people.values() if row["badge"] is not None)
     yield from (f"badge {badge} is there {n} times" for badge, n in badges.items() if n > 1)
@@ -194,7 +194,7 @@ def find_landed(found: Contents, entries: Sequence[Entry]) -> set[str]:
 
 
 def find_wrong_endings(landed: set[str], entries: Sequence[Entry]) -> Iterator[str]:
-    """The calls whose caller was told one thing while the graph shows another."""
+    """The calls whose result contradicts the graph."""
     for entry in entries:
         match entry.failure:
             case None:
@@ -220,7 +220,7 @@ def find_wrong_history(
     for entry in entries:
         if entry.commit_id is not None and writer_by_commit.get(entry.commit_id) != entry.writer:
             yield f"{entry} is not in the history"
-    # Whoever died in a call has one commit more than it knows of, if and only if its rows show.
+    # A writer killed in a call has one more commit than it recorded, if and only if its rows show.
     commit_count = Counter(writer_by_commit.values())
     landed_count = Counter(entry.writer for entry in entries if entry.marker in landed)
     for writer in {entry.writer for entry in entries}:

@@ -162,7 +162,7 @@ def _prepare(
 def _write_deletions(
     key: str, ids: pa.Array, basis: Basis, mode: LoadMode, opened: GraphContext
 ) -> tuple[FragmentDeletions, ...]:
-    """Strike the committed rows that a merge brings anew, fragment by fragment."""
+    """Delete the committed rows that a merge replaces, fragment by fragment."""
     if mode is not LoadMode.MERGE:
         return ()
     entry = basis.snapshot.get(key)

@@ -1,9 +1,8 @@
 """Sweeps: an operation hit at its first effect, its second, and so on, until a run is unharmed.
 
 After each hit the graph is what it was or what it should have become, nothing between: to a reader
-at once, and to everybody after the next open. What an unharmed run makes of a graph is taken for
-what it should become; whether that is right is promised elsewhere. Every round has a graph of its
-own.
+at once, and to every caller after the next open. The result of an unharmed run is taken as the
+expected one; other tests check that it is right. Every round has a graph of its own.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def _play_round(root: Path, operation: Operation, states: States, fault: Fault) 
 
     allowed = operate_under_fault(operation.operate, open_crashing(root, fault))
     if fault.hit is None:
-        # Where an unharmed run ends is known, and that is what this one was told.
+        # Where an unharmed run ends is known, and this one reported the same.
         assert allowed == {Reached.NEW}
         return
 
@@ -180,7 +179,7 @@ def _play_round(root: Path, operation: Operation, states: States, fault: Fault) 
 
 
 def operate_under_fault(operate: Callable[[Graph], object], graph: Graph) -> frozenset[Reached]:
-    """Where the graph may be, by what its caller was told."""
+    """The states that the graph may be in, by the result of the call."""
     try:
         operate(graph)
     except SimulatedCrash:

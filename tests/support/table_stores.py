@@ -95,7 +95,7 @@ def stage_delete(store: LanceTables, at: TableVersion) -> StagedWrite:
 
 
 def publish(store: LanceTables, rows: pa.Table, *, onto: TableVersion) -> TableVersion | None:
-    """Publish rows of which `head` is there already; None if somebody else was first."""
+    """Publish rows of which `head` is there already; None if another writer was first."""
     staged = store.stage_replacement(rows, replacing=["head"], onto=onto)
     try:
         return store.apply(staged)
@@ -159,7 +159,7 @@ def append(store: LanceTables, at: TableVersion, **age_by_id: int | None) -> Tab
 
 
 def ages(store: LanceTables, at: TableVersion) -> dict[str, int]:
-    """The age of everybody; fails when somebody is there twice."""
+    """The age of every person; fails if a person exists twice."""
     return _pairs(store.scan(at, columns=["id", "age"], predicate=None), "id", "age")
 
 

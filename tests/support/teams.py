@@ -49,7 +49,7 @@ def nothing(graph: Graph, branch: str) -> None:
 
 
 def ages(graph: Graph, branch: str = "main") -> Mapping[str, object]:
-    """How old everybody is."""
+    """The age of every person."""
     return values(graph, "Person", "age", branch)
 
 

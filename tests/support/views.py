@@ -1,6 +1,6 @@
-"""Somebody who sees only a part of a graph, and the graph that consists of just that part.
+"""Views: a caller that sees only a part of a graph, and the graph that consists of just that part.
 
-The part is made by plain Python over plain rows: nothing here asks the engine what is seen.
+The part is computed by plain Python over plain rows, without the engine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TypeViews = Mapping[str, TypeView]
 
 @dataclass(frozen=True, slots=True)
 class OpenGate:
-    """Allows everything to everybody, and shows to each what it was told."""
+    """Allows everything to every caller, and returns the view that each was given."""
 
     view_by_actor: Mapping[str, View]
 
@@ -41,12 +41,12 @@ class OpenGate:
 
 
 def see_as_reader(graph: Graph, types: TypeViews) -> Graph:
-    """The same graph, opened once more for somebody who sees some types only in part."""
+    """The same graph, opened again for a caller that sees some types only in part."""
     return see_as(graph, {READER: types}, actor=READER)
 
 
 def see_as(graph: Graph, types_by_actor: Mapping[str, TypeViews], *, actor: str) -> Graph:
-    """The same graph, opened once more for one of several who see different parts of it."""
+    """The same graph, opened again for one of several callers that see different parts of it."""
     views = {name: View(name, types) for name, types in types_by_actor.items()}
     settings = replace(graph._open.settings, gate=OpenGate(views))  # noqa: SLF001 - a test's own gate
     return open_graph(settings, actor=actor, is_read_only=False)

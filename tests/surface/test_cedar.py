@@ -77,7 +77,7 @@ def test_an_escaped_character_is_the_character() -> None:
     assert _authorize(policy, actor='a"', action="read", number=0).decision is Decision.Allow
 
 
-def test_what_does_not_fit_a_schema_is_found_before_it_is_asked() -> None:
+def test_a_policy_that_does_not_fit_its_schema_is_refused_before_use() -> None:
     found = validate_policies(
         "permit (principal, action, resource) when { context.m };", Schema.from_str(SCHEMA)
     )

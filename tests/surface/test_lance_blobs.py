@@ -80,7 +80,7 @@ def test_a_part_of_a_blob_is_read_by_itself_and_not_behind_its_end(tmp_path: Pat
         small.read_range(1, 3)
 
 
-def test_blobs_of_some_addresses_come_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_blobs_of_some_addresses_come_in_the_requested_order(tmp_path: Path) -> None:
     table = lance.dataset(create_table(tmp_path / "t", blobs(b"abc", None, b"", b"x" * 100_000)))
 
     found = table.read_blobs("blob", addresses=[3, 1, 0, 2], preserve_order=True)

@@ -313,8 +313,8 @@ def test_a_name_can_be_used_again_and_brings_nothing_back(tmp_path: Path) -> Non
     assert first["branch_identifier"] != second["branch_identifier"]
 
 
-def test_a_table_left_open_cannot_tell_a_branch_from_its_successor(tmp_path: Path) -> None:
-    # The version number alone is no identity; the branch identifier is.
+def test_an_open_table_does_not_distinguish_a_recreated_branch(tmp_path: Path) -> None:
+    # The version number alone does not identify a branch; the branch identifier does.
     uri = create_two_fragments(tmp_path / "t")
     table = lance.dataset(fork(uri, "feature", version=2))
     lance.dataset(uri).branches.delete("feature")

@@ -256,7 +256,7 @@ def test_the_numbers_of_an_overwrite_start_again(tmp_path: Path) -> None:
 
 
 def test_a_number_that_a_file_has_brings_its_bytes_back(tmp_path: Path) -> None:
-    # Lance does not look: whoever chooses a number must know that it is free.
+    # Lance does not check: the caller must choose a number that is free.
     uri = create_two_fragments(tmp_path / "t")
     project(uri, drop_value)
 

@@ -1,8 +1,8 @@
-"""What a staged write does when another one landed first: `apply` stands on this table.
+"""What a staged write does when another one landed first: `apply` relies on this table.
 
-`commit(max_retries=0)` is no compare-and-swap. Lance compares the write with what landed since its
-read version and either rebases it, reporting success, or refuses it. Only the returned version
-tells a write that moved its table by exactly one from a write on a base nobody validated.
+`commit(max_retries=0)` is not a compare-and-swap. Lance compares the write with what landed since
+its read version and either rebases it, reporting success, or refuses it. Only the returned version
+distinguishes a write that moved its table by exactly one from a write on an unvalidated base.
 """
 
 import threading
@@ -131,7 +131,7 @@ def test_a_refused_write_says_whether_to_retry_and_changes_nothing(
 
 
 @pytest.mark.parametrize("operation", STAGES)
-def test_a_staged_write_that_nobody_preceded_moves_the_table_by_one(
+def test_a_staged_write_without_concurrent_writes_moves_the_table_by_one(
     tmp_path: Path, operation: str
 ) -> None:
     uri = create_two_fragments(tmp_path / "t")
@@ -259,7 +259,7 @@ def test_any_other_write_committed_twice_is_refused(tmp_path: Path, operation: s
 
 
 def test_a_commit_lock_can_refuse_to_be_rebased(tmp_path: Path) -> None:
-    # It is told which version is about to be written. The price is in test_lance_durability: with
+    # It receives the version that will be written. The price is in test_lance_durability: with
     # a lock Lance no longer links the manifest into place, so the lock has to be a real one.
     uri = create_two_fragments(tmp_path / "t")
     staged = stage_append(z=10)(lance.dataset(uri))

@@ -94,7 +94,7 @@ def test_the_representation_of_a_fragment_names_its_number_its_files_and_its_del
     assert str(deleted.deletion_file()) in repr(deleted)
 
 
-def test_deleted_rows_can_be_read_in_their_place_until_files_are_written_anew(
+def test_deleted_rows_can_be_read_in_place_until_files_are_rewritten(
     tmp_path: Path,
 ) -> None:
     table = lance.write_dataset(pa.table({"id": ["a", "b", "c"]}), tmp_path / "table")

@@ -1,4 +1,4 @@
-"""What pylance raises, and by which words one failure is told from another.
+"""What pylance raises, and which words of the message distinguish the failures.
 
 The same failure is a `ValueError` from one call and an `OSError` from the next; `ArrowInvalid` is a
 `ValueError` too. So `lance_errors` goes by the words, and these are the words.
@@ -89,7 +89,7 @@ def test_opening_a_table_whose_manifest_is_damaged_is_not_a_missing_table(tmp_pa
     assert "was not found" not in str(failure.value)
 
 
-def test_scanning_a_table_whose_file_is_gone(tmp_path: Path) -> None:
+def test_scanning_a_table_whose_file_was_deleted(tmp_path: Path) -> None:
     uri = create_table(tmp_path / "t", keyed_rows(a=1))
     for file in Path(uri, "data").iterdir():
         file.unlink()
@@ -101,14 +101,14 @@ def test_scanning_a_table_whose_file_is_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("predicate", "words"),
     [
-        ("nobody = 1", "No field named nobody"),
+        ("absent = 1", "No field named absent"),
         ("value =", "Error parsing statement"),
         ("", "Error parsing statement"),
         ("value = 'text'", "could not convert to literal of type 'Int64'"),
         ("value = 1.5", "could not convert to literal of type 'Int64'"),
         ("object_id = 5", "could not convert to literal of type 'Utf8'"),
         ("value", "does not return a boolean"),
-        ("unheard_of(value) = 1", "Invalid function 'unheard_of'"),
+        ("unknown_function(value) = 1", "Invalid function 'unknown_function'"),
     ],
 )
 def test_a_bad_predicate_in_a_scan_is_a_value_error(
@@ -134,8 +134,8 @@ def test_a_bad_predicate_anywhere_else_is_an_os_error(tmp_path: Path, call: str)
         "fragment.delete": fragment.delete,
     }
 
-    with pytest.raises(OSError, match=r"^Invalid user input: .*No field named nobody"):
-        calls[call]("nobody = 1")
+    with pytest.raises(OSError, match=r"^Invalid user input: .*No field named absent"):
+        calls[call]("absent = 1")
 
     assert head(uri) == 2
 
@@ -150,8 +150,8 @@ def test_a_predicate_that_fails_on_a_row_fails_in_the_scan(tmp_path: Path) -> No
 def test_a_missing_column_is_a_value_error(tmp_path: Path) -> None:
     table = lance.dataset(create_two_fragments(tmp_path / "t"))
 
-    with pytest.raises(ValueError, match="No field named nobody"):
-        table.to_table(columns=["nobody"])
+    with pytest.raises(ValueError, match="No field named absent"):
+        table.to_table(columns=["absent"])
 
 
 def test_creating_a_table_that_exists(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_second_writer_of_a_key_is_refused(tmp_path: Path, key: str) -> None
     with pytest.raises(OSError, match=CONTENTION) as refusal:
         publish(second, **{key: 20})
 
-    # Not a CommitConflictError: nothing but the text tells this refusal from a failing disk.
+    # Not a CommitConflictError: only the text distinguishes this refusal from a failing disk.
     assert type(refusal.value) is OSError
     assert values_of(uri, key) == [10]
     assert head(uri) == 3
@@ -91,7 +91,7 @@ def test_a_row_that_both_write_makes_writers_of_different_keys_collide(tmp_path:
 
 
 @pytest.mark.parametrize(("key", "outcome"), [("ours", CONTENTION), ("theirs", "landed")])
-def test_the_fence_stands_between_processes(tmp_path: Path, key: str, outcome: str) -> None:
+def test_the_fence_holds_between_processes(tmp_path: Path, key: str, outcome: str) -> None:
     uri = create_two_fragments(tmp_path / "t")
     command = [sys.executable, "-c", RIVAL, uri, key]
     pipe = subprocess.PIPE
@@ -164,7 +164,7 @@ def test_an_index_on_the_key_defeats_the_fence_unless_it_is_not_used(tmp_path: P
     assert values_of(uri, "new") == [10, 20]
 
 
-def test_an_index_that_is_not_used_leaves_the_fence_standing(tmp_path: Path) -> None:
+def test_an_unused_index_leaves_the_fence_in_place(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
     lance.dataset(uri).create_scalar_index("object_id", "BTREE")
     first, second = lance.dataset(uri), lance.dataset(uri)

@@ -76,7 +76,7 @@ def test_a_double_quoted_name_is_a_string(
     ("predicate", "matched"),
     [("name = 1", "b"), ("Name = 1", "a"), ("`name` = 1", "b"), ("`Name` = 1", "a")],
 )
-def test_columns_that_differ_in_case_only_are_told_apart(
+def test_columns_that_differ_in_case_only_are_distinguished(
     tmp_path: Path, predicate: str, matched: str
 ) -> None:
     rows = named_columns(id=["a", "b"], Name=[1, 2], name=[2, 1])

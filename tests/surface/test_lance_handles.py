@@ -30,7 +30,7 @@ def test_a_copy_moves_alone(tmp_path: Path) -> None:
     assert (table.version, moved.version) == (2, 3)
 
 
-def test_a_table_on_a_branch_made_anew_moves_to_the_new_one(tmp_path: Path) -> None:
+def test_a_table_on_a_recreated_branch_moves_to_the_new_one(tmp_path: Path) -> None:
     # Even where the version's number is the same: Lance compares what the storage says of the file.
     uri = create_two_fragments(tmp_path / "t")
     branch = lance.dataset(uri).create_branch("feature", 2).uri

@@ -132,7 +132,7 @@ def test_a_tag_of_a_missing_version_is_refused(tmp_path: Path) -> None:
         table.tags.create("release", 99)
 
 
-def test_nothing_is_cleaned_up_unless_asked(tmp_path: Path) -> None:
+def test_nothing_is_cleaned_up_by_default(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
 
     for value in range(30):
@@ -154,7 +154,7 @@ def test_cleaning_up_leaves_the_newest_version_and_its_rows(tmp_path: Path) -> N
         lance.dataset(uri, version=2)
 
 
-def test_cleaning_up_keeps_as_many_versions_as_it_is_told(tmp_path: Path) -> None:
+def test_cleaning_up_retains_the_requested_number_of_versions(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
     append(uri, z=9)
 
@@ -213,7 +213,7 @@ def test_cleaning_up_unverified_files_leaves_staged_deletions(tmp_path: Path) ->
     assert written <= files_of(uri)
 
 
-def test_lance_commits_a_write_whose_files_are_gone(tmp_path: Path) -> None:
+def test_lance_commits_a_write_whose_files_were_deleted(tmp_path: Path) -> None:
     # Nothing is checked: the table is broken from that version on.
     uri = create_two_fragments(tmp_path / "t")
     staged = stage_append(z=9)(lance.dataset(uri))

@@ -296,7 +296,7 @@ def test_full_text_search_needs_an_index(tmp_path: Path) -> None:
         ids_by_word(uri)
 
 
-def test_an_index_answers_right_after_its_rows_were_updated(tmp_path: Path) -> None:
+def test_an_index_is_correct_after_its_rows_were_updated(tmp_path: Path) -> None:
     # The row keeps its id and moves to another fragment: the old entry must not lead to it.
     uri = create_two_fragments(tmp_path / "t")
     apply(uri, stage_index(lance.dataset(uri)))
@@ -308,7 +308,7 @@ def test_an_index_answers_right_after_its_rows_were_updated(tmp_path: Path) -> N
     assert ids_by_value(uri, 10) == ["a"]
 
 
-def test_an_index_that_was_rebased_over_an_update_answers_right(tmp_path: Path) -> None:
+def test_an_index_that_was_rebased_over_an_update_is_correct(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
     staged = stage_index(lance.dataset(uri))
     apply(uri, stage_upsert(a=10)(lance.dataset(uri)))
@@ -376,7 +376,7 @@ def test_plain_compaction_rebuilds_the_indexes_it_moves(tmp_path: Path) -> None:
     assert ids_by_value(uri, 3) == ["c"]
 
 
-def test_compaction_never_joins_fragments_that_an_index_tells_apart(tmp_path: Path) -> None:
+def test_compaction_never_joins_fragments_that_an_index_separates(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
     apply(uri, stage_index(lance.dataset(uri)))
     append(uri, e=5)

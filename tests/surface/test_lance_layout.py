@@ -177,7 +177,7 @@ def test_one_segment_of_an_index_can_be_removed(tmp_path: Path) -> None:
     assert [keys_of_value(uri, value) for value in (1, 3)] == [["a"], ["c"]]
 
 
-def test_an_index_that_grows_by_a_segment_answers_right(tmp_path: Path) -> None:
+def test_an_index_that_grows_by_a_segment_is_correct(tmp_path: Path) -> None:
     uri = create_table(tmp_path / "t", searchable_rows("a", "b"))
     lance.write_dataset(searchable_rows("c", "d"), uri, mode="append")
     change_indexes(uri, build(lance.dataset(uri), [0]), removed=[])
@@ -197,7 +197,7 @@ def test_an_index_that_grows_by_a_segment_answers_right(tmp_path: Path) -> None:
     assert near.to_table()["id"].to_pylist() == ["c", "b"]
 
 
-def test_a_segment_beside_one_that_a_compaction_emptied_answers_right(tmp_path: Path) -> None:
+def test_a_segment_beside_one_that_a_compaction_emptied_is_correct(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
     apply(uri, stage_upsert(a=10)(lance.dataset(uri)))
     emptied = index_value(uri, [0, 1, 2])
@@ -249,7 +249,7 @@ def test_blobs_are_joined_whatever_their_size(tmp_path: Path) -> None:
     assert found["blob"].to_pylist() == [*values[:5], b"elsewhere"]
 
 
-def test_a_reference_to_a_blob_that_is_gone_is_joined_as_it_is(tmp_path: Path) -> None:
+def test_a_reference_to_a_deleted_blob_is_joined_as_it_is(tmp_path: Path) -> None:
     uri, missing = str(tmp_path / "t"), f"file://{tmp_path}/missing.bin"
     for number, value in enumerate([b"here", missing]):
         rows = pa.table({"id": [str(number)], "blob": blob_array([value])}, schema=WITH_BLOB)

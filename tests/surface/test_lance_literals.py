@@ -61,7 +61,7 @@ COLUMNS = {
         (f"`old` IN (arrow_cast({LAST}, 'Date64'))", 1),
     ],
 )
-def test_a_literal_of_the_columns_type_is_answered_by_an_index(
+def test_a_literal_of_the_columns_type_uses_an_index(
     tmp_path: Path, predicate: str, row: int
 ) -> None:
     table = _indexed(tmp_path)
@@ -92,7 +92,7 @@ def test_nan_lies_beyond_the_infinity_of_its_sign_and_the_zeros_are_one(
     assert _rows(table, f"`{column}` != 0.0") == [2, 3, 4, 5, 6]
 
 
-def test_array_has_tells_the_zeros_apart_and_wants_its_own_width(tmp_path: Path) -> None:
+def test_array_has_distinguishes_the_zeros_and_needs_its_own_width(tmp_path: Path) -> None:
     columns = {
         "row": [0, 1],
         "f64": pa.array([[0.0], [-0.0]]),

@@ -167,7 +167,7 @@ def test_rows_can_be_filtered_by_the_version_that_wrote_them(tmp_path: Path) -> 
     assert inserted["object_id"].to_pylist() == ["z"]
 
 
-def test_without_stable_row_ids_an_update_moves_the_row_and_no_version_is_kept(
+def test_without_stable_row_ids_an_update_moves_the_row_and_tracks_no_version(
     tmp_path: Path,
 ) -> None:
     uri = str(tmp_path / "t")

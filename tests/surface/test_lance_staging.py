@@ -1,4 +1,4 @@
-"""How each write is staged: files that nobody refers to, then one transaction that names them."""
+"""How each write is staged: unreferenced files, then one transaction that names them."""
 
 import json
 from pathlib import Path
@@ -123,7 +123,7 @@ def test_a_transaction_is_found_again_by_the_uuid_and_properties_it_was_given(
     assert type(found.operation) is type(staged.operation)
 
 
-def test_a_transaction_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_a_transaction_is_stored_in_a_file_of_its_own(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
     before = files_of(uri)
 
@@ -175,7 +175,7 @@ def test_deleting_nothing_of_a_fragment_returns_it_as_it_was(tmp_path: Path) -> 
     before = files_of(uri)
     fragment = lance.dataset(uri).get_fragments()[0]
 
-    remaining = fragment.delete("object_id = 'nobody'")
+    remaining = fragment.delete("object_id = 'absent'")
 
     assert remaining == fragment.metadata
     assert remaining.num_deletions == 0
@@ -195,7 +195,7 @@ def test_a_fragment_counts_what_it_lost(tmp_path: Path) -> None:
 def test_a_plain_delete_of_nothing_makes_a_version(tmp_path: Path) -> None:
     uri = create_two_fragments(tmp_path / "t")
 
-    lance.dataset(uri).delete("object_id = 'nobody'")
+    lance.dataset(uri).delete("object_id = 'absent'")
 
     assert head(uri) == 3
 
@@ -204,7 +204,7 @@ def test_a_plain_delete_of_nothing_makes_a_version(tmp_path: Path) -> None:
     "operation",
     [
         LanceOperation.Append([]),
-        LanceOperation.Delete([], [], "object_id = 'nobody'"),
+        LanceOperation.Delete([], [], "object_id = 'absent'"),
         LanceOperation.Update(),
     ],
     ids=["append", "delete", "update"],
@@ -294,7 +294,7 @@ def test_plain_compaction_takes_two_versions(tmp_path: Path) -> None:
 
 
 def test_the_transaction_of_a_compaction_that_moved_an_index_cannot_be_read(tmp_path: Path) -> None:
-    # Whoever walks history to classify drift has to survive this; the version itself reads fine.
+    # Code that walks history to classify drift must handle this; the version itself is readable.
     uri = create_two_fragments(tmp_path / "t")
     apply(uri, stage_index(lance.dataset(uri)))
     lance.dataset(uri).optimize.compact_files()

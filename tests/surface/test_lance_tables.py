@@ -25,7 +25,7 @@ from tests.support.lance_probes import (
 STAMP = {"omnigraph:internal_schema_version": "4"}
 
 
-def test_a_table_is_born_as_we_ask(tmp_path: Path) -> None:
+def test_a_table_is_created_with_the_requested_options(tmp_path: Path) -> None:
     table = lance.dataset(create_table(tmp_path / "t", keyed_rows(a=1)))
 
     assert (table.version, table.data_storage_version) == (1, "2.2")
@@ -129,7 +129,7 @@ def test_a_nullable_column_cannot_be_the_primary_key(tmp_path: Path) -> None:
         table.update_field_metadata({"object_id": {UNENFORCED_PRIMARY_KEY: "true"}})
 
 
-def test_a_table_in_memory_is_gone_for_whoever_opens_it_again() -> None:
+def test_a_table_in_memory_is_lost_when_it_is_opened_again() -> None:
     uri = "memory://graph"
     table = lance.write_dataset(keyed_rows(a=1), uri)
 

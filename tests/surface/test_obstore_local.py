@@ -206,7 +206,7 @@ def test_a_name_that_is_refused(store: Store, name: str) -> None:
         store.put(f"folder/{name}", b"1")
 
 
-def test_a_name_that_looks_like_a_file_being_written_is_refused_on_a_disk(
+def test_a_name_in_the_form_of_a_temporary_file_is_refused_on_a_disk(
     local: LocalStore,
 ) -> None:
     with pytest.raises(GenericError, match="not supported"):
@@ -218,14 +218,14 @@ def test_a_store_over_a_missing_folder_is_refused(tmp_path: Path) -> None:
         LocalStore(tmp_path / "nowhere")
 
 
-def test_a_store_makes_its_folder_when_asked(tmp_path: Path) -> None:
+def test_a_store_creates_its_folder_on_request(tmp_path: Path) -> None:
     LocalStore(tmp_path / "new", mkdir=True).put("a.json", b"1")
 
     assert (tmp_path / "new" / "a.json").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize("is_cleaned", [True, False])
-def test_deleting_the_last_object_leaves_its_folder_unless_asked(
+def test_deleting_the_last_object_leaves_its_folder_by_default(
     tmp_path: Path, *, is_cleaned: bool
 ) -> None:
     store = LocalStore(tmp_path, automatic_cleanup=is_cleaned)

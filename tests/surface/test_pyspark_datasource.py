@@ -60,7 +60,7 @@ def test_columns_that_are_not_selected_are_read_all_the_same(
     assert ("reader", [["a", "b"], "something"]) in calls_in(notes)
 
 
-def test_what_a_source_keeps_when_it_is_asked_for_its_schema_is_there_for_the_reader(
+def test_state_that_a_source_stores_in_schema_reaches_its_reader(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
@@ -86,9 +86,7 @@ def test_a_plan_is_made_once_for_all_actions_on_a_frame(
     assert names_in(notes) == ["schema", "reader", "partitions"]
 
 
-def test_who_gives_a_schema_gets_these_columns_and_the_source_is_not_asked_for_its_own(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_given_schema_replaces_that_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
 
     frame = numbers(spark, notes).schema("a bigint").load()
@@ -101,7 +99,7 @@ def test_who_gives_a_schema_gets_these_columns_and_the_source_is_not_asked_for_i
 # Writes
 
 
-def test_whoever_commits_a_write_has_no_session(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_committer_of_a_write_has_no_session(spark: SparkSession, tmp_path: Path) -> None:
     known_to(spark)
     notes = tmp_path / "notes"
     frame = spark.sql("select timestamp'2024-01-01 00:00:00' t, 1.0BD d, date'2024-01-01' day")
@@ -188,7 +186,7 @@ def test_the_tasks_of_a_stream_know_the_query_and_it_is_the_same_after_a_restart
     first = run()
     (lines / "2.json").write_text('{"a": 2}\n', encoding="utf-8")
     second = run()
-    # There is nothing new: nobody is asked to write.
+    # There is nothing new: no writer is requested.
     third = run()
 
     assert first == second == third

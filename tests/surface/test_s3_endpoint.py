@@ -157,7 +157,7 @@ def test_a_missing_table_and_a_missing_version_are_the_errors_of_a_disk(server: 
         open_table(server, uri, version=99)
 
 
-def test_what_opening_a_table_asks(server: S3Server) -> None:
+def test_requests_of_opening_a_table(server: S3Server) -> None:
     uri = create_table(server)
 
     with server.recording() as requests:
@@ -166,7 +166,7 @@ def test_what_opening_a_table_asks(server: S3Server) -> None:
     assert summary(requests) == ["GET list", "GET _versions"]
 
 
-def test_what_looking_for_a_newer_version_asks(server: S3Server) -> None:
+def test_requests_of_looking_for_a_newer_version(server: S3Server) -> None:
     table = open_table(server, create_table(server))
 
     with server.recording() as requests:
@@ -175,7 +175,7 @@ def test_what_looking_for_a_newer_version_asks(server: S3Server) -> None:
     assert summary(requests) == ["GET list"]
 
 
-def test_what_staging_an_append_asks(server: S3Server) -> None:
+def test_requests_of_staging_an_append(server: S3Server) -> None:
     table = open_table(server, create_table(server))
 
     with server.recording() as requests:
@@ -184,7 +184,7 @@ def test_what_staging_an_append_asks(server: S3Server) -> None:
     assert summary(requests) == ["PUT data"]
 
 
-def test_what_committing_through_an_open_table_asks(server: S3Server) -> None:
+def test_requests_of_committing_through_an_open_table(server: S3Server) -> None:
     table = open_table(server, create_table(server))
     staged = stage_append(c=3)(table)
 
@@ -194,7 +194,7 @@ def test_what_committing_through_an_open_table_asks(server: S3Server) -> None:
     assert summary(requests) == ["GET list", "PUT _transactions", "PUT! _versions"]
 
 
-def test_what_a_publish_asks(server: S3Server) -> None:
+def test_requests_of_a_publish(server: S3Server) -> None:
     # One read a fragment; the rest does not grow.
     table = open_table(server, create_table(server))
 
@@ -210,7 +210,7 @@ def test_what_a_publish_asks(server: S3Server) -> None:
     ]
 
 
-def test_what_creating_a_branch_asks(server: S3Server) -> None:
+def test_requests_of_creating_a_branch(server: S3Server) -> None:
     # The manifest comes before the ref: a crash between them leaves a branch that is not listed.
     table = open_table(server, create_table(server))
 

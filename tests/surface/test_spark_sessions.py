@@ -20,7 +20,7 @@ def test_the_java_process_takes_where_its_complaints_go() -> None:
     assert list(inspect.signature(launch_gateway).parameters) == ["conf", "popen_kwargs"]
 
 
-def test_a_context_tells_its_java_process_and_who_is_the_only_one(spark: SparkSession) -> None:
+def test_a_context_exposes_its_java_process_and_is_a_singleton(spark: SparkSession) -> None:
     context = spark.sparkContext
     gateway = SparkContext._gateway  # noqa: SLF001
 

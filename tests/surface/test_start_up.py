@@ -42,7 +42,7 @@ def test_an_offline_command_imports_nothing_heavy(arguments: list[str], tmp_path
 
 def _imported_packages(arguments: list[str], *, directory: Path) -> set[str]:
     command = [sys.executable, "-X", "importtime", "-m", "omnigraph", *arguments]
-    # Lint finds a fault and exits with 1, which is no matter here; a usage error exits with 2.
+    # Lint finds a fault and exits with 1, which is irrelevant here; a usage error exits with 2.
     finished = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     assert finished.returncode in {0, 1}, finished.stderr
     lines = [line for line in finished.stderr.splitlines() if line.startswith("import time:")]

@@ -121,7 +121,7 @@ def test_two_branches_that_merged_each_other_cross() -> None:
     ]
 
 
-def test_a_commit_tells_its_names_its_author_and_what_it_is() -> None:
+def test_a_commit_shows_its_names_its_author_and_its_kind() -> None:
     decided = CommitNotes(resolutions=(Resolution("Book", "Emma", "source"),))
     commits = [
         commit("a"),
@@ -144,7 +144,7 @@ def test_a_commit_tells_its_names_its_author_and_what_it_is() -> None:
     ]
 
 
-def test_what_a_deleted_branch_had_is_not_drawn_but_told() -> None:
+def test_commits_of_a_deleted_branch_are_listed_and_not_drawn() -> None:
     commits = [commit("a"), commit("m", "as", hour=1)]
 
     drawn = draw_history(commits, names={"main": "m"})

@@ -62,7 +62,7 @@ CLEAN: Mapping[str, History] = {
         did("b", read("x", 1), read("y", 1), during=(1, 2)),
         did("c", read("x"), read("y"), during=(1, 2)),
     ],
-    "a failed write that nobody saw": [
+    "a failed write that no read saw": [
         did("a", append("x", 1), outcome=Outcome.FAILED, during=(0, 1)),
         did("b", read("x"), during=(2, 3)),
     ],
@@ -76,7 +76,7 @@ CLEAN: Mapping[str, History] = {
         did("b", read("x", 1), append("y", 2), outcome=Outcome.UNKNOWN),
         did("c", read("y", 2)),
     ],
-    "an unknown write that nobody saw": [
+    "an unknown write that no read saw": [
         did("a", append("x", 1), outcome=Outcome.UNKNOWN, during=(0, 1)),
         did("b", read("x"), during=(2, 3)),
     ],
@@ -108,15 +108,15 @@ FLAWED: Mapping[str, tuple[Kind, History]] = {
             did("c", append("x", 1)),
         ],
     ),
-    "an append that nobody saw": (
+    "an append that no read saw": (
         Kind.LOST_UPDATE,
         [did("a", append("x", 1), during=(0, 1)), did("b", read("x"), during=(2, 3))],
     ),
-    "an addition that nobody saw": (
+    "an addition that no read saw": (
         Kind.LOST_UPDATE,
         [did("a", append(BAG, 1), during=(0, 1)), did("b", read_bag(), during=(2, 3))],
     ),
-    "a value of nobody": (Kind.DIRTY_READ, [did("a", read("x", 1))]),
+    "a value of no write": (Kind.DIRTY_READ, [did("a", read("x", 1))]),
     "a value of a failed append": (
         Kind.ABORTED_READ,
         [did("a", append("x", 1), outcome=Outcome.FAILED), did("b", read("x", 1))],
@@ -265,7 +265,7 @@ CYCLES: Mapping[str, tuple[str, str, History]] = {
 
 
 @pytest.mark.parametrize(("kind", "way", "history"), CYCLES.values(), ids=CYCLES)
-def test_a_cycle_is_found_and_told_step_by_step(kind: str, way: str, history: History) -> None:
+def test_a_cycle_is_found_and_reported_step_by_step(kind: str, way: str, history: History) -> None:
     cycles = [each.text for each in find_anomalies(history) if each.kind is Kind.CYCLE]
 
     assert len(cycles) == 1
@@ -282,7 +282,7 @@ def is_rotation(path: Sequence[str], expected: Sequence[str]) -> bool:
     return list(expected) in turns
 
 
-def test_the_smallest_cycle_of_a_knot_is_told() -> None:
+def test_the_smallest_cycle_of_a_component_is_reported() -> None:
     history = [
         did("a", read("x"), append("y", 1)),
         did("b", read("y"), append("z", 1)),
@@ -326,7 +326,7 @@ CONTRADICTIONS: Mapping[str, tuple[Kind, Mapping[str, str], Transaction]] = {
         {"one": "a#1"},
         did("b", read("x", 1), commit_id="two"),
     ),
-    "a write that was acknowledged and is no commit": (
+    "a write that was acknowledged and is not a commit": (
         Kind.WRONG_HISTORY,
         {"one": "a#1"},
         did("b", append("x", 2), commit_id="two"),

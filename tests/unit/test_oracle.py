@@ -8,7 +8,7 @@ from tests.support.read_graphs import run_oracle
 
 
 @pytest.mark.parametrize("case", CASES, ids=number_of)
-def test_the_referee_gives_the_answer_of_the_case(case: ReadCase) -> None:
+def test_the_oracle_gives_the_result_of_the_case(case: ReadCase) -> None:
     found = run_oracle(case.graph, case.text, case.params, rows_max=1_000)
 
     assert [list(row) for row in found.rows] == case.cells

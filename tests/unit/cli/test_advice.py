@@ -100,7 +100,7 @@ def test_who_is_not_known_to_a_server_shows_a_token(servers: list[str], expected
     assert next_command(unknown, target=SERVED, servers=servers) == expected
 
 
-def test_who_is_known_and_denied_is_not_told_to_show_a_token() -> None:
+def test_a_denied_caller_gets_no_advice_about_tokens() -> None:
     nothing_sent = RefusedRequest(text=None, is_write=False)
     closed = rebuild_error({"error": "no policy allows it"}, status=403, request=nothing_sent)
     own = ForbiddenError(actor=None, action="use this graph", reason="it was closed")
@@ -134,7 +134,7 @@ TARGET = StoreTarget("my graph")
         ("`graph.algorithms()`", None),
     ],
 )
-def test_the_call_that_mends_something_is_a_command(advice: str, command: str | None) -> None:
+def test_the_call_that_repairs_something_is_a_command(advice: str, command: str | None) -> None:
     assert find_fix_command(advice, TARGET) == command
 
 
@@ -152,7 +152,7 @@ def test_every_call_that_a_doctor_names_is_a_command() -> None:
     ] == []
 
 
-def test_advice_is_told_in_the_words_of_the_command_line() -> None:
+def test_advice_names_commands_and_flags_of_the_command_line() -> None:
     advice = "`graph.repair()` shows it; with `confirm=True` and `force=True` it adopts it"
 
     assert format_fix(advice, StoreTarget("g")) == (

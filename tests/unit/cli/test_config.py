@@ -72,7 +72,7 @@ def test_every_key_is_read() -> None:
     assert unknown == ()
 
 
-def test_keys_that_nobody_knows_are_told_with_their_place() -> None:
+def test_unknown_keys_are_reported_with_their_place() -> None:
     _, unknown = parse_config(
         {
             "colour": 1,

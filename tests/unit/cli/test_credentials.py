@@ -28,7 +28,7 @@ SERVERS = {
         ("[prod]\ntoken=abc", {"prod": "abc"}),
         ("# mine\n [ prod ] # here\n  token = 'a b' # there\n", {"prod": "a b"}),
         ('[a]\ntoken = "x#y"\n\n[b]\ntoken = z#w # end\n', {"a": "x#y", "b": "z#w"}),
-        ("token = nobody's\n[a]\nuser = ann\ntoken =\n", {}),
+        ("token = stray\n[a]\nuser = ann\ntoken =\n", {}),
         ("[a]\ntoken = one\ntoken = two\n", {"a": "two"}),
     ],
 )
@@ -48,7 +48,7 @@ def test_a_rewrite_leaves_other_sections_as_they_are() -> None:
 
     assert after == "# mine\n[a]\ntoken = one\n[c]\ntoken = three\n\n[b]\ntoken = new\n"
     assert without_section(after, "b").startswith("# mine\n[a]\ntoken = one\n[c]\ntoken = three\n")
-    assert without_section(after, "nobody") == after
+    assert without_section(after, "absent") == after
 
 
 @pytest.mark.parametrize(

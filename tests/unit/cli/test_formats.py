@@ -52,7 +52,7 @@ def text_of(pieces: Iterator[bytes]) -> str:
     return b"".join(pieces).decode()
 
 
-def test_json_is_the_answer_of_the_server_indented() -> None:
+def test_json_output_is_the_response_of_the_server_indented() -> None:
     shown = text_of(write_json(people(["Ann", None], [30, None]), MAIN))
 
     assert shown == json.dumps(json.loads(shown), indent=2) + "\n"
@@ -67,7 +67,7 @@ def test_json_is_the_answer_of_the_server_indented() -> None:
 
 
 @pytest.mark.parametrize("row_count", [0, 1, JSON_PIECE_ROWS, JSON_PIECE_ROWS + 1])
-def test_a_long_answer_reads_as_if_it_had_been_written_at_once(row_count: int) -> None:
+def test_a_long_result_written_in_pieces_equals_one_written_at_once(row_count: int) -> None:
     result = people([f"p{each}" for each in range(row_count)], list(range(row_count)))
 
     shown = text_of(write_json(result, MAIN))
@@ -76,7 +76,7 @@ def test_a_long_answer_reads_as_if_it_had_been_written_at_once(row_count: int) -
     assert json.loads(shown)["rows"] == result.rows
 
 
-def test_jsonl_begins_with_a_line_about_the_answer() -> None:
+def test_jsonl_begins_with_a_line_about_the_result() -> None:
     shown = text_of(write_jsonl(people(["Ann", "Bo"], [30, None]), MAIN))
 
     described, *rows = map(json.loads, shown.splitlines())

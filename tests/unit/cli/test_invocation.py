@@ -16,7 +16,7 @@ from omnigraph.cli.targets import ServedTarget, StoreTarget
         (False, False, False, False, Consent.MISSING),
     ],
 )
-def test_consent_is_asked_for_only_where_somebody_can_answer(
+def test_a_confirmation_is_requested_only_at_a_terminal(
     *, is_local: bool, is_yes: bool, is_json: bool, is_terminal: bool, expected: Consent
 ) -> None:
     consent = decide_consent(

@@ -17,7 +17,9 @@ from omnigraph.cli.main import replace_deprecated
         ("--store=g --quiet change m", "--store=g --quiet mutate m", "change"),
     ],
 )
-def test_an_old_spelling_is_replaced_and_told(old: str, modern: str, spelling: str) -> None:
+def test_a_deprecated_spelling_is_replaced_with_a_warning(
+    old: str, modern: str, spelling: str
+) -> None:
     arguments, warning = replace_deprecated(old.split())
 
     assert arguments == modern.split()
@@ -28,5 +30,5 @@ def test_an_old_spelling_is_replaced_and_told(old: str, modern: str, spelling: s
 @pytest.mark.parametrize(
     "today", ["query find", "query --query lint", "lint --query check", "load read", "", "--store"]
 )
-def test_what_is_spelled_as_today_stays(today: str) -> None:
+def test_current_spellings_are_unchanged(today: str) -> None:
     assert replace_deprecated(today.split()) == (today.split(), None)

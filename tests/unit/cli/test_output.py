@@ -86,7 +86,7 @@ def test_a_text_that_is_split_loses_nothing(text: str, room: int) -> None:
     assert all(measure(piece) <= room for piece in pieces)
 
 
-def test_a_character_wider_than_the_room_stands_alone() -> None:
+def test_a_character_wider_than_the_column_gets_a_line_of_its_own() -> None:
     assert split("漢字", 1) == ["漢", "字"]
 
 
@@ -150,7 +150,7 @@ def test_padding_counts_columns_and_not_characters() -> None:
     assert fill("日本", 6) == "日本  "
 
 
-def test_a_terminal_is_told_that_something_takes_a_while_until_it_ends() -> None:
+def test_a_terminal_shows_a_long_step_until_it_ends() -> None:
     screen = Screen()
 
     with redirect_stderr(screen), show_waiting("think", {}):
@@ -161,7 +161,7 @@ def test_a_terminal_is_told_that_something_takes_a_while_until_it_ends() -> None
     assert screen.getvalue().rsplit("\r", 2)[1].strip() == ""
 
 
-def test_what_is_done_in_a_moment_is_not_announced() -> None:
+def test_a_short_step_is_not_shown() -> None:
     screen = Screen()
 
     with redirect_stderr(screen), show_waiting("think", {}):
@@ -170,7 +170,7 @@ def test_what_is_done_in_a_moment_is_not_announced() -> None:
     assert screen.getvalue() == ""
 
 
-def test_nothing_is_drawn_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_drawn_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress({}) as report, show_waiting("think", {}):
         report("load", 1, 2)
 

@@ -216,7 +216,7 @@ def test_commands_are_able_to_do_what_is_published(capability: Capability, names
     assert {name.replace("-", " ") for name in names.split()} <= able
 
 
-def test_a_cluster_is_taken_by_upkeep_lint_policy_and_queries_only() -> None:
+def test_only_maintenance_lint_policy_and_queries_accept_a_cluster() -> None:
     taking = {entry.path[0] for entry in ENTRIES if entry.takes_cluster}
 
     assert taking == {

@@ -73,7 +73,7 @@ def test_a_command_line_names_one_place(
         ({"store": "g", "graph": "k"}, None, "already a single graph"),
         ({"graph": "k"}, "g", "already a single graph"),
         ({"server": "http://h/graphs/a", "graph": "b"}, None, "the url of a single graph"),
-        ({"profile": "nobody"}, None, "unknown profile 'nobody'"),
+        ({"profile": "absent"}, None, "unknown profile 'absent'"),
         ({"profile": "empty"}, None, "has no target"),
         ({"profile": "torn"}, None, "binds 2 scopes"),
         ({"profile": "narrow"}, None, "does not apply to a store scope"),
@@ -155,7 +155,7 @@ def test_rows_are_reached_by_a_server_or_in_storage(scope: Scope | None, problem
         ),
     ],
 )
-def test_upkeep_needs_storage(scope: Scope | None, problem: str) -> None:
+def test_maintenance_needs_storage(scope: Scope | None, problem: str) -> None:
     with pytest.raises(CommandError) as refused:
         require_direct_scope(scope)
 

@@ -70,7 +70,7 @@ def test_every_field_is_understood() -> None:
     )
 
 
-def test_every_mistake_is_told_with_its_place() -> None:
+def test_every_mistake_is_reported_with_its_place() -> None:
     _, found = parsed(
         """
 version: 1

@@ -117,7 +117,7 @@ def test_a_deletion_waits_for_one_word_and_keeps_its_policy_until_then() -> None
     assert [(each.resource, each.approval) for each in plan.gates] == [("graph.a", None)]
 
 
-def test_a_deletion_that_somebody_agreed_to_goes_with_all_parts() -> None:
+def test_an_approved_deletion_deletes_every_part() -> None:
     plan = planned(desiring(), knowing(**ALL), approvals=(approval(),))
 
     assert set(outcomes(plan.changes).values()) == {"delete applied"}
@@ -148,7 +148,7 @@ def test_a_word_counts_once() -> None:
     assert by_the_ledger.gates[0].approval is None
 
 
-def test_a_graph_whose_change_is_not_settled_is_left_alone_and_so_is_what_guards_it() -> None:
+def test_a_graph_with_an_unresolved_change_and_its_policy_stay_unchanged() -> None:
     wanted = {**ALL, "graph_a": "2", "schema_a": "2", "policy_p": "2"}
 
     plan = planned(desiring(**wanted), knowing(**ALL), pending=frozenset({"a"}))

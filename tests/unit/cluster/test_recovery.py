@@ -69,7 +69,7 @@ def knowing(digest: str | None) -> ClusterState:
         (SCHEMA, Absent(), OLD, "cluster_recovery_pending"),
     ],
 )
-def test_a_creation_or_migration_is_judged_by_the_schema_that_is_there(
+def test_the_stored_schema_decides_how_a_creation_or_migration_is_recovered(
     kind: MoveKind, found: Observation, known: str | None, outcome: RecoveryAction | str
 ) -> None:
     decided = decide(sidecar(kind), found, knowing(known), is_absent=False)
@@ -89,7 +89,7 @@ def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
     ("is_deleted", "known", "outcome"),
     [(False, OLD, Retry()), (True, OLD, RecordDeletion()), (True, None, Discard())],
 )
-def test_a_deletion_is_judged_by_whether_anything_is_left(
+def test_what_is_left_of_a_graph_decides_how_its_deletion_is_recovered(
     *, is_deleted: bool, known: str | None, outcome: RecoveryAction
 ) -> None:
     decided = decide(sidecar(DELETE), Absent(), knowing(known), is_absent=is_deleted)

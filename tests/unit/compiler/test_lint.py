@@ -74,7 +74,7 @@ def test_a_property_that_no_update_sets_is_a_warning() -> None:
     assert finding.query_names == ("u",)
 
 
-def test_inserts_alone_ask_for_no_update() -> None:
+def test_inserts_alone_need_no_update() -> None:
     assert lint("query i($s: String) { insert T { s: $s } }", TASK).findings == ()
 
 

@@ -48,7 +48,9 @@ def of(scalar: Scalar) -> PropertyType:
         (PropertyType(Vector(2)), [1, 0.5], (1.0, 0.5)),
     ],
 )
-def test_a_fitting_value_is_taken(type: PropertyType, given: object, value: Value) -> None:
+def test_a_value_of_the_declared_type_is_accepted(
+    type: PropertyType, given: object, value: Value
+) -> None:
     assert convert(type, given) == value
 
 
@@ -114,7 +116,7 @@ def test_an_omitted_required_parameter_is_refused_even_if_nothing_uses_it() -> N
         convert_parameters([Parameter("x", of(Scalar.I32))], {}, numbers=NumberReading.EXACT)
 
 
-def test_a_parameter_that_nobody_declared_is_refused_with_the_near_name() -> None:
+def test_an_undeclared_parameter_is_refused_with_the_nearest_name() -> None:
     declared = [Parameter("name", PropertyType(Scalar.STRING, is_nullable=True))]
 
     with pytest.raises(InvalidValueError, match="did you mean `name`"):

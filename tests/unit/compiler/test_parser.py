@@ -69,7 +69,7 @@ def test_tables_survive_storage(language: Language) -> None:
     assert decode_tables(encode_tables(tables)) == tables
 
 
-def test_a_refusal_names_what_could_have_gone_on() -> None:
+def test_a_syntax_error_names_the_expected_tokens() -> None:
     with pytest.raises(UnexpectedTokenError) as refusal:
         parser_of(Language.SCHEMA).run("node Person { name String }", Shapes())
 
@@ -84,7 +84,7 @@ def test_a_refusal_at_the_end_says_so() -> None:
     assert refusal.value.found == Token("END", "", 15, 15)
 
 
-def test_a_character_of_no_terminal_is_reported_where_it_stands() -> None:
+def test_a_character_of_no_terminal_is_reported_at_its_position() -> None:
     with pytest.raises(UnexpectedTokenError) as refusal:
         parser_of(Language.SCHEMA).run("node A {} /* c */ ; node B {}", Shapes())
 
@@ -126,7 +126,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", BOM], ids=["without mark", "with mark"])
-def test_the_byte_that_cannot_be_read_is_named_where_it_stands(mark: bytes) -> None:
+def test_an_undecodable_byte_is_reported_at_its_position(mark: bytes) -> None:
     with pytest.raises(CompileError) as refusal:
         decode_source(mark + "// é\nnode ".encode() + b"\xff {}\n", name="schema.pg")
 

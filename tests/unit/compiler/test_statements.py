@@ -193,5 +193,7 @@ def test_what_a_statement_needs_is_what_it_does_not_bind(body: str, needed: list
         ({}, None),
     ],
 )
-def test_the_type_of_a_parameter_is_told_from_its_value(value: object, type: str | None) -> None:
+def test_the_type_of_a_parameter_is_inferred_from_its_value(
+    value: object, type: str | None
+) -> None:
     assert find_type(value) == type

@@ -66,7 +66,7 @@ def test_a_merge_is_drawn_as_a_line_that_leaves_and_comes_back() -> None:
     ]
 
 
-def test_a_child_stands_above_its_parents_whatever_the_clocks_said() -> None:
+def test_a_child_is_drawn_above_its_parents_whatever_their_clocks() -> None:
     late = replace(entry(1), created_at=datetime(2027, 1, 1, tzinfo=UTC))
 
     drawn = history([late, entry(2, "c1"), entry(3, "c2")])

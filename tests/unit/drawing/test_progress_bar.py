@@ -6,7 +6,7 @@ from omnigraph.drawing.progress_bar import ProgressBar, SilentProgress, show_pro
 
 
 class Clock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that advances only on request."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -72,7 +72,7 @@ def test_the_end_of_a_stage_is_always_drawn() -> None:
     assert "100%" in terminal.getvalue()
 
 
-def test_what_is_said_next_stands_on_a_line_of_its_own() -> None:
+def test_output_after_a_progress_bar_begins_on_a_new_line() -> None:
     terminal = io.StringIO()
 
     with ProgressBar(terminal, width=80, clock=Clock()) as bar:

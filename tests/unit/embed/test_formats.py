@@ -18,7 +18,7 @@ GEMINI = GeminiFormat("m/1")
 
 
 @pytest.mark.parametrize("purpose", Purpose)
-def test_openai_is_asked_for_all_texts_at_once(purpose: Purpose) -> None:
+def test_an_openai_request_contains_all_texts(purpose: Purpose) -> None:
     question = OPENAI.request(["a", "b"], 4, purpose)
 
     assert question.path == "/embeddings"
@@ -30,7 +30,7 @@ def test_openai_is_asked_for_all_texts_at_once(purpose: Purpose) -> None:
     ("purpose", "task"),
     [(Purpose.QUERY, "RETRIEVAL_QUERY"), (Purpose.DOCUMENT, "RETRIEVAL_DOCUMENT")],
 )
-def test_gemini_is_told_what_a_text_is_for(purpose: Purpose, task: str) -> None:
+def test_a_gemini_request_states_the_purpose_of_a_text(purpose: Purpose, task: str) -> None:
     question = GEMINI.request(["a"], 4, purpose)
 
     assert question.path == "/models/m%2F1:embedContent"
@@ -43,7 +43,7 @@ def test_gemini_is_told_what_a_text_is_for(purpose: Purpose, task: str) -> None:
     assert GEMINI.headers("k") == {"x-goog-api-key": "k"}
 
 
-def test_gemini_is_asked_for_several_texts_at_once() -> None:
+def test_a_gemini_request_contains_several_texts() -> None:
     question = GEMINI.request(["a", "b"], 4, Purpose.DOCUMENT)
 
     assert question.path == "/models/m%2F1:batchEmbedContents"
@@ -84,18 +84,18 @@ def test_vectors_without_a_number_are_in_order_already() -> None:
         b'{"data": [{"index": 0}, {"index": 1}, {"index": 2}]}',
     ],
 )
-def test_an_answer_for_other_texts_is_malformed(content: bytes) -> None:
+def test_a_response_for_other_texts_is_malformed(content: bytes) -> None:
     with pytest.raises(MalformedResponseError):
         OPENAI.read(content, count=2)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"embeddings": []}', b'{"embeddings": [1, 2]}'])
-def test_an_answer_of_gemini_for_other_texts_is_malformed(content: bytes) -> None:
+def test_a_gemini_response_for_other_texts_is_malformed(content: bytes) -> None:
     with pytest.raises(MalformedResponseError):
         GEMINI.read(content, count=2)
 
 
-def test_an_error_inside_a_good_answer_is_told() -> None:
+def test_an_error_inside_a_successful_response_is_reported() -> None:
     with pytest.raises(MalformedResponseError, match="no such model"):
         OPENAI.read(b'{"error": {"message": "no such model"}}', count=1)
 

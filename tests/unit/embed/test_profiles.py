@@ -37,7 +37,7 @@ SECRET = "sk-never-shown"
         ),
     ],
 )
-def test_a_provider_that_is_only_named_is_asked_as_usual(
+def test_a_provider_without_settings_uses_its_defaults(
     provider: str | None, base_url: str, model: str, variables: tuple[str, ...]
 ) -> None:
     environment = {} if provider is None else {"OMNIGRAPH_EMBED_PROVIDER": provider}
@@ -144,7 +144,7 @@ def test_a_profile_of_others_is_filled_up_as_usual() -> None:
         ("OMNIGRAPH_EMBED_DEADLINE_MS", "9" * 30, "OMNIGRAPH_EMBED_DEADLINE_MS"),
     ],
 )
-def test_what_cannot_be_meant_is_told_when_a_text_is_to_be_embedded(
+def test_an_invalid_setting_is_reported_when_a_text_is_embedded(
     name: str, value: str, message: str
 ) -> None:
     embedder = find_embedder({name: value, "OPENAI_API_KEY": SECRET})
@@ -171,7 +171,7 @@ def test_what_cannot_be_meant_is_told_when_a_text_is_to_be_embedded(
         f"https://host/v1#{SECRET}",
     ],
 )
-def test_an_address_that_cannot_be_asked_is_refused_without_being_repeated(address: str) -> None:
+def test_an_invalid_address_is_refused_without_being_shown(address: str) -> None:
     environment = {"OMNIGRAPH_EMBED_BASE_URL": address, "OPENAI_API_KEY": SECRET}
 
     with pytest.raises(EmbeddingError, match="OMNIGRAPH_EMBED_BASE_URL") as refused:
@@ -196,7 +196,7 @@ def test_a_key_that_cannot_be_sent_is_refused_without_being_repeated(key: str) -
         ("gemini", "set GEMINI_API_KEY"),
     ],
 )
-def test_a_missing_key_is_told_by_its_variables(provider: str, named: str) -> None:
+def test_a_missing_key_is_reported_with_its_variables(provider: str, named: str) -> None:
     embedder = find_embedder({"OMNIGRAPH_EMBED_PROVIDER": provider})
 
     with pytest.raises(EmbeddingError, match=named):

@@ -42,7 +42,7 @@ def test_what_was_used_last_stays() -> None:
     assert [cache.find(text, 4) is not None for text in "abc"] == [True, False, True]
 
 
-def test_a_vector_that_is_kept_twice_takes_room_once() -> None:
+def test_a_vector_cached_twice_takes_room_once() -> None:
     cache = VectorCache(ROOM_FOR_TWO)
     for _ in range(10):
         cache.put("a", made(1))
@@ -52,7 +52,7 @@ def test_a_vector_that_is_kept_twice_takes_room_once() -> None:
     assert cache.find("a", 4) is not None
 
 
-def test_what_has_no_room_is_not_kept() -> None:
+def test_a_vector_larger_than_the_cache_is_not_cached() -> None:
     cache = VectorCache(100)
 
     cache.put("a", made(1))
@@ -68,7 +68,7 @@ def test_the_vector_of_a_known_text_is_known() -> None:
 
 @pytest.mark.parametrize("dimension", [1, 2, 384])
 @pytest.mark.parametrize("text", ["", "alpha", "größe 日本"])
-def test_a_vector_has_the_dimension_asked_for_and_length_one(text: str, dimension: int) -> None:
+def test_a_vector_has_the_requested_dimension_and_length_one(text: str, dimension: int) -> None:
     vector = MockEmbedder(model="").embed(text, dimension)
 
     assert len(vector) == dimension

@@ -202,7 +202,7 @@ def test_polars_gets_the_types_of_the_schema() -> None:
     assert frame.row(1) == (None, None, None, None)
 
 
-def test_polars_is_not_asked_for_two_columns_of_one_name() -> None:
+def test_polars_never_receives_two_columns_of_one_name() -> None:
     result = result_of(("n", I64, [1]), ("n", I64, [2]))
 
     with pytest.raises(InvalidValueError, match="two columns are named 'n'"):

@@ -53,7 +53,7 @@ def test_a_property_that_comes_or_goes_changes_the_columns_of_its_table() -> Non
     assert (change.renames, change.is_final, change.version_bumps) == ({}, False, 0)
 
 
-def test_what_is_dropped_for_good_is_written_anew() -> None:
+def test_a_permanent_drop_rewrites_the_table() -> None:
     (change,) = plan(BEFORE.replace("age: I32?", ""), is_final=True).changed
 
     assert change.is_final

@@ -25,7 +25,7 @@ def test_a_type_that_is_described_is_that_type_again(type: PropertyType) -> None
     assert type_of(describe_type(type)) == type
 
 
-def test_a_note_tells_all_that_a_result_knows() -> None:
+def test_a_trailer_carries_everything_that_a_result_has() -> None:
     columns = [ResultColumn("n", each, is_aggregate=True) for each in TYPES[:2]]
     result = Result(
         pa.table([["x"], ["y"]], names=["n", "n"]),

@@ -27,7 +27,7 @@ def test_a_name_is_of_both_kinds_and_a_key_of_one() -> None:
     assert cached_names(["LikesMore"], ["edge:Likes"]) == [EDGE, OTHER]
 
 
-def test_a_type_is_asked_for_once() -> None:
+def test_a_type_is_selected_once() -> None:
     assert select_lines(["Likes"], ["node:Likes", "edge:Likes"]).types == ("Likes",)
 
 

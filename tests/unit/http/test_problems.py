@@ -234,9 +234,7 @@ def test_a_read_that_failed_for_no_known_reason_changed_nothing() -> None:
     ],
 )
 @pytest.mark.parametrize("conflicts", [None, [1], [{}], "many"])
-def test_details_that_nobody_understands_are_left_alone(
-    details: dict[str, object], conflicts: object
-) -> None:
+def test_unknown_details_are_ignored(details: dict[str, object], conflicts: object) -> None:
     body = {
         "error": "no",
         "code": "bad_request",

@@ -106,7 +106,7 @@ def reported_by_tool(error: Exception, *, mode: str) -> dict[str, object]:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, GraphError) else str(value),
 )
-def test_a_model_is_told_what_happened_and_what_to_do(
+def test_an_error_states_what_happened_and_what_to_do(
     error: GraphError, outcome: str, advice: str
 ) -> None:
     reported = reported_by_tool(error, mode="auto")

@@ -1,4 +1,4 @@
-"""Parameters as JSON Schema: each kind that a stored query can have is told to a model."""
+"""Parameters as JSON Schema: each kind that a stored query can have is described."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_name_that_could_be_mistaken_is_no_tag(name: str) -> None:
     assert refusal.value.kind == "tag"
 
 
-def test_every_new_id_looks_like_a_commit() -> None:
+def test_every_new_id_has_the_form_of_a_commit_id() -> None:
     assert all(is_commit_id_like(each) for each in SystemRuntime().new_ids(2_000))
 
 

@@ -109,7 +109,7 @@ def test_an_id_carries_the_time_at_which_it_was_made() -> None:
 
 
 @given(first=st.integers(0, GREATEST - 3_000), count=st.integers(0, 3_000))
-def test_consecutive_ids_are_spelled_as_single_ones_are(first: int, count: int) -> None:
+def test_consecutive_ids_are_encoded_as_single_ids_are(first: int, count: int) -> None:
     ids = encode_ids(first, count)
 
     assert len(ids) == count

@@ -23,7 +23,7 @@ def test_a_diagnostic_shows_the_line_with_a_caret_and_the_advice() -> None:
     )
 
 
-def test_the_caret_stands_under_its_place_behind_tabs() -> None:
+def test_the_caret_is_aligned_after_tabs() -> None:
     rendered = render_diagnostic(_fault(Span(2, 3), None), Source("s", "\t\tx"))
 
     assert rendered.splitlines()[2:] == ["  1 | \t\tx", "    | \t\t^"]

@@ -1,4 +1,4 @@
-"""Bundles: what may be written into one, and how each mistake is told."""
+"""Bundles: their valid contents, and the message for each mistake."""
 
 import pytest
 from hypothesis import given
@@ -122,7 +122,7 @@ rules:
         ("version: 1\ngroups: {a: [x], 'a ': [y]}", "another group has this name"),
         ("version: 1\ngroups: [team]", "expected fields"),
         ('version: 1\ngroups: {team: ["a\\nb"]}', "contains unprintable characters"),
-        ("version: 1\nprotected_branches: ['a b']", "is no branch name"),
+        ("version: 1\nprotected_branches: ['a b']", "is not a branch name"),
         ("version: 1\nprotected_branches: main", "expected a list, not a text"),
         ("version: 1\nprotected_branch: [main]", "did you mean `protected_branches`"),
         ("version: 1\nversion: 1", "line 2: `version` is repeated"),
@@ -141,7 +141,7 @@ def test_a_file_that_is_no_bundle_is_refused_with_the_place(text: str, message: 
         _parse(text)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     text = """
 version: 3
 groups: {team: []}
@@ -166,7 +166,7 @@ def test_a_bundle_names_what_it_ignores() -> None:
     )
 
 
-def test_a_scope_that_means_nothing_is_warned_of() -> None:
+def test_a_scope_without_effect_is_a_warning() -> None:
     allow = "{actors: {group: team}, actions: [change], branch_scope: unprotected}"
 
     bundle = _parse(f"version: 1\nrules: [{{id: a, allow: {allow}}}]")

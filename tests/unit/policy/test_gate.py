@@ -81,8 +81,8 @@ def bundles(draw: st.DrawFn) -> Bundle:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Access:
-    """A request of somebody, who may be unknown."""
-    actor = draw(ACTORS | st.just("nobody"))
+    """A request of an actor that may be unknown."""
+    actor = draw(ACTORS | st.just("stranger"))
     action = draw(st.sampled_from(sorted(set(Action) - SERVER_ACTIONS)))
     return Access(actor, action, draw(BRANCHES), draw(BRANCHES))
 
@@ -144,7 +144,7 @@ def test_a_scope_denies_what_is_about_no_branch() -> None:
     assert not gate.decide(make_access("bruno", Action.BRANCH_CREATE, branch="main")).is_allowed
 
 
-def test_a_denial_names_what_was_asked() -> None:
+def test_a_denial_names_the_request() -> None:
     with pytest.raises(PolicyDeniedError) as denied:
         _team_gate().require(
             make_access("bruno", Action.BRANCH_MERGE, branch="draft", target="main")
@@ -167,7 +167,7 @@ def test_a_denial_says_that_an_actor_is_unknown() -> None:
         _team_gate().require(make_access("zed", Action.READ, branch="main"))
 
 
-def test_nobody_is_allowed_nothing() -> None:
+def test_an_anonymous_caller_is_allowed_nothing() -> None:
     for gate in (_team_gate(), DefaultDenyGate()):
         with pytest.raises(PolicyDeniedError, match="for a caller without a name"):
             gate.require(make_access(None, Action.READ, branch="main"))

@@ -52,7 +52,7 @@ def test_bytes_under_way_count_together_and_a_refusal_takes_none() -> None:
     assert refused.value.headers == {"Retry-After": "60"}
 
 
-def test_one_too_many_is_told_the_bound() -> None:
+def test_a_request_over_the_limit_is_refused_with_the_limit() -> None:
     admission = Admission(Budget(requests_max=1, bytes_max=PLENTY))
 
     with (
@@ -89,7 +89,7 @@ def test_actors_do_not_take_from_each_other() -> None:
     assert are_admitted
 
 
-def test_nobody_in_particular_is_one_actor() -> None:
+def test_all_anonymous_callers_are_one_actor() -> None:
     admission = Admission(Budget(requests_max=1, bytes_max=10))
 
     with (
@@ -109,7 +109,7 @@ def test_what_no_budget_could_ever_hold_is_too_large() -> None:
     assert refused.value.status == 413
 
 
-def test_a_call_that_nobody_has_room_for_is_turned_away_at_once() -> None:
+def test_a_request_without_capacity_is_refused_at_once() -> None:
     workers = Workers(name="t", running_max=1, waiting_max=1)
     may_end = Event()
 

@@ -1,4 +1,4 @@
-"""Errors over HTTP: each has a status and a code, and none tells what is nobody's business."""
+"""Errors over HTTP: each has a status and a code, and none discloses internals."""
 
 import errno
 import re
@@ -76,7 +76,7 @@ def test_a_stale_view_says_of_what() -> None:
     assert "merge_conflicts" not in _body(response)
 
 
-def test_conflicts_of_a_merge_are_listed_and_the_first_three_told() -> None:
+def test_conflicts_of_a_merge_are_listed_and_the_message_names_three() -> None:
     error = MergeConflictError(conflicts=[_conflict(id) for id in "abcde"])
 
     response = graph_error_response(error)
@@ -98,7 +98,7 @@ def test_conflicts_of_a_merge_are_listed_and_the_first_three_told() -> None:
     }
 
 
-def test_three_conflicts_are_told_without_more() -> None:
+def test_a_message_about_three_conflicts_names_all() -> None:
     error = MergeConflictError(conflicts=[_conflict(id) for id in "abc"])
 
     assert "more" not in str(_body(graph_error_response(error))["error"])
@@ -117,7 +117,7 @@ def test_three_conflicts_are_told_without_more() -> None:
         (CorruptError(subject=PATH, problem=PATH), 500, "internal"),
     ],
 )
-def test_an_answer_has_a_status_and_a_code_and_no_path(
+def test_a_response_has_a_status_and_a_code_and_no_path(
     error: GraphError, status: int, code: str
 ) -> None:
     response = graph_error_response(error)
@@ -127,7 +127,7 @@ def test_an_answer_has_a_status_and_a_code_and_no_path(
     assert PATH.encode() not in response.body
 
 
-def test_who_is_turned_away_is_told_when_to_come_back() -> None:
+def test_a_refused_request_states_when_to_retry() -> None:
     response = http_error_response(too_many("enough"))
 
     assert response.status == 429
@@ -141,7 +141,7 @@ def test_a_refusal_has_an_error_and_a_code() -> None:
     assert _body(response) == {"error": "graph 'x' not found", "code": "not_found"}
 
 
-def test_what_nobody_expected_is_told_by_its_request_id_only() -> None:
+def test_an_unexpected_error_shows_only_its_request_id() -> None:
     response = internal_error_response("r1")
 
     assert response.status == 500

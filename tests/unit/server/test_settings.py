@@ -204,7 +204,7 @@ def test_a_header_of_another_kind_is_no_token(header: bytes | None) -> None:
 @pytest.mark.parametrize(
     "header", [b"Bearer ", b"Bearer two", b"Bearer  one", b"Bearer one ", b"Bearer onetwo"]
 )
-def test_a_token_that_nobody_has_is_refused(header: bytes) -> None:
+def test_a_token_without_an_actor_is_refused(header: bytes) -> None:
     tokens = parse_tokens([("ann", "one")])
 
     with pytest.raises(HttpError, match=r"^invalid bearer token$") as refused:

@@ -46,14 +46,14 @@ def test_an_endpoint_without_tls_is_meant_as_it_is_written(environment: dict[str
 
 
 @pytest.mark.parametrize("no", ["", "0", "false", "no", "off"])
-def test_what_is_no_yes_asks_for_nothing(no: str) -> None:
+def test_a_value_other_than_yes_enables_nothing(no: str) -> None:
     environment = {"AWS_ALLOW_HTTP": no, "AWS_S3_FORCE_PATH_STYLE": no}
 
     assert make_storage_options(environment, {}) == {}
 
 
 @pytest.mark.parametrize("yes", ["1", "true", "yes", "ON"])
-def test_buckets_stand_in_the_path_if_that_is_asked_for(yes: str) -> None:
+def test_path_style_addresses_are_used_if_configured(yes: str) -> None:
     assert make_storage_options({"AWS_S3_FORCE_PATH_STYLE": yes}, {}) == {
         "aws_virtual_hosted_style_request": "false"
     }

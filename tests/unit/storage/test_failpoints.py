@@ -52,7 +52,7 @@ def test_an_active_failpoint_fails_as_storage_does_and_says_its_name() -> None:
     assert refusal.value.outcome is Outcome.UNCHANGED
 
 
-def test_a_failpoint_that_stands_for_another_writer_fails_as_one_would() -> None:
+def test_a_failpoint_that_simulates_another_writer_raises_the_same_error() -> None:
     failpoints, contention = Failpoints(), Failpoint.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION
 
     with (
@@ -172,7 +172,7 @@ def test_the_code_names_only_failpoints_that_exist() -> None:
     require_none(unknown, rule="a failpoint is a member of Failpoint, named where it is reached")
 
 
-def test_a_name_tells_its_member() -> None:
+def test_a_name_identifies_its_failpoint() -> None:
     assert [name.value.replace(".", "_").upper() for name in Failpoint] == [
         name.name for name in Failpoint
     ]

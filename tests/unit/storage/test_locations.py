@@ -164,4 +164,4 @@ def test_a_tilde_at_the_start_of_a_path_is_the_home_folder(
     assert locate("~/graphs/fleet").root == "/srv/ann/graphs/fleet"
     assert locate("./~fleet").root == f"{Path.cwd()}/~fleet"
     with pytest.raises(InvalidNameError, match="has no home folder"):
-        locate("~nobody-of-this-name/fleet")
+        locate("~no-such-user/fleet")

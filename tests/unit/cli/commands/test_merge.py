@@ -49,7 +49,7 @@ def test_a_side_that_deleted_the_row_says_so() -> None:
     ]
 
 
-def test_a_conflict_without_images_is_told_by_its_message() -> None:
+def test_a_conflict_without_row_versions_shows_its_message() -> None:
     assert list(format_conflicts([UNSEEN], PLAIN)) == [
         "conflict 1 of 1: Person Ann (divergent_update)",
         "  both changed it",

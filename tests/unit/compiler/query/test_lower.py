@@ -147,11 +147,11 @@ def test_the_source_is_scanned_where_nothing_is_declared() -> None:
     assert lowered(walk("a", "b")) == "scan(a), expand(a>b out)"
 
 
-def test_a_walk_from_nobody_starts_at_its_target() -> None:
+def test_a_traversal_from_an_anonymous_node_starts_at_its_target() -> None:
     assert lowered(walk(ANONYMOUS, "b")) == "scan(b), expand(b>_ in)"
 
 
-def test_a_walk_between_nobodies_starts_at_a_hidden_variable() -> None:
+def test_a_traversal_between_anonymous_nodes_starts_at_a_hidden_variable() -> None:
     twice = (walk(ANONYMOUS, ANONYMOUS), walk(ANONYMOUS, ANONYMOUS))
 
     assert lowered(*twice) == "scan(_'), expand(_'>_ out), scan(_'2), expand(_'2>_ out)"
@@ -209,7 +209,7 @@ def test_binding_again_adds_conditions_and_no_scan() -> None:
     assert lowered(bind("a", is_null("a")), bind("a", is_null("a"))) == "scan(a where 2)"
 
 
-def test_hops_and_edge_variables_are_kept() -> None:
+def test_hops_and_edge_variables_are_preserved() -> None:
     far = ResolvedTraversal("a", "Pilot", "b", "Pilot", "Mentors", Direction.OUT, 2, 3, None)
     named = ResolvedTraversal("b", "Pilot", "c", "Pilot", "Mentors", Direction.OUT, 1, 1, "w")
 
@@ -276,7 +276,7 @@ def test_two_negations_may_use_one_name_for_different_things() -> None:
     )
 
 
-def test_an_optional_block_comes_last_with_what_looks_at_its_variables() -> None:
+def test_an_optional_block_comes_last_with_the_filters_on_its_variables() -> None:
     optional = offer(("a",), (walk("a", "x", edge="w"),))
     late_negation = negate(("x",), (keep("x"),))
     pattern = (bind("a"), optional, keep("x"), keep("w"), late_negation, keep("a"))
@@ -301,7 +301,7 @@ def test_an_optional_block_may_build_on_another() -> None:
     )
 
 
-def test_a_nested_optional_block_hands_its_variables_outward() -> None:
+def test_a_nested_optional_block_exposes_its_variables_to_the_outer_query() -> None:
     nested = offer(("x",), (walk("x", "y"),))
     optional = offer(("a",), (walk("a", "x"), nested))
 

@@ -24,7 +24,7 @@ from omnigraph.model.errors import InvalidValueError
 
 Edge = tuple[int, int]
 
-# Two triangles with an edge in common, a tail, and somebody alone.
+# Two triangles with an edge in common, a tail, and an isolated node.
 KITE: list[Edge] = [(0, 1), (1, 2), (2, 0), (1, 3), (3, 2), (3, 4)]
 
 
@@ -110,7 +110,7 @@ def test_paths_go_no_further_than_allowed() -> None:
     ("direction", "expected"),
     [(Direction.OUT, [1, 2]), (Direction.IN, [0, 1]), (Direction.BOTH, [0, 1, 2])],
 )
-def test_paths_follow_edges_in_the_direction_asked_for(
+def test_paths_follow_edges_in_the_requested_direction(
     direction: Direction, expected: list[int]
 ) -> None:
     network = network_of(4, [(0, 1), (1, 2)])
@@ -128,7 +128,7 @@ def test_all_ranks_together_are_one(network: Network) -> None:
     assert ranked.progression.has_converged
 
 
-def test_ranks_tell_when_they_may_take_no_more_rounds() -> None:
+def test_ranks_report_that_the_iteration_limit_was_reached() -> None:
     network = network_of(4, [(0, 1), (1, 2), (2, 0), (0, 3)])
 
     ranked = rank_nodes(network, damping=0.85, tolerance=1e-15, iterations_max=3)

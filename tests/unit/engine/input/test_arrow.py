@@ -212,7 +212,7 @@ UNFIT = {
     "lists out of range": ("nums", pa.array([[1, 2], [2**31]]), "2147483648 exceeds I32"),
     "lists in lists": ("tags", pa.array([None, [["a"]]]), "a string is needed, not list"),
     "numbers for bytes": ("blob", pa.array([None, 1]), "bytes are needed, not int64"),
-    "text that is no base64": ("blob", pa.array([None, "x"]), 'given as "base64:'),
+    "text that is not base64": ("blob", pa.array([None, "x"]), 'given as "base64:'),
     "structs": ("text", pa.array([None, {"a": 1}]), "a string is needed, not struct"),
 }  # fmt: skip
 
@@ -377,7 +377,7 @@ def test_integers_fit_exactly_if_they_are_in_range(numbers: list[int | None]) ->
         assert refused.subject == f"row {row + 1}, Thing.i"
 
 
-def test_crew_rows_in_json_and_arrow_are_the_same_rows() -> None:
+def test_fleet_rows_in_json_and_arrow_are_the_same_rows() -> None:
     lines = [
         '{"type":"Pilot","data":{"handle":"ada","hours":410}}',
         '{"type":"Pilot","data":{"handle":"ben"}}',

@@ -132,7 +132,7 @@ def test_the_digits_of_a_narrow_float_are_those_of_its_width(numbers: list[float
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))
-def test_ids_of_several_texts_are_the_json_that_everybody_writes(
+def test_ids_of_several_texts_are_standard_json(
     keys: list[tuple[str, str]],
 ) -> None:
     columns = [pa.array([key[place] for key in keys], pa.string()) for place in (0, 1)]

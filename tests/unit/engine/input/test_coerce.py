@@ -41,7 +41,7 @@ def naive(text: str, scalar: Scalar) -> int | None:
     st.lists(TEXTS, max_size=4) | st.lists(TIMESTAMPS, max_size=4) | st.lists(DATES, max_size=4),
     st.sampled_from([Scalar.DATE, Scalar.DATETIME]),
 )
-def test_a_column_of_texts_means_what_each_text_means(texts: list[str], scalar: Scalar) -> None:
+def test_a_column_of_texts_is_converted_as_each_text_is(texts: list[str], scalar: Scalar) -> None:
     expected = [naive(text, scalar) for text in texts]
 
     if None in expected:
@@ -64,7 +64,7 @@ def test_a_column_of_texts_means_what_each_text_means(texts: list[str], scalar: 
         [None, None],
     ],
 )
-def test_where_there_is_no_text_there_is_no_moment(texts: list[str | None]) -> None:
+def test_a_null_text_gives_a_null_timestamp(texts: list[str | None]) -> None:
     timestamps = parse_timestamps(pa.array(texts, pa.string()), Scalar.DATETIME)
 
     assert timestamps.to_pylist() == [

@@ -35,7 +35,7 @@ LINES = objects(SCALARS | objects(SCALARS) | objects(SCALARS).map("[{}]".format)
 
 
 def has_repeats(line: str) -> bool:
-    """Whether some object has a name twice, told by a parser that shows every member."""
+    """Whether some object has a name twice, according to a parser that shows every member."""
     found: list[bool] = []
     json.loads(line, object_pairs_hook=lambda pairs: found.append(len(dict(pairs)) < len(pairs)))
     return any(found)

@@ -85,7 +85,9 @@ def shape_of(versions: Versions) -> Versions:
 
 @pytest.mark.parametrize("name", ["Person", "Knows"])
 @pytest.mark.parametrize("case", [*product([None, "one", "two", "three"], repeat=3)])
-def test_every_case_of_three_images_ends_as_the_table_says(name: str, case: Versions) -> None:
+def test_every_case_of_three_row_versions_gives_the_result_of_the_table(
+    name: str, case: Versions
+) -> None:
     base, source, target = ({} if each is None else {"x": VERSIONS[name][each]} for each in case)
 
     found = reconcile_rows(CATALOG, name, base=base, source=source, target=target)
@@ -102,7 +104,7 @@ def test_every_case_of_three_images_ends_as_the_table_says(name: str, case: Vers
         assert apply(found, target) == target
 
 
-def test_a_conflict_shows_the_three_images_and_what_they_differ_in() -> None:
+def test_a_conflict_shows_the_three_row_versions_and_their_differences() -> None:
     found = reconcile_rows(
         CATALOG,
         "Knows",
@@ -149,7 +151,7 @@ def test_a_conflict_says_which_side_removed_the_row(source: Rows, target: Rows, 
         (person("a", score=0.0), person("a", score=-0.0)),
     ],
 )
-def test_what_looks_alike_and_is_not_the_same_is_a_conflict(
+def test_values_that_print_alike_and_differ_conflict(
     one: Mapping[str, object], other: Mapping[str, object]
 ) -> None:
     found = reconcile_rows(CATALOG, "Person", base={}, source={"x": one}, target={"x": other})
@@ -285,7 +287,7 @@ def test_a_decision_for_the_source_takes_away_what_only_the_target_added() -> No
 @pytest.mark.parametrize(
     "decided", [Decided(source=("y",)), Decided(target=("y",)), Decided(rows={"y": BASE["x"]})]
 )
-def test_a_decision_about_what_nobody_changed_is_refused(decided: Decided) -> None:
+def test_a_decision_about_an_unchanged_row_is_refused(decided: Decided) -> None:
     with pytest.raises(InvalidValueError, match="neither side changed Person 'y'"):
         reconcile_rows(CATALOG, "Person", base=BASE, source=SOURCE, target=TARGET, decided=decided)
 

@@ -42,12 +42,12 @@ OTHER: list[tuple[object, object]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_what_asks_for_the_same_is_the_same_request(one: object, other: object) -> None:
+def test_equal_requests_have_equal_digests(one: object, other: object) -> None:
     assert make_request("k", "mutate", one) == make_request("k", "mutate", other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
-def test_what_asks_for_something_else_is_another_request(one: object, other: object) -> None:
+def test_different_requests_have_different_digests(one: object, other: object) -> None:
     assert make_request("k", "mutate", one) != make_request("k", "mutate", other)
     assert make_request("k", "mutate", one) != make_request("k", "load", one)
 
@@ -62,7 +62,7 @@ def test_a_key_that_is_too_short_or_too_long_is_refused(key: str) -> None:
         make_request(key, "mutate")
 
 
-def test_an_answered_request_is_read_back_as_it_was_written() -> None:
+def test_a_recorded_response_is_read_back_as_it_was_written() -> None:
     notes = CommitNotes(picked_id="x", request=RecordedResponse('k"1', "00", '{"a":1}'))
 
     fields = orjson.loads(orjson.dumps(encode_notes(notes)))

@@ -108,7 +108,7 @@ def test_an_edge_to_itself_of_a_node_on_the_way_changes_nothing() -> None:
     assert reached([(0, 1), (1, 1)], [0], hops_min=1, hops_max=3) == [[1]]
 
 
-def test_nobody_starts_from_nowhere() -> None:
+def test_no_source_reaches_nothing() -> None:
     assert reached([(0, 1)], [], hops_min=1, hops_max=3) == []
 
 

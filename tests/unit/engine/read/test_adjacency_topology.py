@@ -18,7 +18,7 @@ OUT, IN, BOTH = Direction.OUT, Direction.IN, Direction.BOTH
 
 
 def space_of(ids: Iterable[str]) -> FetchedEntities:
-    """A space of these ids, in this order; nobody asks for the rest of the type."""
+    """An entity index of these ids, in this order; the rest of the type is never requested."""
     rows = pa.table({"id": pa.array(list(ids), pa.string())})
     return FetchedEntities(rows, whole=TableEntities.__new__(TableEntities))
 
@@ -97,7 +97,7 @@ def test_an_edge_whose_end_is_missing_leads_nowhere(
     assert len(adjacency.ends) == (2 if direction is BOTH else 1)
 
 
-def test_parallel_edges_are_one_neighbour_unless_edges_are_kept() -> None:
+def test_parallel_edges_are_one_neighbour_unless_edges_are_returned() -> None:
     edges = [("a", "b"), ("a", "b"), ("b", "a")]
 
     counts = {

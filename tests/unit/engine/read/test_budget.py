@@ -58,7 +58,7 @@ def test_a_query_may_run_until_its_time_is_over() -> None:
     assert "seconds" in str(refused.value)
 
 
-def test_who_asks_for_rows_is_asked_about_the_time() -> None:
+def test_the_time_limit_is_checked_when_rows_are_requested() -> None:
     clock = HandClock()
     budget = make_budget(seconds_max=5, clock=clock)
     clock.sleep(6)

@@ -18,7 +18,7 @@ def keep(cache: LruCache[str, str], *pairs: tuple[str, str]) -> None:
         cache.get(key, partial(str, text))
 
 
-def test_an_entry_is_made_once_and_kept() -> None:
+def test_an_entry_is_built_once_and_cached() -> None:
     cache = make_cache(10)
     made: list[str] = []
 
@@ -69,7 +69,7 @@ def test_a_large_entry_takes_the_place_of_several() -> None:
     assert [key for key in "abcd" if key in cache] == ["c", "d"]
 
 
-def test_an_entry_that_is_too_large_is_answered_and_pushes_nothing_out() -> None:
+def test_an_entry_that_is_too_large_is_returned_and_evicts_nothing() -> None:
     cache = make_cache(5)
     keep(cache, ("a", "aaa"))
 
@@ -94,7 +94,7 @@ def test_bytes_are_counted_once_for_an_entry_that_several_threads_made() -> None
     assert [key for key in "ab" if key in cache] == ["a", "b"]
 
 
-def test_threads_that_use_one_memory_all_get_their_own_answers() -> None:
+def test_threads_that_share_a_cache_get_their_own_results() -> None:
     cache = make_cache(40)
 
     def look(number: int) -> list[str]:
@@ -115,7 +115,7 @@ def test_questions_are_counted_by_key() -> None:
     assert (counter.count("a"), counter.count("b"), counter.count("c")) == (4, 1, 0)
 
 
-def test_what_was_not_asked_for_in_a_long_time_is_forgotten() -> None:
+def test_an_entry_unused_for_long_is_evicted() -> None:
     counter: UseCounter[str] = UseCounter(keys_max=2)
 
     for key in "abac":

@@ -51,7 +51,7 @@ def choose(
     ("is_cached", "is_wide", "is_deep", "is_frequent"),
     list(itertools.product([False, True], repeat=4)),
 )
-def test_edges_are_looked_up_only_if_nothing_speaks_against_it(
+def test_edges_are_looked_up_only_if_every_condition_allows_it(
     *, is_cached: bool, is_wide: bool, is_deep: bool, is_frequent: bool
 ) -> None:
     access = choose(
@@ -91,7 +91,7 @@ def test_a_forced_way_is_taken_whatever_it_costs(*, forced: TraversalMode, is_ca
     assert access.mode is forced
 
 
-def test_bounds_that_somebody_sets_count_instead_of_the_usual_ones() -> None:
+def test_configured_bounds_replace_the_defaults() -> None:
     bounds = parse_lookups(
         {
             "OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER": "2",
@@ -107,7 +107,7 @@ def test_bounds_that_somebody_sets_count_instead_of_the_usual_ones() -> None:
     assert chosen == [INDEXED, CSR, CSR]
 
 
-def test_bounds_that_nobody_sets_are_the_usual_ones() -> None:
+def test_bounds_that_are_not_configured_are_the_defaults() -> None:
     assert parse_lookups({"OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": ""}) == DEFAULT_LOOKUPS
 
 

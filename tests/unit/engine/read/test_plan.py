@@ -226,7 +226,7 @@ def test_a_ranked_variable_is_needed_to_the_end() -> None:
     assert needed(found.steps) == ["p", "p"]
 
 
-def test_a_block_asks_inside_only_for_where_it_started() -> None:
+def test_a_block_needs_only_its_start_variables() -> None:
     found = plan(
         "match { $p: Person $p knows $f not { $f knows $g $g worksAt $c } } "
         "return { count(*) as n }"
@@ -238,7 +238,7 @@ def test_a_block_asks_inside_only_for_where_it_started() -> None:
     assert needed(block.inner) == ["fg", "f"]
 
 
-def test_an_optional_block_asks_inside_for_what_is_needed_behind_it() -> None:
+def test_an_optional_block_reads_the_columns_needed_after_it() -> None:
     body = "match { $p: Person optional { $p knows $f $f worksAt $c } } return "
 
     named = plan(body + "{ count($c) as n }").steps[-1]
@@ -250,7 +250,7 @@ def test_an_optional_block_asks_inside_for_what_is_needed_behind_it() -> None:
     assert needed(counted.inner) == ["fp", "p"]
 
 
-def test_what_only_a_nested_block_looks_at_is_needed_until_then() -> None:
+def test_columns_that_only_a_nested_block_reads_are_needed_until_then() -> None:
     found = plan(
         "match { $p: Person $p knows $f "
         "not { $p knows $g not { $g knows $h $h.age > $f.age } } } return { $p.name }"

@@ -81,13 +81,13 @@ def test_dropping_variables_loses_no_row(relation: Relation, live: set[str]) -> 
 
 
 @given(relations("ab"), st.sampled_from("ab"))
-def test_equal_rows_of_one_variable_are_kept_once(relation: Relation, name: str) -> None:
+def test_equal_rows_of_one_variable_are_stored_once(relation: Relation, name: str) -> None:
     remaining = relation.keep([name])
 
     assert len(set(remaining.ordinals[name].tolist())) == remaining.count
 
 
-def test_rows_that_nobody_asks_anything_of_are_one_number() -> None:
+def test_rows_without_needed_columns_are_a_count() -> None:
     relation = make_relation({"a": [1, 2, UNBOUND]}, weights=[2, 3, 4])
 
     remaining = relation.keep([])

@@ -171,7 +171,7 @@ _DECLARED = {"n": "I64?", "f": "F64?", "texts": "[String]?", "numbers": "[F64]"}
         ("i is null or (i = 1 or on = true)", Or((ABSENT, COUNT_IS_ONE, is_on(value=True)))),
     ],
 )
-def test_a_condition_asks_for_values_of_its_columns_types(
+def test_a_condition_requires_values_of_its_columns_types(
     where: str, bound: BoundCondition
 ) -> None:
     assert bind_where(where) == bound

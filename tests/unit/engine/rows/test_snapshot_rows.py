@@ -23,7 +23,7 @@ def ages(people: pa.Table) -> dict[str, int]:
     return dict(zip(people["id"].to_pylist(), people["age"].to_pylist(), strict=True))
 
 
-def test_the_last_row_of_an_id_is_its_image() -> None:
+def test_the_last_row_of_an_id_is_its_row_version() -> None:
     pending = PendingRows(PERSON)
 
     pending.put(rows(ann=1, bob=2), replaces_committed=False)

@@ -1,4 +1,4 @@
-"""Junctions: whatever two heads are merged from is among them, and little else."""
+"""Fork points: they include the merge bases of any two heads, and few other commits."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ def names(heads: str, known: dict[str, Ancestor]) -> list[str]:
     return [fork_point.commit.id for fork_point in find_fork_points(heads, known=known)]
 
 
-def test_one_head_has_no_junction() -> None:
+def test_one_head_has_no_fork_point() -> None:
     assert names("c", history(a="", b="a", c="b")) == []
 
 
@@ -31,7 +31,7 @@ def test_two_heads_part_at_one_commit() -> None:
     assert (fork_point.commit.id, fork_point.head_ids) == ("b", frozenset("ce"))
 
 
-def test_a_head_that_another_comes_from_is_a_junction() -> None:
+def test_a_head_that_is_an_ancestor_of_another_is_a_fork_point() -> None:
     assert names("bc", history(a="", b="a", c="b")) == ["b"]
 
 
@@ -67,7 +67,7 @@ def histories(draw: st.DrawFn) -> dict[str, Ancestor]:
 
 
 @given(histories(), st.data())
-def test_whatever_two_heads_last_had_in_common_is_a_junction(
+def test_the_last_common_ancestors_of_two_heads_are_fork_points(
     known: dict[str, Ancestor], data: st.DataObject
 ) -> None:
     heads = data.draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=5, unique=True))

@@ -92,7 +92,7 @@ def test_rows_added_to_a_state_mean_the_same_as_all_rows_at_once() -> None:
     )
 
 
-def test_a_long_history_means_its_newest_rows() -> None:
+def test_a_long_history_gives_its_newest_rows() -> None:
     keys = [f"node:T{number}" for number in range(3)]
     registered = [Register(key, f"nodes/{key}") for key in keys]
     first = encode_manifest(registered, make_commit("c0"), after=None)

@@ -69,14 +69,14 @@ SAID: list[tuple[Exception, Failure]] = [
         Failure.DAMAGED,
     ),
     (OSError("Ref conflict error: branch"), Failure.BRANCHED),
-    (ValueError("Invalid user input: No field named nobody."), Failure.MISTAKE),
+    (ValueError("Invalid user input: No field named absent."), Failure.MISTAKE),
     (OSError("Append with different schema: `c` should have"), Failure.MISTAKE),
     (OSError("The field `id` contained null values even though"), Failure.MISTAKE),
     (OSError("LanceError(IO): Permission denied (os error 13) at path"), Failure.REFUSED),
     (PermissionError(errno.EACCES, "Permission denied", "/x"), Failure.REFUSED),
     (ValueError(f"{S3}http://x/b - HTTP error: error sending request"), Failure.REFUSED),
     (ValueError(f"{S3}404 Not Found: <Error><Code>NoSuchBucket</Code>"), Failure.REFUSED),
-    (RuntimeError("something nobody has seen before"), Failure.REFUSED),
+    (RuntimeError("an unknown failure"), Failure.REFUSED),
 ]
 
 
@@ -133,7 +133,7 @@ def test_a_refusal_has_a_reason_that_a_person_can_act_on(text: str, words: str) 
 
 
 @pytest.mark.parametrize(("number", "is_full"), [(28, True), (122, True), (13, False)])
-def test_a_full_disk_is_told_from_other_refusals(number: int, *, is_full: bool) -> None:
+def test_a_full_disk_is_distinguished_from_other_errors(number: int, *, is_full: bool) -> None:
     for error in (OSError(number, "x"), ValueError(f"LanceError(IO): x (os error {number})")):
         translated = translate(error, table="nodes/t", action="write 'nodes/t'")
 

@@ -101,7 +101,7 @@ def test_a_predicate_compares_with_the_type_of_the_table(predicate: Predicate, s
 
 
 @pytest.mark.parametrize("text", [LITERAL, f"it's {LITERAL}", "'", f"''{LITERAL}'", f"`{LITERAL}"])
-def test_a_text_that_looks_like_a_literal_stays_a_text(text: str) -> None:
+def test_a_text_in_the_form_of_a_literal_stays_a_text(text: str) -> None:
     doubled = text.replace("'", "''")
 
     found = render_predicate(Or((equals("id", text), AT_5)), OLD)

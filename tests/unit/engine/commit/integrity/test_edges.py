@@ -137,7 +137,7 @@ def test_sources_are_reported_in_the_order_of_their_ids() -> None:
     assert [each.id for each in found] == ["ann", "bob"]
 
 
-def test_an_edge_type_without_bounds_asks_for_no_edges() -> None:
+def test_an_edge_type_without_bounds_reads_no_edges() -> None:
     catalog = compile_text("node Person {} node Desk {} edge Sits: Person -> Desk")
     tables = committed_tables(catalog, committed(sits("s1", "ann")))
 
@@ -160,7 +160,7 @@ def test_an_edge_type_without_bounds_asks_for_no_edges() -> None:
         ("1..1", Write(removed=["s1"]), ["find_rows", "find_rows"]),
     ],
 )
-def test_edges_are_asked_for_only_where_they_can_break_a_bound(
+def test_edges_are_read_only_where_they_can_break_a_bound(
     bounds: str, write: Write, requested: list[str]
 ) -> None:
     catalog = seating(bounds)
@@ -171,7 +171,7 @@ def test_edges_are_asked_for_only_where_they_can_break_a_bound(
     assert [call for call, table in tables.requested if table == "edge:Sits"] == requested
 
 
-def test_a_minimum_that_the_write_reaches_alone_asks_for_no_other_edges() -> None:
+def test_a_minimum_that_the_write_reaches_alone_reads_no_other_edges() -> None:
     catalog = seating("1..")
     tables = committed_tables(catalog, committed(sits("s1", "ann")))
 
@@ -307,7 +307,7 @@ def test_a_loop_is_reported_at_both_ends() -> None:
     assert [each.property for each in found] == ["src", "dst"]
 
 
-def test_all_edges_of_a_write_ask_once_for_each_node_type() -> None:
+def test_all_edges_of_a_write_read_each_node_type_once() -> None:
     committed = committed_tables(CATALOG, COMMITTED)
     write = {
         "Knows": Write([edge("k2", "bob", "ann")]),
@@ -319,7 +319,7 @@ def test_all_edges_of_a_write_ask_once_for_each_node_type() -> None:
     assert committed.requested == [("find_ids", "node:Person"), ("find_ids", "node:Company")]
 
 
-def test_an_overwrite_of_nodes_and_edges_asks_nothing() -> None:
+def test_an_overwrite_of_nodes_and_edges_reads_nothing() -> None:
     committed = committed_tables(CATALOG, {"Person": [node("ann")], "Knows": COMMITTED["Knows"]})
     write = {
         "Person": Write([node("eve")], is_overwrite=True),
@@ -332,7 +332,7 @@ def test_an_overwrite_of_nodes_and_edges_asks_nothing() -> None:
     assert committed.requested == []
 
 
-def test_putting_nodes_asks_nothing_about_edges() -> None:
+def test_putting_nodes_reads_no_edges() -> None:
     committed = committed_tables(CATALOG, COMMITTED)
     write = {"Person": Write([node("ann"), node("eve")])}
 

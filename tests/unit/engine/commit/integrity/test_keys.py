@@ -218,7 +218,7 @@ def test_an_overwrite_is_compared_with_nothing_committed() -> None:
     assert committed.requested == []
 
 
-def test_a_group_asks_for_committed_rows_once() -> None:
+def test_a_group_reads_committed_rows_once() -> None:
     committed = committed_tables(PAIRS, {"Pair": [pair("p1", "w", 1)]})
     rows = [pair(f"q{number}", "w", number) for number in range(2, 9)]
 

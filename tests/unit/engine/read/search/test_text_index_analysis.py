@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.read.search.text_index import STOP_WORDS, Words, analyze, tokenize
 from omnigraph.model import limits
 
-# Words and what stands between them, with letters of every width, marks, and cases that change
+# Words and separators, with letters of every width, marks, and cases that change
 # the number of letters.
 LETTERS = st.sampled_from(
     " _-.'\n\u0301\u2044aAzZ09theTHEsingedéßİΣ\u03c3ςйЙ日½²①ﬁ\uff21\U0001d4b3\U00010400🙂"

@@ -72,7 +72,7 @@ def test_among_few_vectors_the_nearest_are_found_too() -> None:
     assert len(candidates) <= 8
 
 
-def test_vectors_far_from_the_origin_are_told_apart() -> None:
+def test_vectors_far_from_the_origin_are_distinguished() -> None:
     numbers = 1000 + np.random.default_rng(7).standard_normal((2_000, 64)) / 1000
     column = column_of(numbers.tolist(), dimension=64)
     query = single([1000] * 64)
@@ -84,7 +84,7 @@ def test_vectors_far_from_the_origin_are_told_apart() -> None:
 
 
 def test_rough_measures_decide_nothing() -> None:
-    """The origin is measured exactly; everybody else is a rounding error nearer or farther."""
+    """The origin is measured exactly; every other vector is a rounding error nearer or farther."""
     random = np.random.default_rng(7)
     query = single(random.standard_normal(64).tolist())
     steps = random.integers(-4, 5, (400, 64)) * np.spacing(query)
