@@ -24,22 +24,14 @@ from tests.support.clusters import (
     knowledge_cluster,
     plain_context,
     read_state,
+    reported_codes,
+    run_cluster,
     two_graph_cluster,
     write_config,
     write_files,
 )
 from tests.support.commands import Ended, invoke_command, run_command
 from tests.support.graphs import ndjson, node
-
-
-def run(folder: Path, *words: str) -> Ended:
-    return invoke_command("cluster", *words, "--config", folder, "--json")
-
-
-def codes(ended: Ended) -> list[str]:
-    diagnostics = ended.fields["diagnostics"]
-    assert isinstance(diagnostics, list)
-    return [each["code"] for each in diagnostics]
 
 
 def changes_of(ended: Ended) -> dict[str, dict[str, object]]:
@@ -74,10 +66,10 @@ def without_map(folder: Path) -> None:
 def test_a_plan_without_a_state_says_what_an_apply_needs_first(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
 
-    ended = run(tmp_path, "plan")
+    ended = run_cluster(tmp_path, "plan")
 
     assert ended.code == 0
-    assert codes(ended) == ["state_missing"]
+    assert reported_codes(ended) == ["state_missing"]
     assert len(changes_of(ended)) == 4
     assert not (tmp_path / "__cluster/state.json").exists()
 
@@ -85,10 +77,10 @@ def test_a_plan_without_a_state_says_what_an_apply_needs_first(tmp_path: Path) -
 def test_an_apply_without_a_state_changes_nothing(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 1
-    assert codes(ended) == ["state_missing"]
+    assert reported_codes(ended) == ["state_missing"]
     assert not (tmp_path / "__cluster/resources").exists()
     assert not (tmp_path / "graphs").exists()
 
@@ -96,7 +88,7 @@ def test_an_apply_without_a_state_changes_nothing(tmp_path: Path) -> None:
 def test_an_import_and_an_apply_make_all_that_is_declared(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
 
-    imported, applied = run(tmp_path, "import"), run(tmp_path, "apply")
+    imported, applied = run_cluster(tmp_path, "import"), run_cluster(tmp_path, "apply")
 
     assert imported.code == 0
     assert facts_of(imported)["state_revision"] == 1
@@ -114,7 +106,7 @@ def test_an_apply_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     before = (tmp_path / "__cluster/state.json").read_bytes()
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 0
     assert ended.fields["converged"] is True
@@ -126,7 +118,7 @@ def test_an_apply_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
 def test_a_plan_writes_nothing_and_a_missing_state_is_an_empty_one(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
 
-    ended = run(tmp_path, "plan")
+    ended = run_cluster(tmp_path, "plan")
 
     assert ended.code == 0
     assert {each["operation"] for each in changes_of(ended).values()} == {"create"}
@@ -140,7 +132,7 @@ def test_an_import_takes_in_a_graph_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "graphs").mkdir()
     omnigraph.init(tmp_path / "graphs/knowledge.omni", PEOPLE).close()
 
-    imported, planned = run(tmp_path, "import"), run(tmp_path, "plan")
+    imported, planned = run_cluster(tmp_path, "import"), run_cluster(tmp_path, "plan")
 
     assert imported.code == 0
     assert status_of(imported, "graph.knowledge")["status"] == "applied"
@@ -156,27 +148,27 @@ def test_an_import_stops_at_a_graph_that_cannot_be_opened(tmp_path: Path) -> Non
     knowledge_cluster(tmp_path)
     write_files(tmp_path, {"graphs/knowledge.omni/_schema.pg": "nonsense"})
 
-    ended = run(tmp_path, "import")
+    ended = run_cluster(tmp_path, "import")
 
     assert ended.code == 1
-    assert codes(ended) == ["graph_observation_error"]
+    assert reported_codes(ended) == ["graph_observation_error"]
     assert not (tmp_path / "__cluster/state.json").exists()
 
 
 def test_a_second_import_is_refused(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
 
-    ended = run(tmp_path, "import")
+    ended = run_cluster(tmp_path, "import")
 
     assert ended.code == 1
-    assert codes(ended) == ["state_already_exists"]
+    assert reported_codes(ended) == ["state_already_exists"]
 
 
 def test_a_schema_and_a_query_that_needs_it_are_applied_together(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "queries/email.gq": FIND_EMAIL})
 
-    planned, applied = run(tmp_path, "plan"), run(tmp_path, "apply")
+    planned, applied = run_cluster(tmp_path, "plan"), run_cluster(tmp_path, "apply")
 
     migration = changes_of(planned)["schema.knowledge"]["migration"]
     assert isinstance(migration, dict)
@@ -203,7 +195,7 @@ def test_who_applies_is_who_the_commit_is_by(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL})
 
-    ended = run(tmp_path, "apply", "--as", "zoe")
+    ended = run_cluster(tmp_path, "apply", "--as", "zoe")
 
     assert ended.fields["actor"] == "zoe"
     with omnigraph.open(tmp_path / "graphs/knowledge.omni", read_only=True) as graph:
@@ -214,8 +206,8 @@ def test_a_schema_in_other_words_is_applied_without_a_commit(tmp_path: Path) -> 
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"people.pg": "// people we know\n" + PEOPLE})
 
-    first, again = run(tmp_path, "apply"), run(tmp_path, "apply")
-    refreshed = run(tmp_path, "refresh")
+    first, again = run_cluster(tmp_path, "apply"), run_cluster(tmp_path, "apply")
+    refreshed = run_cluster(tmp_path, "refresh")
 
     assert first.fields["converged"] is True
     assert again.fields["state_written"] is False
@@ -238,15 +230,15 @@ def test_a_schema_that_a_graph_cannot_have_stops_what_depends_on_it(tmp_path: Pa
         },
     )
 
-    planned, applied = run(tmp_path, "plan"), run(tmp_path, "apply")
+    planned, applied = run_cluster(tmp_path, "plan"), run_cluster(tmp_path, "apply")
 
-    assert "apply_unsupported_change" in codes(planned)
+    assert "apply_unsupported_change" in reported_codes(planned)
     assert applied.code == 1
     assert {
         "schema_apply_failed",
         "schema_apply_skipped",
         "apply_dependency_blocked",
-    } <= set(codes(applied))
+    } <= set(reported_codes(applied))
     reasons = {name: each.get("reason") for name, each in changes_of(applied).items()}
     assert reasons["schema.knowledge"] == "schema_apply_failed"
     assert reasons["query.knowledge.all"] == "dependency_not_applied"
@@ -261,9 +253,9 @@ def test_a_graph_is_deleted_only_after_an_approval(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     without_map(tmp_path)
 
-    blocked = run(tmp_path, "apply")
-    approved = run(tmp_path, "approve", "graph.map", "--as", "ann")
-    applied = run(tmp_path, "apply", "--as", "ann")
+    blocked = run_cluster(tmp_path, "apply")
+    approved = run_cluster(tmp_path, "approve", "graph.map", "--as", "ann")
+    applied = run_cluster(tmp_path, "apply", "--as", "ann")
 
     assert blocked.code == 0
     assert {each["reason"] for each in changes_of(blocked).values()} == {"approval_required"}
@@ -286,8 +278,8 @@ def test_a_deletion_has_one_gate(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_config(tmp_path, {"graphs": {"map": {"schema": "places.pg"}}})
 
-    planned = run(tmp_path, "plan")
-    other = run(tmp_path, "approve", "schema.knowledge", "--as", "ann")
+    planned = run_cluster(tmp_path, "plan")
+    other = run_cluster(tmp_path, "approve", "schema.knowledge", "--as", "ann")
 
     gates = planned.fields["approvals_required"]
     assert isinstance(gates, list)
@@ -302,16 +294,16 @@ def test_a_deletion_has_one_gate(tmp_path: Path) -> None:
         "schema.knowledge",
     }
     assert other.code == 1
-    assert codes(other) == ["approval_not_required"]
+    assert reported_codes(other) == ["approval_not_required"]
 
 
 def test_a_policy_guards_a_graph_until_the_graph_is_deleted(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     write_config(tmp_path, {"graphs": {"map": {"schema": "places.pg"}}})
 
-    waiting = run(tmp_path, "apply")
-    run(tmp_path, "approve", "graph.knowledge", "--as", "ann")
-    applied = run(tmp_path, "apply")
+    waiting = run_cluster(tmp_path, "apply")
+    run_cluster(tmp_path, "approve", "graph.knowledge", "--as", "ann")
+    applied = run_cluster(tmp_path, "apply")
 
     assert changes_of(waiting)["policy.team"]["reason"] == "dependency_not_applied"
     assert changes_of(applied)["policy.team"]["disposition"] == "applied"
@@ -321,13 +313,13 @@ def test_a_policy_guards_a_graph_until_the_graph_is_deleted(tmp_path: Path) -> N
 def test_an_approval_is_of_what_was_seen(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
     without_map(tmp_path)
-    run(tmp_path, "approve", "graph.map", "--as", "ann")
+    run_cluster(tmp_path, "approve", "graph.map", "--as", "ann")
     write_files(tmp_path, {"team.yaml": TEAM_POLICY.replace("[ann, bob]", "[ann]")})
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 0
-    assert "approval_stale" in codes(ended)
+    assert "approval_stale" in reported_codes(ended)
     assert changes_of(ended)["graph.map"]["reason"] == "approval_required"
     assert changes_of(ended)["policy.team"]["disposition"] == "applied"
     assert (tmp_path / "graphs/map.omni").exists()
@@ -336,15 +328,15 @@ def test_an_approval_is_of_what_was_seen(tmp_path: Path) -> None:
 def test_an_approval_needs_a_name_and_something_to_approve(tmp_path: Path) -> None:
     applied_cluster(two_graph_cluster(tmp_path))
 
-    nameless = run(tmp_path, "approve", "graph.map")
-    needless = run(tmp_path, "approve", "graph.map", "--as", "ann")
+    nameless = run_cluster(tmp_path, "approve", "graph.map")
+    needless = run_cluster(tmp_path, "approve", "graph.map", "--as", "ann")
 
     assert nameless.code == 1
-    assert codes(nameless) == ["actor_required"]
+    assert reported_codes(nameless) == ["actor_required"]
     assert "--as" in nameless.out
     assert "operator.actor" in nameless.out
     assert needless.code == 1
-    assert codes(needless) == ["approval_not_required"]
+    assert reported_codes(needless) == ["approval_not_required"]
     assert not (tmp_path / "__cluster/approvals").exists()
 
 
@@ -371,13 +363,13 @@ def test_a_missing_content_is_found_and_published_again(tmp_path: Path) -> None:
     [blob] = (tmp_path / "__cluster/resources/query/knowledge/find_person").iterdir()
     blob.unlink()
 
-    looked = run(tmp_path, "status")
-    refreshed = run(tmp_path, "refresh")
-    planned = run(tmp_path, "plan")
-    applied = run(tmp_path, "apply")
+    looked = run_cluster(tmp_path, "status")
+    refreshed = run_cluster(tmp_path, "refresh")
+    planned = run_cluster(tmp_path, "plan")
+    applied = run_cluster(tmp_path, "apply")
 
     assert looked.code == 0
-    assert codes(looked) == ["catalog_payload_missing"]
+    assert reported_codes(looked) == ["catalog_payload_missing"]
     assert refreshed.code == 0
     status = status_of(refreshed, "query.knowledge.find_person")
     assert (status["status"], status["conditions"]) == ("drifted", ["payload_missing"])
@@ -391,10 +383,10 @@ def test_a_tampered_content_is_replaced(tmp_path: Path) -> None:
     [blob] = (tmp_path / "__cluster/resources/query/knowledge/find_person").iterdir()
     blob.write_text("query evil() { match { $p: Person } return { $p } }")
 
-    looked, refreshed = run(tmp_path, "status"), run(tmp_path, "refresh")
-    applied = run(tmp_path, "apply")
+    looked, refreshed = run_cluster(tmp_path, "status"), run_cluster(tmp_path, "refresh")
+    applied = run_cluster(tmp_path, "apply")
 
-    assert codes(looked) == codes(refreshed) == ["catalog_payload_mismatch"]
+    assert reported_codes(looked) == reported_codes(refreshed) == ["catalog_payload_mismatch"]
     status = status_of(refreshed, "query.knowledge.find_person")
     assert status["conditions"] == ["payload_mismatch"]
     assert applied.fields["converged"] is True
@@ -406,7 +398,7 @@ def test_a_schema_changed_behind_the_cluster_is_found_and_changed_back(tmp_path:
     with omnigraph.open(tmp_path / "graphs/knowledge.omni") as graph:
         graph.apply_schema(PEOPLE_WITH_EMAIL)
 
-    refreshed, applied = run(tmp_path, "refresh"), run(tmp_path, "apply")
+    refreshed, applied = run_cluster(tmp_path, "refresh"), run_cluster(tmp_path, "apply")
 
     assert refreshed.code == 0
     assert status_of(refreshed, "schema.knowledge")["status"] == "drifted"
@@ -426,7 +418,7 @@ def test_a_deleted_graph_is_created_again(tmp_path: Path) -> None:
         else:
             path.unlink()
 
-    refreshed, applied = run(tmp_path, "refresh"), run(tmp_path, "apply")
+    refreshed, applied = run_cluster(tmp_path, "refresh"), run_cluster(tmp_path, "apply")
 
     assert status_of(refreshed, "graph.map")["conditions"] == ["graph_missing"]
     assert applied.fields["converged"] is True
@@ -438,7 +430,7 @@ def test_a_policy_bound_elsewhere_is_a_change_of_its_bindings(tmp_path: Path) ->
     config = (tmp_path / "cluster.yaml").read_text()
     (tmp_path / "cluster.yaml").write_text(config.replace("- knowledge", "- map"))
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     [change] = changes_of(ended).values()
     assert change["binding_change"] is True
@@ -455,9 +447,9 @@ def test_a_provider_is_bound_changed_and_let_go(tmp_path: Path) -> None:
     applied_cluster(tmp_path)
 
     write_config(tmp_path, {"providers": other, "graphs": {"a": graph}})
-    changed = run(tmp_path, "apply")
+    changed = run_cluster(tmp_path, "apply")
     write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg"}}})
-    let_go = run(tmp_path, "apply")
+    let_go = run_cluster(tmp_path, "apply")
 
     assert {name: each["disposition"] for name, each in changes_of(changed).items()} == {
         "graph.a": "derived",
@@ -477,11 +469,11 @@ def test_a_provider_stays_while_a_graph_that_needs_it_does(tmp_path: Path) -> No
     applied_cluster(tmp_path)
     write_config(tmp_path, {"graphs": {"b": {"schema": "people.pg"}}})
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert changes_of(ended)["provider.embedding.main"]["reason"] == "dependency_not_applied"
     assert changes_of(ended)["graph.b"]["disposition"] == "derived"
-    assert run(tmp_path, "apply").fields["state_written"] is False
+    assert run_cluster(tmp_path, "apply").fields["state_written"] is False
 
 
 def test_a_file_that_is_edited_meanwhile_stops_an_apply(tmp_path: Path) -> None:
@@ -505,10 +497,10 @@ def test_what_was_stored_by_a_later_version_is_left_alone(tmp_path: Path) -> Non
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"__cluster/state.json": '{"version": 2}'})
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 1
-    assert "unsupported_state_version" in codes(ended)
+    assert "unsupported_state_version" in reported_codes(ended)
     assert (tmp_path / "__cluster/state.json").read_text() == '{"version": 2}'
 
 
@@ -531,10 +523,10 @@ def test_an_apply_stops_at_a_record_that_it_does_not_understand(
         },
     )
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 1
-    assert codes(ended) == [code]
+    assert reported_codes(ended) == [code]
     assert ended.fields["changes"] == []
 
 
@@ -543,12 +535,12 @@ def test_a_graph_in_the_way_is_taken_in_by_a_refresh(tmp_path: Path) -> None:
     (tmp_path / "graphs").mkdir(exist_ok=True)
     omnigraph.init(tmp_path / "graphs/knowledge.omni", PEOPLE).close()
 
-    refused = run(tmp_path, "apply")
-    refreshed = run(tmp_path, "refresh")
-    applied = run(tmp_path, "apply")
+    refused = run_cluster(tmp_path, "apply")
+    refreshed = run_cluster(tmp_path, "refresh")
+    applied = run_cluster(tmp_path, "apply")
 
     assert refused.code == 1
-    assert "graph_create_failed" in codes(refused)
+    assert "graph_create_failed" in reported_codes(refused)
     assert "cluster refresh" in refused.out
     assert refreshed.code == 0
     assert applied.fields["converged"] is True
@@ -562,11 +554,11 @@ def test_a_schema_without_its_graph_is_left_as_it_is(tmp_path: Path) -> None:
     revision["resources"]["schema.ghost"] = {"digest": "0" * 64}
     write_files(tmp_path, {"__cluster/state.json": json.dumps(state)})
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     change = changes_of(ended)["schema.ghost"]
     assert (change["disposition"], change["reason"]) == ("deferred", "apply_unsupported_kind")
-    assert codes(ended) == ["apply_unsupported_change"]
+    assert reported_codes(ended) == ["apply_unsupported_change"]
     assert ended.fields["converged"] is False
     assert ended.fields["deferred_count"] == 1
 
@@ -581,7 +573,7 @@ def test_a_query_that_is_no_longer_declared_is_deleted_without_approval(tmp_path
         },
     )
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert changes_of(ended)["query.knowledge.find_person"]["operation"] == "delete"
     assert ended.fields["converged"] is True

@@ -13,6 +13,7 @@ from tests.support.clusters import (
     SERVER_POLICY,
     TEAM_POLICY,
     knowledge_cluster,
+    reported_codes,
     write_config,
     write_files,
 )
@@ -21,12 +22,6 @@ from tests.support.commands import Ended, invoke_command
 
 def validated(folder: Path) -> Ended:
     return invoke_command("cluster", "validate", "--config", folder, "--json")
-
-
-def codes(ended: Ended) -> list[str]:
-    diagnostics = ended.fields["diagnostics"]
-    assert isinstance(diagnostics, list)
-    return [each["code"] for each in diagnostics]
 
 
 def messages(ended: Ended) -> str:
@@ -120,7 +115,7 @@ def test_a_mistake_in_the_configuration_has_a_code(tmp_path: Path, text: str, co
 
     assert ended.code == 1
     assert ended.fields["ok"] is False
-    assert code in codes(ended)
+    assert code in reported_codes(ended)
 
 
 def test_an_unknown_field_is_called_one_and_a_near_name_is_offered(tmp_path: Path) -> None:
@@ -178,7 +173,7 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
         "query_typecheck_error",
         "schema_file_missing",
         "policy_content_invalid",
-    } <= set(codes(ended))
+    } <= set(reported_codes(ended))
     assert "bad.gq:3:15" in messages(ended)
 
 
@@ -188,7 +183,7 @@ def test_a_schema_that_is_no_schema_cannot_be_parsed(tmp_path: Path) -> None:
 
     ended = validated(tmp_path)
 
-    assert codes(ended) == ["schema_parse_error", "query_typecheck_skipped"]
+    assert reported_codes(ended) == ["schema_parse_error", "query_typecheck_skipped"]
 
 
 def test_a_file_that_holds_no_query_cannot_be_parsed(tmp_path: Path) -> None:
@@ -198,7 +193,7 @@ def test_a_file_that_holds_no_query_cannot_be_parsed(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
     assert ended.code == 1
-    assert codes(ended) == ["query_parse_error"]
+    assert reported_codes(ended) == ["query_parse_error"]
     assert "queries/broken.gq:1:" in messages(ended)
 
 
@@ -218,14 +213,14 @@ def test_a_missing_path_of_queries_is_reported(tmp_path: Path, queries: str, cod
     ended = validated(tmp_path)
 
     assert ended.code == 1
-    assert codes(ended) == [code]
+    assert reported_codes(ended) == [code]
 
 
 def test_a_cyclic_folder_of_queries_is_reported(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     (tmp_path / "queries/loop.gq").symlink_to("loop.gq")
 
-    assert codes(validated(tmp_path)) == ["query_dir_unreadable"]
+    assert reported_codes(validated(tmp_path)) == ["query_dir_unreadable"]
 
 
 def test_two_files_of_a_folder_may_not_declare_one_query(tmp_path: Path) -> None:
@@ -235,7 +230,7 @@ def test_two_files_of_a_folder_may_not_declare_one_query(tmp_path: Path) -> None
     ended = validated(tmp_path)
 
     assert ended.code == 1
-    assert codes(ended) == ["duplicate_query_name"]
+    assert reported_codes(ended) == ["duplicate_query_name"]
     assert "queries/again.gq and in queries/people.gq" in messages(ended)
 
 
@@ -247,7 +242,7 @@ def test_a_query_that_does_not_fit_its_schema_gets_nowhere(tmp_path: Path, comma
     ended = invoke_command("cluster", command, "--config", tmp_path, "--json")
 
     assert ended.code == 1
-    assert "query_typecheck_error" in codes(ended)
+    assert "query_typecheck_error" in reported_codes(ended)
     assert not (tmp_path / "__cluster").exists()
 
 
@@ -269,7 +264,7 @@ def test_the_name_of_a_query_is_its_key(tmp_path: Path) -> None:
     queries = {"find": {"file": "all.gq"}}
     write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": queries}}})
 
-    assert codes(validated(tmp_path)) == ["query_key_mismatch"]
+    assert reported_codes(validated(tmp_path)) == ["query_key_mismatch"]
 
 
 def test_a_folder_without_queries_is_worth_a_warning(tmp_path: Path) -> None:
@@ -279,7 +274,7 @@ def test_a_folder_without_queries_is_worth_a_warning(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
     assert ended.code == 0
-    assert codes(ended) == ["query_dir_empty"]
+    assert reported_codes(ended) == ["query_dir_empty"]
 
 
 def test_a_graph_that_no_server_would_serve_is_worth_a_warning(tmp_path: Path) -> None:
@@ -289,7 +284,7 @@ def test_a_graph_that_no_server_would_serve_is_worth_a_warning(tmp_path: Path) -
     ended = validated(tmp_path)
 
     assert ended.code == 0
-    assert codes(ended) == ["graph_id_not_servable"]
+    assert reported_codes(ended) == ["graph_id_not_servable"]
 
 
 def test_a_policy_is_checked_for_what_it_applies_to(tmp_path: Path) -> None:
@@ -298,7 +293,7 @@ def test_a_policy_is_checked_for_what_it_applies_to(tmp_path: Path) -> None:
 
     ended = validated(tmp_path)
 
-    assert codes(ended) == ["policy_content_invalid"]
+    assert reported_codes(ended) == ["policy_content_invalid"]
     assert "server-scoped" in messages(ended)
 
 
@@ -310,7 +305,7 @@ def test_what_a_policy_says_in_vain_is_worth_a_warning(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
     assert ended.code == 0
-    assert codes(ended) == ["policy_content_warning"]
+    assert reported_codes(ended) == ["policy_content_warning"]
 
 
 @pytest.mark.parametrize(
@@ -333,7 +328,7 @@ def test_a_policy_that_limits_what_is_not_there_is_worth_a_warning(
     ended = validated(tmp_path)
 
     assert ended.code == 0
-    assert codes(ended) == ["policy_limit_unknown"]
+    assert reported_codes(ended) == ["policy_limit_unknown"]
     assert named in messages(ended)
 
 
@@ -349,7 +344,7 @@ def test_a_policy_of_a_cluster_is_a_bundle(tmp_path: Path) -> None:
         },
     )
 
-    assert codes(validated(tmp_path)) == ["policy_content_invalid"]
+    assert reported_codes(validated(tmp_path)) == ["policy_content_invalid"]
 
 
 def test_two_policies_for_one_graph_are_worth_a_warning(tmp_path: Path) -> None:
@@ -366,7 +361,7 @@ def test_two_policies_for_one_graph_are_worth_a_warning(tmp_path: Path) -> None:
         },
     )
 
-    assert codes(validated(tmp_path)) == ["policy_scope_shared"]
+    assert reported_codes(validated(tmp_path)) == ["policy_scope_shared"]
 
 
 def test_a_comment_changes_no_digest(tmp_path: Path) -> None:
@@ -386,7 +381,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     ended = invoke_command("cluster", "plan", "--config", tmp_path / name, "--json")
 
     assert ended.code == 1
-    assert codes(ended) == ["config_dir_not_found"]
+    assert reported_codes(ended) == ["config_dir_not_found"]
 
 
 def test_a_file_given_for_a_folder_is_distinguished_from_a_missing_one(tmp_path: Path) -> None:
@@ -394,14 +389,14 @@ def test_a_file_given_for_a_folder_is_distinguished_from_a_missing_one(tmp_path:
 
     ended = invoke_command("cluster", "plan", "--config", tmp_path / "cluster.yaml", "--json")
 
-    assert codes(ended) == ["config_dir_not_found"]
+    assert reported_codes(ended) == ["config_dir_not_found"]
     assert "it is a file; name the folder that contains cluster.yaml" in messages(ended)
 
 
 def test_the_error_for_an_empty_folder_says_what_to_create(tmp_path: Path) -> None:
     ended = validated(tmp_path)
 
-    assert codes(ended) == ["cluster_config_read_error"]
+    assert reported_codes(ended) == ["cluster_config_read_error"]
     assert messages(ended).endswith("; create it, or name the folder that contains cluster.yaml")
 
 
@@ -455,14 +450,14 @@ def test_an_unclosed_quote_is_reported_where_it_begins(tmp_path: Path) -> None:
 
     ended = validated(tmp_path)
 
-    assert codes(ended) == ["invalid_cluster_yaml"]
+    assert reported_codes(ended) == ["invalid_cluster_yaml"]
     assert "which begins in line 2" in messages(ended)
 
 
 def test_a_configuration_over_the_size_limit_is_not_read(tmp_path: Path) -> None:
     write_files(tmp_path, {"cluster.yaml": "version: 1\n" + "# filler\n" * 150_000})
 
-    assert codes(validated(tmp_path)) == ["cluster_config_read_error"]
+    assert reported_codes(validated(tmp_path)) == ["cluster_config_read_error"]
 
 
 def test_people_read_what_is_wrong_a_line_each(tmp_path: Path) -> None:

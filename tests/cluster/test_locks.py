@@ -28,25 +28,16 @@ from tests.support.clusters import (
     knowledge_cluster,
     plain_context,
     read_state,
+    reported_codes,
+    run_cluster,
     write_files,
 )
 from tests.support.commands import (
     ENDS_WITHIN_S,
-    Ended,
     command_environment,
     invoke_command,
     run_command,
 )
-
-
-def run(folder: Path, *words: str) -> Ended:
-    return invoke_command("cluster", *words, "--config", folder, "--json")
-
-
-def codes(ended: Ended) -> list[str]:
-    diagnostics = ended.fields["diagnostics"]
-    assert isinstance(diagnostics, list)
-    return [each["code"] for each in diagnostics]
 
 
 def held_by_zoe(folder: Path) -> str:
@@ -62,10 +53,10 @@ def test_the_error_for_a_second_operator_names_the_holder(tmp_path: Path, comman
     id = held_by_zoe(tmp_path)
     before = (tmp_path / "__cluster/state.json").read_bytes()
 
-    ended = run(tmp_path, command)
+    ended = run_cluster(tmp_path, command)
 
     assert ended.code == 1
-    assert codes(ended) == ["state_lock_held"]
+    assert reported_codes(ended) == ["state_lock_held"]
     assert f"force-unlock {id}" in ended.out
     assert "by zoe" in ended.out
     facts = ended.fields["state_observations"]
@@ -79,7 +70,7 @@ def test_a_status_does_not_wait_and_shows_the_lock(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     id = held_by_zoe(tmp_path)
 
-    ended = run(tmp_path, "status")
+    ended = run_cluster(tmp_path, "status")
 
     assert ended.code == 0
     facts = ended.fields["state_observations"]
@@ -126,14 +117,14 @@ def test_a_lock_is_taken_away_by_its_exact_id(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     id = held_by_zoe(tmp_path)
 
-    wrong = run(tmp_path, "force-unlock", "01AAAAAAAAAAAAAAAAAAAAAAAA")
-    right = run(tmp_path, "force-unlock", id)
-    again = run(tmp_path, "force-unlock", id)
+    wrong = run_cluster(tmp_path, "force-unlock", "01AAAAAAAAAAAAAAAAAAAAAAAA")
+    right = run_cluster(tmp_path, "force-unlock", id)
+    again = run_cluster(tmp_path, "force-unlock", id)
 
-    assert (wrong.code, codes(wrong)) == (1, ["state_lock_id_mismatch"])
+    assert (wrong.code, reported_codes(wrong)) == (1, ["state_lock_id_mismatch"])
     assert (right.code, right.fields["lock_removed"]) == (0, True)
     assert not (tmp_path / "__cluster/lock.json").exists()
-    assert (again.code, codes(again)) == (1, ["state_lock_missing"])
+    assert (again.code, reported_codes(again)) == (1, ["state_lock_missing"])
 
 
 @pytest.mark.parametrize(
@@ -148,10 +139,10 @@ def test_a_lock_that_cannot_be_read_is_left_alone(tmp_path: Path, content: str, 
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"__cluster/lock.json": content})
 
-    ended = run(tmp_path, "force-unlock", "x")
+    ended = run_cluster(tmp_path, "force-unlock", "x")
 
     assert ended.code == 1
-    assert code in codes(ended)
+    assert code in reported_codes(ended)
     assert (tmp_path / "__cluster/lock.json").read_text() == content
 
 
@@ -161,10 +152,10 @@ def test_a_cluster_may_do_without_a_lock(tmp_path: Path) -> None:
     config = (tmp_path / "cluster.yaml").read_text()
     (tmp_path / "cluster.yaml").write_text(f"{config}state: {{lock: false}}\n")
 
-    ended = run(tmp_path, "plan")
+    ended = run_cluster(tmp_path, "plan")
 
     assert ended.code == 0
-    assert codes(ended) == ["state_lock_disabled"]
+    assert reported_codes(ended) == ["state_lock_disabled"]
 
 
 def test_of_two_applies_at_once_one_wins_and_the_other_names_it(tmp_path: Path) -> None:
@@ -185,7 +176,7 @@ def test_of_two_applies_at_once_one_wins_and_the_other_names_it(tmp_path: Path) 
     lost = [each for each in ended if each.code == 1]
     assert won
     assert sum(each.fields["state_written"] is True for each in won) == 1
-    assert all("state_lock_held" in codes(each) for each in lost)
+    assert all("state_lock_held" in reported_codes(each) for each in lost)
     assert read_state(tmp_path)["state_revision"] == 3
     assert not (tmp_path / "__cluster/lock.json").exists()
 
@@ -207,7 +198,7 @@ def test_an_apply_that_is_under_way_is_named_to_the_next_process(tmp_path: Path)
     first.send_signal(signal.SIGCONT)
     diagnostics, _ = first.communicate(timeout=ENDS_WITHIN_S)
     assert second.code == 1
-    assert codes(second) == ["state_lock_held"]
+    assert reported_codes(second) == ["state_lock_held"]
     assert "`cluster apply` by ann" in second.out
     assert f"process {first.pid}" in second.out
     assert first.returncode == 0

@@ -12,23 +12,15 @@ from tests.support.clusters import (
     PLACES,
     applied_cluster,
     read_state,
+    reported_codes,
+    run_cluster,
     two_graph_cluster,
     write_files,
 )
-from tests.support.commands import Ended, invoke_command
+from tests.support.commands import Ended
 
 ID = "01K0000000000000000000000A"
 WITH_SIZE = PLACES.replace("@key", "@key\n  size: I32?")
-
-
-def run(folder: Path, *words: str) -> Ended:
-    return invoke_command("cluster", *words, "--config", folder, "--json")
-
-
-def codes(ended: Ended) -> list[str]:
-    diagnostics = ended.fields["diagnostics"]
-    assert isinstance(diagnostics, list)
-    return [each["code"] for each in diagnostics]
 
 
 def reasons_of(ended: Ended) -> dict[str, object]:
@@ -64,7 +56,7 @@ def with_schema(folder: Path, schema: str) -> None:
 
 
 def digest_of(folder: Path) -> str:
-    digests = run(folder, "validate").fields["resource_digests"]
+    digests = run_cluster(folder, "validate").fields["resource_digests"]
     assert isinstance(digests, dict)
     found = digests["schema.knowledge"]
     assert isinstance(found, str)
@@ -76,11 +68,11 @@ def test_a_stopped_change_is_reported_before_it_is_recovered(tmp_path: Path) -> 
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL, "places.pg": WITH_SIZE})
     record = stopped(tmp_path, "schema_apply", digest=digest_of(tmp_path))
 
-    looked, planned = run(tmp_path, "status"), run(tmp_path, "plan")
+    looked, planned = run_cluster(tmp_path, "status"), run_cluster(tmp_path, "plan")
 
-    assert (looked.code, codes(looked)) == (0, ["cluster_recovery_pending"])
+    assert (looked.code, reported_codes(looked)) == (0, ["cluster_recovery_pending"])
     assert planned.code == 0
-    assert "cluster_recovery_pending" in codes(planned)
+    assert "cluster_recovery_pending" in reported_codes(planned)
     assert reasons_of(planned)["schema.knowledge"] == "cluster_recovery_pending"
     assert reasons_of(planned)["schema.map"] is None
     assert record.exists()
@@ -92,10 +84,10 @@ def test_a_change_that_was_made_is_written_down(tmp_path: Path) -> None:
     record = stopped(tmp_path, "schema_apply", digest=digest_of(tmp_path))
     with_schema(tmp_path, PEOPLE_WITH_EMAIL)
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.fields["converged"] is True
-    assert codes(ended) == ["cluster_recovery_rolled_forward"]
+    assert reported_codes(ended) == ["cluster_recovery_rolled_forward"]
     records = read_state(tmp_path)["recovery_records"]
     assert isinstance(records, dict)
     assert records[ID]["actor"] == "zoe"
@@ -108,10 +100,10 @@ def test_a_change_that_was_not_made_is_made(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL})
     record = stopped(tmp_path, "schema_apply", digest=digest_of(tmp_path))
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.fields["converged"] is True
-    assert codes(ended) == []
+    assert reported_codes(ended) == []
     assert not record.exists()
 
 
@@ -124,11 +116,11 @@ def test_a_graph_with_an_unexpected_schema_is_skipped_and_the_others_are_applied
     record = stopped(tmp_path, "schema_apply", digest=digest_of(tmp_path))
     with_schema(tmp_path, third)
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 0
     assert ended.fields["converged"] is False
-    assert "cluster_recovery_pending" in codes(ended)
+    assert "cluster_recovery_pending" in reported_codes(ended)
     assert reasons_of(ended)["schema.knowledge"] == "cluster_recovery_pending"
     statuses = ended.fields["resource_statuses"]
     assert isinstance(statuses, dict)
@@ -143,12 +135,12 @@ def test_a_change_goes_on_after_an_operator_deletes_its_record(tmp_path: Path) -
     third = PEOPLE.replace("age: I32?", "age: I32?\n  city: String?")
     record = stopped(tmp_path, "schema_apply", digest="0" * 64)
     with_schema(tmp_path, third)
-    run(tmp_path, "apply")
+    run_cluster(tmp_path, "apply")
     record.unlink()
 
-    refreshed, applied = run(tmp_path, "refresh"), run(tmp_path, "apply")
+    refreshed, applied = run_cluster(tmp_path, "refresh"), run_cluster(tmp_path, "apply")
 
-    assert "schema_drifted" in codes(refreshed)
+    assert "schema_drifted" in reported_codes(refreshed)
     assert applied.fields["converged"] is True
 
 
@@ -158,7 +150,7 @@ def test_a_created_graph_with_commits_that_cannot_be_opened_is_not_deleted(tmp_p
     record = stopped(tmp_path, "graph_create", digest="0" * 64)
     (tmp_path / "graphs/knowledge.omni/_schema.pg").unlink()
 
-    ended = run(tmp_path, "apply")
+    ended = run_cluster(tmp_path, "apply")
 
     assert ended.code == 0
     statuses = ended.fields["resource_statuses"]

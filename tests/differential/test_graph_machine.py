@@ -21,9 +21,9 @@ from hypothesis.strategies import DataObject, DrawFn, SearchStrategy
 
 from tests.support.choices import Choices
 from tests.support.crashing import Fault, Scope, When
+from tests.support.graphs import read_export
 from tests.support.machine_actions import BRANCHES, Action, draw_race, draw_write, end, start
 from tests.support.machine_checks import (
-    read_lines,
     require_difference,
     require_feed,
     require_history,
@@ -198,7 +198,7 @@ class GraphMachine(RuleBasedStateMachine):
 
         self.act(data, draw_write)
 
-        assert read_lines([*taken, *lines]) == expected
+        assert read_export([*taken, *lines]) == expected
 
     def look_back(self, data: DataObject) -> None:
         """Compare any two commits, and read from every branch."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import GraphError, Outcome
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When
 from tests.support.graphs import edge, ndjson, node, sidecars, social_graph
 from tests.support.sweeps import (
@@ -27,6 +26,7 @@ from tests.support.sweeps import (
     require_writable,
     state_of,
     states_of_unharmed,
+    try_to_recover,
 )
 from tests.support.writes import mutate
 
@@ -151,17 +151,6 @@ def leave_half_way(root: Path, operation: Operation, *, at: int) -> None:
     with pytest.raises(SimulatedCrash):
         operation.operate(open_crashing(root, fault))
     assert len(sidecars(root)) == 1
-
-
-def try_to_recover(graph: Graph) -> None:
-    """Recover a graph, as far as its stores let us."""
-    try:
-        graph.refresh()
-    except SimulatedCrash:
-        return
-    except GraphError as error:
-        if error.outcome is Outcome.BROKEN:
-            raise
 
 
 def without_company(state: State, name: str) -> State:

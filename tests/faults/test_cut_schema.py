@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from omnigraph import Graph
-from omnigraph.errors import GraphError, Outcome
 from tests.support.crashing import Fault, Scope, SimulatedCrash, When
 from tests.support.graphs import edge, ndjson, node, row_counts, sidecars
 from tests.support.schema_changes import (
@@ -36,6 +35,7 @@ from tests.support.sweeps import (
     require_writable,
     state_of,
     sweep,
+    try_to_recover,
 )
 from tests.support.tiers import sample
 
@@ -244,17 +244,6 @@ def leave_half_way(root: Path, change: SchemaChange, *, at: int) -> bool:
     except SimulatedCrash:
         return True
     return False
-
-
-def try_to_recover(graph: Graph) -> None:
-    """Recover a graph, as far as its stores let us."""
-    try:
-        graph.refresh()
-    except SimulatedCrash:
-        return
-    except GraphError as error:
-        if error.outcome is Outcome.BROKEN:
-            raise
 
 
 # Branches

@@ -17,7 +17,7 @@ import omnigraph
 from omnigraph import Graph
 from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import AlreadyExistsError, GraphError, NotFoundError, Outcome
-from tests.support.graphs import edge, ndjson, node, require_linear
+from tests.support.graphs import edge, ndjson, node
 from tests.support.s3_faults import (
     MADE_UP,
     FaultyS3,
@@ -33,7 +33,15 @@ from tests.support.s3_faults import (
     shape,
 )
 from tests.support.s3_server import S3Request, serve_s3
-from tests.support.sweeps import EITHER, Reached, State, States, operate_under_fault, state_of
+from tests.support.sweeps import (
+    EITHER,
+    Reached,
+    State,
+    States,
+    operate_under_fault,
+    require_consistent,
+    state_of,
+)
 from tests.support.tiers import sample
 from tests.support.writes import Write, load, mutate
 
@@ -413,20 +421,11 @@ def require_sound(s3: FaultyS3, graph: Graph, state: State) -> None:
     """Fail unless nothing is under way, history is a line, and it names what there is."""
     stored = s3.stored()
     assert [key for key in stored if key.startswith(SIDECARS)] == []
-    for branch, rows_by_type in state.items():
-        require_linear(graph.commits(branch))
-        tables = graph.tables(branch)
-        own = None if branch == "main" else branch
-        ahead = {
-            key: (table.version, newest)
-            for key, table in tables.items()
-            if table.branch == own
-            and (newest := newest_version(stored, table.path.removeprefix(f"{s3.uri}/")))
-            != table.version
-        }
-        assert not ahead, f"history and table differ on {branch}: {ahead}"
-        counted = {key.partition(":")[2]: table.row_count for key, table in tables.items()}
-        assert counted == {name: len(rows_by_type.get(name, ())) for name in counted}
+    require_consistent(
+        graph,
+        state,
+        newest=lambda path: newest_version(stored, path.removeprefix(f"{s3.uri}/")),
+    )
 
 
 def newest_version(stored: Mapping[str, bytes], path: str) -> int:

@@ -3,17 +3,15 @@
 import itertools
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from omnigraph import Graph
-from omnigraph.engine.settings import make_settings, open_stores
 from omnigraph.errors import IntegrityError, RecoveryRequiredError, UnavailableError
 from omnigraph.storage.failpoints import FAIL_ALWAYS, Failpoint, Failpoints
-from tests.support.crashing import Fault, Scope, When, crashing
+from tests.support.crashing import Fault, Scope, When
 from tests.support.graphs import (
     edge,
     ndjson,
@@ -26,7 +24,7 @@ from tests.support.graphs import (
 )
 from tests.support.queries import query
 from tests.support.spark_loads import files_below, write_lines
-from tests.support.staged_files import once
+from tests.support.staged_files import once, open_bulk
 from tests.support.sweeps import (
     Operation,
     Reached,
@@ -45,23 +43,6 @@ from tests.support.writes import Mode
 
 EVE = (node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
 OLDER_BOB = (node("Person", name="Bob", age=26), node("Person", name="Fay", age=1))
-
-
-def open_bulk(
-    root: Path, *, fault: Fault | None = None, failpoints: Failpoints | None = None
-) -> Graph:
-    """The graph of a directory that loads on Spark, and fails where a test wants it to."""
-    plain = make_settings(str(root), storage_options=None, durability="relaxed")
-    settings = replace(
-        plain, spark_package="omnigraph.spark", failpoints=failpoints or Failpoints()
-    )
-    stores = open_stores(settings)
-    return Graph(
-        settings,
-        stores if fault is None else crashing(stores, fault),
-        actor=None,
-        is_read_only=False,
-    )
 
 
 def test_a_bulk_load_whose_storage_fails_anywhere_is_there_or_not_there(

@@ -16,6 +16,7 @@ from omnigraph.cluster.reports import ApplyReport
 from omnigraph.cluster.resources import Finding
 from omnigraph.engine.settings import open_stores
 from omnigraph.storage.objects import open_objects
+from tests.support.commands import Ended, invoke_command
 from tests.support.crashing import CrashingObjects, Fault, crashing
 
 PEOPLE = "node Person {\n  name: String @key\n  age: I32?\n}\n"
@@ -154,6 +155,18 @@ def read_state(folder: Path) -> dict[str, object]:
     """The ledger of a cluster whose storage is its folder."""
     found: dict[str, object] = json.loads((folder / "__cluster/state.json").read_text())
     return found
+
+
+def run_cluster(folder: Path, *words: str) -> Ended:
+    """Run a command on the cluster of a folder; its output is JSON."""
+    return invoke_command("cluster", *words, "--config", folder, "--json")
+
+
+def reported_codes(ended: Ended) -> list[str]:
+    """The codes of the diagnostics that a command printed."""
+    diagnostics = ended.fields["diagnostics"]
+    assert isinstance(diagnostics, list)
+    return [each["code"] for each in diagnostics]
 
 
 def codes_of(findings: tuple[Finding, ...]) -> set[str]:

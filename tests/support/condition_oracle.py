@@ -4,7 +4,6 @@ Knows the language's rules from its reference, and nothing of how the engine bin
 """
 
 import math
-import operator
 import struct
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -25,17 +24,7 @@ from omnigraph.compiler.ir import (
     Value,
 )
 from omnigraph.model.types import NUMBERS, Scalar
-
-_COMPARE = {
-    Comparator.EQ: operator.eq,
-    Comparator.NE: operator.ne,
-    Comparator.LT: operator.lt,
-    Comparator.LE: operator.le,
-    Comparator.GT: operator.gt,
-    Comparator.GE: operator.ge,
-}
-
-Comparable = bool | Fraction | float | bytes | date | datetime
+from tests.support.oracle_values import Comparable, compare_by
 
 
 def holds(
@@ -79,26 +68,7 @@ def _column_type(left: Operand, right: Operand) -> Scalar:
 
 
 def _compare(left: Value, right: Value, comparator: Comparator, scalar: Scalar) -> bool:
-    if left is None or right is None:
-        return False
-    match comparator:
-        case Comparator.LIST_CONTAINS:
-            assert isinstance(left, tuple)
-            return any(_compare(each, right, Comparator.EQ, scalar) for each in left)
-        case Comparator.IN:
-            assert isinstance(right, tuple)
-            return any(_compare(left, each, Comparator.EQ, scalar) for each in right)
-        case Comparator.STRING_CONTAINS:
-            assert isinstance(left, str)
-            assert isinstance(right, str)
-            return right in left
-        case Comparator.STARTS_WITH:
-            assert isinstance(left, str)
-            assert isinstance(right, str)
-            return left.startswith(right)
-        case _:
-            result: bool = _COMPARE[comparator](_exact(left, scalar), _exact(right, scalar))
-            return result
+    return compare_by(lambda value: _exact(value, scalar), left, comparator, right)
 
 
 def _exact(value: Value, scalar: Scalar) -> Comparable:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,21 +92,23 @@ def fleet_graph(path: Path) -> Graph:
 
 def social_graph(path: Path) -> Graph:
     """Four people and two companies who know and employ each other."""
-    return build_graph(
-        path,
-        SOCIAL,
-        node("Person", name="Alice", age=30),
-        node("Person", name="Bob", age=25),
-        node("Person", name="Charlie", age=35),
-        node("Person", name="Diana", age=28),
-        node("Company", name="Acme"),
-        node("Company", name="Globex"),
-        edge("Knows", "Alice", "Bob"),
-        edge("Knows", "Alice", "Charlie"),
-        edge("Knows", "Bob", "Diana"),
-        edge("WorksAt", "Alice", "Acme"),
-        edge("WorksAt", "Bob", "Globex"),
-    )
+    return build_graph(path, SOCIAL, *SOCIAL_RECORDS)
+
+
+SOCIAL_RECORDS: Sequence[Record] = (
+    node("Person", name="Alice", age=30),
+    node("Person", name="Bob", age=25),
+    node("Person", name="Charlie", age=35),
+    node("Person", name="Diana", age=28),
+    node("Company", name="Acme"),
+    node("Company", name="Globex"),
+    edge("Knows", "Alice", "Bob"),
+    edge("Knows", "Alice", "Charlie"),
+    edge("Knows", "Bob", "Diana"),
+    edge("WorksAt", "Alice", "Acme"),
+    edge("WorksAt", "Bob", "Globex"),
+)
+"""The rows of `social_graph`."""
 
 
 def hub_graph(path: Path, *records: Record) -> Graph:
@@ -143,8 +145,13 @@ def open_with(path: Path, failpoints: Failpoints) -> Graph:
 
 def contents(graph: Graph, branch: str = "main") -> Contents:
     """Every row by type and id, as `export` writes it; edges have `from` and `to` as well."""
+    return read_export(graph.export(branch=branch))
+
+
+def read_export(lines: Iterable[str]) -> Contents:
+    """Every row of an export by type and id, the ends of edges included."""
     found: dict[str, dict[str, Row]] = {}
-    for line in graph.export(branch=branch):
+    for line in lines:
         record = json.loads(line)
         properties = dict(record["data"])
         if "edge" in record:

@@ -6,7 +6,6 @@ here writes.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from omnigraph import Graph
 from omnigraph.errors import NotFoundError
 from omnigraph.model.errors import Conflict
 from tests.support.graph_model import adopt
-from tests.support.graphs import Contents, Row, contents, require_linear, sidecars
+from tests.support.graphs import Contents, Row, contents, read_export, require_linear, sidecars
 from tests.support.machine_model import (
     TYPES,
     Merged,
@@ -32,21 +31,6 @@ EVERY_PERSON = "query q() { match { $p: Person } return { $p.name as name, $p.ag
 
 
 # Reading
-
-
-def read_lines(lines: Iterable[str]) -> Contents:
-    """Every row of an export by type and id, the ends of edges included."""
-    found: dict[str, dict[str, Row]] = {}
-    for line in lines:
-        record = json.loads(line)
-        values = dict(record["data"])
-        if "edge" in record:
-            values |= {"from": record["from"], "to": record["to"]}
-        by_id = found.setdefault(record.get("type") or record["edge"], {})
-        id = str(values.pop("id"))
-        assert id not in by_id, f"{id} is there twice"
-        by_id[id] = values
-    return found
 
 
 def find_adopted(predicted: Contents, found: Contents) -> Contents | None:
@@ -128,7 +112,7 @@ def require_past(graph: Graph, history: ModelHistory, commits: Iterable[Remember
     """Fail unless commits read as they did when they were made, or went with their branch."""
     for each in commits:
         if history.is_readable(each):
-            assert read_lines(graph.export(commit=each.id)) == each.state, f"at {each.id}"
+            assert read_export(graph.export(commit=each.id)) == each.state, f"at {each.id}"
         else:
             with pytest.raises(NotFoundError):
                 list(graph.export(commit=each.id))
@@ -137,7 +121,7 @@ def require_past(graph: Graph, history: ModelHistory, commits: Iterable[Remember
 def require_tagged(graph: Graph, history: ModelHistory) -> None:
     """Fail unless every tag still reads as the commit that it was given to."""
     for name, commit_id in history.tags.items():
-        assert read_lines(graph.export(commit=name)) == history.commits[commit_id].state
+        assert read_export(graph.export(commit=name)) == history.commits[commit_id].state
 
 
 def require_difference(graph: Graph, old: Remembered, new: Remembered) -> None:

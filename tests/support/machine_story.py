@@ -23,7 +23,7 @@ from omnigraph.storage.failpoints import Failpoint, Failpoints, fail_times
 from tests.differential.test_write_path import require_refusal
 from tests.support.crashing import Fault
 from tests.support.graph_model import Accepted, Refused
-from tests.support.graphs import build_graph, contents, ndjson, open_with
+from tests.support.graphs import build_graph, contents, ndjson, open_with, read_export
 from tests.support.machine_actions import (
     BRANCHES,
     FIRST,
@@ -41,7 +41,6 @@ from tests.support.machine_actions import (
 )
 from tests.support.machine_checks import (
     find_adopted,
-    read_lines,
     require_adopted,
     require_conflicts,
     require_quiet,
@@ -131,7 +130,7 @@ class Story:
         try:
             with graph.transaction(branch) as begun:
                 mine.send_within(begun)
-                private = require_adopted(left.state, read_lines(begun.export()))
+                private = require_adopted(left.state, read_export(begun.export()))
                 theirs.send(other, branch)
                 self._learn_commits(other, branch, Lands(branch, right.state, None))
                 sides = Sides(before, private, self.history.state(branch))
@@ -250,7 +249,7 @@ class Story:
                 assert lands is not None, (
                     f"no action made commit {commit.id}, or one took effect twice"
                 )
-                state = require_adopted(lands.state, read_lines(graph.export(commit=commit.id)))
+                state = require_adopted(lands.state, read_export(graph.export(commit=commit.id)))
                 merged = () if lands.merged is None else (lands.merged,)
                 lands = None
             assert commit.branch == branch

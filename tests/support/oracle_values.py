@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 import operator
 import struct
+from collections.abc import Callable
 from datetime import date, datetime
+from fractions import Fraction
 
 from omnigraph.compiler.ir import Comparator, Value
 from omnigraph.model.types import PropertyType, Scalar, Vector, format_datetime
 
 OrderKey = tuple[object, ...]
-Comparable = bool | int | float | bytes | date | datetime
+Comparable = bool | int | Fraction | float | bytes | date | datetime
 
 _ABSENT, _PRESENT, _NOT_A_NUMBER = 0, 1, 2
 
@@ -80,15 +82,22 @@ def without_negative_zero(value: Value) -> Value:
 
 def compare(left: Value, comparator: Comparator, right: Value) -> bool:
     """Whether two values compare so; null compares with nothing, and NaN equals nothing."""
+    return compare_by(_as_compared, left, comparator, right)
+
+
+def compare_by(
+    key: Callable[[Value], Comparable], left: Value, comparator: Comparator, right: Value
+) -> bool:
+    """Whether two values compare so by their keys; null compares with nothing."""
     if left is None or right is None:
         return False
     match comparator:
         case Comparator.LIST_CONTAINS:
             assert isinstance(left, tuple)
-            return any(compare(each, Comparator.EQ, right) for each in left)
+            return any(compare_by(key, each, Comparator.EQ, right) for each in left)
         case Comparator.IN:
             assert isinstance(right, tuple)
-            return any(compare(left, Comparator.EQ, each) for each in right)
+            return any(compare_by(key, left, Comparator.EQ, each) for each in right)
         case Comparator.STRING_CONTAINS:
             assert isinstance(left, str)
             assert isinstance(right, str)
@@ -98,7 +107,7 @@ def compare(left: Value, comparator: Comparator, right: Value) -> bool:
             assert isinstance(right, str)
             return left.startswith(right)
         case _:
-            result: bool = _COMPARE[comparator](_as_compared(left), _as_compared(right))
+            result: bool = _COMPARE[comparator](key(left), key(right))
             return result
 
 

@@ -31,6 +31,7 @@ from omnigraph.engine.state.branch_state import Basis
 from omnigraph.engine.state.manifest import table_branch_of
 from omnigraph.model.catalog import NodeType
 from omnigraph.model.names import MAIN
+from omnigraph.storage.failpoints import Failpoints
 from omnigraph.storage.ports import (
     FragmentDeletions,
     NewFile,
@@ -49,8 +50,19 @@ STAGED, REPLACED = "read", "replace"
 
 def open_files(root: Path, fault: Fault | None = None) -> Graph:
     """The graph of a directory whose bulk loads are those of this module."""
+    return open_bulk(root, package="tests.support.staged_engine", fault=fault)
+
+
+def open_bulk(
+    root: Path,
+    *,
+    package: str = "omnigraph.spark",
+    fault: Fault | None = None,
+    failpoints: Failpoints | None = None,
+) -> Graph:
+    """The graph of a directory whose bulk loads run in a package, with the faults of a test."""
     plain = make_settings(str(root), storage_options=None, durability="relaxed")
-    settings = replace(plain, spark_package="tests.support.staged_engine")
+    settings = replace(plain, spark_package=package, failpoints=failpoints or Failpoints())
     stores = open_stores(settings)
     return Graph(
         settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.support.graphs import SOCIAL, Record, edge, node, social_graph
+from tests.support.graphs import SOCIAL, SOCIAL_RECORDS, Record, social_graph
 
 QUERIES = """
 query get_person($name: String) {
@@ -47,20 +47,5 @@ def write_schema(folder: Path) -> Path:
 
 def write_rows(folder: Path, *records: Record) -> Path:
     """A file of records; without any, those of fixture F."""
-    lines = (f"{json.dumps(record)}\n" for record in records or PEOPLE)
+    lines = (f"{json.dumps(record)}\n" for record in records or SOCIAL_RECORDS)
     return write_text(folder, "rows.jsonl", "".join(lines))
-
-
-PEOPLE = (
-    node("Person", name="Alice", age=30),
-    node("Person", name="Bob", age=25),
-    node("Person", name="Charlie", age=35),
-    node("Person", name="Diana", age=28),
-    node("Company", name="Acme"),
-    node("Company", name="Globex"),
-    edge("Knows", "Alice", "Bob"),
-    edge("Knows", "Alice", "Charlie"),
-    edge("Knows", "Bob", "Diana"),
-    edge("WorksAt", "Alice", "Acme"),
-    edge("WorksAt", "Bob", "Globex"),
-)

@@ -178,6 +178,17 @@ def _play_round(root: Path, operation: Operation, states: States, fault: Fault) 
     shutil.rmtree(root)
 
 
+def try_to_recover(graph: Graph) -> None:
+    """Recover a graph, as far as its stores allow."""
+    try:
+        graph.refresh()
+    except SimulatedCrash:
+        return
+    except GraphError as error:
+        if error.outcome is Outcome.BROKEN:
+            raise
+
+
 def operate_under_fault(operate: Callable[[Graph], object], graph: Graph) -> frozenset[Reached]:
     """The states that the graph may be in, by the result of the call."""
     try:
@@ -227,15 +238,19 @@ def state_of(graph: Graph) -> State:
 def require_sound(graph: Graph, state: State) -> None:
     """Fail unless nothing is under way, history is a line, and it names what there is."""
     assert list((root_of(graph) / "__recovery").glob("*")) == []
+    require_consistent(graph, state, newest=lambda path: lance.dataset(path).latest_version)
+
+
+def require_consistent(graph: Graph, state: State, *, newest: Callable[[str], int]) -> None:
+    """Fail unless history is a line, and names the newest version and the rows of each table."""
     for branch, rows_by_type in state.items():
         require_linear(graph.commits(branch))
         tables = graph.tables(branch)
         own = None if branch == "main" else branch
         ahead = {
-            key: (table.version, newest)
+            key: (table.version, found)
             for key, table in tables.items()
-            if table.branch == own
-            and (newest := lance.dataset(table.path).latest_version) != table.version
+            if table.branch == own and (found := newest(table.path)) != table.version
         }
         assert not ahead, f"history and table differ on {branch}: {ahead}"
         counted = {key.partition(":")[2]: table.row_count for key, table in tables.items()}
