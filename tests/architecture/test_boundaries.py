@@ -235,7 +235,7 @@ def test_a_version_is_made_in_one_place_only() -> None:
     require_none(making, rule="nothing is committed inline: writes are staged and applied")
 
 
-def test_what_is_said_to_make_versions_is_used() -> None:
+def test_every_listed_creator_of_versions_is_used() -> None:
     used = {
         (module.name, node.attr)
         for module in _modules_with_tables()

@@ -102,7 +102,7 @@ def test_variables_become_flags_of_the_server(
         ({"OMNIGRAPH_STORE": "g"}, ["--bind=x:1"], "not by --bind"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_starts_nothing(
+def test_an_invalid_setting_is_refused_and_starts_nothing(
     variables: dict[str, str], arguments: list[str], said: str, tmp_path: Path
 ) -> None:
     ended = _enter(variables, tmp_path, *arguments)

@@ -103,7 +103,7 @@ def test_no_conftest_grows_into_a_framework() -> None:
     require_none(long, rule=f"a conftest.py has at most {CONFTEST_LINES_MAX} lines")
 
 
-def test_imports_stand_at_the_top() -> None:
+def test_imports_are_at_the_top() -> None:
     scattered = [
         module.place(node)
         for module in product_modules()

@@ -128,7 +128,7 @@ def test_an_unknown_state_is_named(store: Path) -> None:
     assert ended.out == ""
 
 
-def test_an_unknown_sort_of_change_is_a_wrong_command_line(store: Path) -> None:
+def test_an_unknown_sort_of_change_is_a_usage_error(store: Path) -> None:
     assert diff(store, "main", "feature", "--op", "vanish").code == 2
 
 

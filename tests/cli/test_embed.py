@@ -128,7 +128,7 @@ def test_without_a_provider_it_is_said_how_to_have_one(folder: Path) -> None:
         ("--reembed_all",),
     ],
 )
-def test_flags_that_exclude_or_need_each_other_are_a_wrong_command_line(
+def test_flags_that_exclude_or_need_each_other_are_a_usage_error(
     arguments: tuple[str, ...],
 ) -> None:
     assert invoke_command("embed", *arguments, env=MOCK).code == 2

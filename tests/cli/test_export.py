@@ -136,5 +136,5 @@ def test_a_query_is_explained_without_being_run(store: Path) -> None:
     assert entity.body == {"plan": shown.out.removesuffix("\n")}
 
 
-def test_nothing_to_explain_is_a_mistake_of_the_command_line(store: Path) -> None:
+def test_nothing_to_explain_is_a_usage_error(store: Path) -> None:
     assert invoke_command("explain", "--store", store).code == 2

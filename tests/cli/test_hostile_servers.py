@@ -41,7 +41,7 @@ def test_no_control_sequence_of_a_server_reaches_a_terminal(
         responds({"graphs": [{"graph_id": EVIL, "uri": EVIL}]}),
     ],
 )
-def test_no_error_of_a_server_is_obeyed_by_a_terminal(turn: Turn) -> None:
+def test_no_error_of_a_server_is_interpreted_by_a_terminal(turn: Turn) -> None:
     ended, _ = _run("branch", "list", turns=[turn])
 
     assert ended.code == 1

@@ -65,9 +65,7 @@ def test_a_load_reports_the_same_as_text(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_a_load_that_is_not_fully_said_is_a_mistake_of_the_command_line(
-    flags: list[str], tmp_path: Path
-) -> None:
+def test_a_load_that_is_not_fully_said_is_a_usage_error(flags: list[str], tmp_path: Path) -> None:
     ended = invoke_command("load", tmp_path / "graph", *flags)
 
     assert ended.code == 2

@@ -109,7 +109,7 @@ def test_a_cleanup_that_keeps_nothing_in_particular_is_refused(store: Path) -> N
 
 
 @pytest.mark.parametrize("arguments", [("--older-than", "7y"), ("--keep", "some")])
-def test_a_cleanup_that_cannot_be_read_is_a_wrong_command_line(arguments: tuple[str, str]) -> None:
+def test_a_cleanup_that_cannot_be_read_is_a_usage_error(arguments: tuple[str, str]) -> None:
     assert invoke_command("cleanup", "graph", *arguments).code == 2
 
 
@@ -144,7 +144,7 @@ def test_what_others_wrote_is_shown_refused_and_adopted_by_force(store: Path) ->
     assert list(shown.fields) == ["uri", "confirm", "force", "manifest_version", "tables"]
 
 
-def test_force_without_consent_is_a_wrong_command_line(store: Path) -> None:
+def test_force_without_consent_is_a_usage_error(store: Path) -> None:
     assert invoke_command("repair", store, "--force").code == 2
 
 

@@ -173,5 +173,5 @@ def test_a_merge_for_another_commit_is_refused(store: Path) -> None:
     assert "01ARZ3NDEKTSV4RRFFQ69G5FAV" in ended.err
 
 
-def test_an_unknown_granularity_is_a_wrong_command_line(store: Path) -> None:
+def test_an_unknown_granularity_is_a_usage_error(store: Path) -> None:
     assert merge(store, "--granularity", "cell").code == 2

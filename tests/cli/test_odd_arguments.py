@@ -38,7 +38,7 @@ def test_a_nonsensical_statement_of_the_shell_is_refused(tmp_path: Path, stateme
     assert "Traceback" not in ended.err
 
 
-def test_the_name_of_a_file_is_not_obeyed_by_a_terminal(tmp_path: Path) -> None:
+def test_the_name_of_a_file_is_not_interpreted_by_a_terminal(tmp_path: Path) -> None:
     ended = invoke_command("query", "--query", "\x1b[2J\nnone.gq", "--store", tmp_path)
 
     assert ended.code == 1
@@ -46,7 +46,7 @@ def test_the_name_of_a_file_is_not_obeyed_by_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00q", b"\x00\x1b[2J", "query é".encode("utf-16")])
-def test_a_file_that_is_no_text_is_refused_without_its_bytes(
+def test_a_file_that_is_not_a_text_is_refused_without_its_bytes(
     tmp_path: Path, content: bytes
 ) -> None:
     social_graph(tmp_path / "graph").close()

@@ -65,7 +65,7 @@ def test_a_configuration_that_contradicts_itself_is_refused(
     assert str(tmp_path / "config.yaml") in ended.err
 
 
-def test_a_configuration_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_configuration_that_is_not_a_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes(b"operator: \xff")
 
     ended = invoke_command("profile", "list", home=tmp_path)
@@ -308,7 +308,7 @@ def test_a_token_is_stored_in_the_target_of_a_link(tmp_path: Path) -> None:
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
-def test_a_token_that_is_no_text_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_token_that_is_not_a_text_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="nothing was stored"):
         store_token(tmp_path / "credentials", "prod", "\udcff")
 

@@ -100,9 +100,7 @@ def test_a_stored_query_needs_a_server_even_before_the_graph_is_looked_for(tmp_p
     ],
     ids=lambda flags: " ".join(each for each in flags if each.startswith("-")),
 )
-def test_flags_that_exclude_each_other_are_a_mistake_of_the_command_line(
-    flags: list[str], store: Path
-) -> None:
+def test_flags_that_exclude_each_other_are_a_usage_error(flags: list[str], store: Path) -> None:
     ended = invoke_command("query", *flags, "--store", store)
 
     assert ended.code == 2

@@ -77,7 +77,7 @@ def test_a_terminal_that_knows_few_characters_gets_the_others_written_out(
 
 
 @pytest.mark.parametrize("format", ["table", "kv", "csv", "jsonl", "json"])
-def test_no_value_is_obeyed_by_a_terminal_in_any_format(tmp_path: Path, format: str) -> None:
+def test_no_value_is_interpreted_by_a_terminal_in_any_format(tmp_path: Path, format: str) -> None:
     store = _store(tmp_path)
     with omnigraph.open(store) as graph:
         graph.load(ndjson(node("Person", name="\x1b[2J\x1b]0;owned\x07\x9b\u202e")), mode="append")

@@ -191,7 +191,7 @@ def test_a_schema_and_a_query_that_needs_it_are_applied_together(tmp_path: Path)
         assert graph.query(FIND_EMAIL, {"name": "Ann"}).rows == []
 
 
-def test_who_applies_is_who_the_commit_is_by(tmp_path: Path) -> None:
+def test_the_operator_is_the_actor_of_the_commit(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"people.pg": PEOPLE_WITH_EMAIL})
 
@@ -202,7 +202,7 @@ def test_who_applies_is_who_the_commit_is_by(tmp_path: Path) -> None:
         assert graph.commits()[-1].actor == "zoe"
 
 
-def test_a_schema_in_other_words_is_applied_without_a_commit(tmp_path: Path) -> None:
+def test_an_equivalent_schema_is_applied_without_a_commit(tmp_path: Path) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"people.pg": "// people we know\n" + PEOPLE})
 
@@ -438,7 +438,7 @@ def test_a_policy_bound_elsewhere_is_a_change_of_its_bindings(tmp_path: Path) ->
     assert ended.fields["converged"] is True
 
 
-def test_a_provider_is_bound_changed_and_let_go(tmp_path: Path) -> None:
+def test_a_provider_is_bound_changed_and_released(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE})
     graph = {"schema": "people.pg", "embedding_provider": "main"}
     mock = {"embedding": {"main": {"kind": "mock", "model": "a"}}}

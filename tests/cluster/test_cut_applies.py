@@ -84,7 +84,7 @@ SCENARIOS = [only_imported, with_changed_schema_and_query, with_approved_deletio
 
 @pytest.mark.parametrize("prepare", SCENARIOS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("when", list(When), ids=lambda each: each.name.lower())
-def test_an_apply_cut_anywhere_is_finished_by_the_next(
+def test_an_apply_interrupted_anywhere_is_finished_by_the_next(
     tmp_path: Path, prepare: Callable[[Path], None], when: When
 ) -> None:
     prepared = tmp_path / "prepared"
@@ -175,7 +175,7 @@ def test_one_storage_failure_is_reported_and_the_next_apply_finishes(
 
 
 @pytest.mark.parametrize("when", [When.BEFORE, When.AFTER, When.LOST], ids=lambda each: each.name)
-def test_an_import_cut_anywhere_is_there_or_not_there(tmp_path: Path, when: When) -> None:
+def test_an_import_interrupted_anywhere_is_atomic(tmp_path: Path, when: When) -> None:
     folders = count(1)
 
     def play(fault: Fault) -> None:
@@ -194,7 +194,7 @@ def test_an_import_cut_anywhere_is_there_or_not_there(tmp_path: Path, when: When
 
 
 @pytest.mark.parametrize("when", [When.BEFORE, When.AFTER, When.LOST], ids=lambda each: each.name)
-def test_a_refresh_cut_anywhere_loses_nothing(tmp_path: Path, when: When) -> None:
+def test_a_refresh_interrupted_anywhere_loses_nothing(tmp_path: Path, when: When) -> None:
     prepared = applied_cluster(knowledge_cluster(tmp_path / "prepared"))
     before = ending_of(prepared)
     folders = count(1)

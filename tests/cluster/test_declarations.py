@@ -177,7 +177,7 @@ def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
     assert "bad.gq:3:15" in messages(ended)
 
 
-def test_a_schema_that_is_no_schema_cannot_be_parsed(tmp_path: Path) -> None:
+def test_a_schema_that_is_not_a_schema_cannot_be_parsed(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": "node Person {", "queries/q.gq": FIND_PERSON})
     write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": "queries"}}})
 
@@ -235,7 +235,7 @@ def test_two_files_of_a_folder_may_not_declare_one_query(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["validate", "import", "plan"])
-def test_a_query_that_does_not_fit_its_schema_gets_nowhere(tmp_path: Path, command: str) -> None:
+def test_a_query_that_does_not_fit_its_schema_is_refused(tmp_path: Path, command: str) -> None:
     knowledge_cluster(tmp_path)
     write_files(tmp_path, {"queries/broken.gq": MISTYPED})
 
@@ -267,7 +267,7 @@ def test_the_name_of_a_query_is_its_key(tmp_path: Path) -> None:
     assert reported_codes(validated(tmp_path)) == ["query_key_mismatch"]
 
 
-def test_a_folder_without_queries_is_worth_a_warning(tmp_path: Path) -> None:
+def test_a_folder_without_queries_is_a_warning(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE, "queries/notes.txt": ""})
     write_config(tmp_path, {"graphs": {"a": {"schema": "people.pg", "queries": "queries"}}})
 
@@ -277,7 +277,7 @@ def test_a_folder_without_queries_is_worth_a_warning(tmp_path: Path) -> None:
     assert reported_codes(ended) == ["query_dir_empty"]
 
 
-def test_a_graph_that_no_server_would_serve_is_worth_a_warning(tmp_path: Path) -> None:
+def test_a_graph_that_no_server_would_serve_is_a_warning(tmp_path: Path) -> None:
     write_files(tmp_path, {"people.pg": PEOPLE})
     write_config(tmp_path, {"graphs": {"my_graph": {"schema": "people.pg"}}})
 
@@ -297,7 +297,7 @@ def test_a_policy_is_checked_for_what_it_applies_to(tmp_path: Path) -> None:
     assert "server-scoped" in messages(ended)
 
 
-def test_what_a_policy_says_in_vain_is_worth_a_warning(tmp_path: Path) -> None:
+def test_an_ineffective_policy_rule_is_a_warning(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     vain = TEAM_POLICY.replace("protected_branches: [main]\n", "").replace("any", "protected")
     write_files(tmp_path, {"team.yaml": vain})
@@ -315,7 +315,7 @@ def test_what_a_policy_says_in_vain_is_worth_a_warning(tmp_path: Path) -> None:
         ("Person: {hide: [salary]}", "property `Person.salary`"),
     ],
 )
-def test_a_policy_that_limits_what_is_not_there_is_worth_a_warning(
+def test_a_policy_that_limits_what_is_not_there_is_a_warning(
     tmp_path: Path, limit: str, named: str
 ) -> None:
     knowledge_cluster(tmp_path)
@@ -347,7 +347,7 @@ def test_a_policy_of_a_cluster_is_a_bundle(tmp_path: Path) -> None:
     assert reported_codes(validated(tmp_path)) == ["policy_content_invalid"]
 
 
-def test_two_policies_for_one_graph_are_worth_a_warning(tmp_path: Path) -> None:
+def test_two_policies_for_one_graph_are_a_warning(tmp_path: Path) -> None:
     knowledge_cluster(tmp_path)
     write_files(tmp_path, {"other.yaml": TEAM_POLICY})
     write_config(

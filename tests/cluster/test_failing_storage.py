@@ -106,7 +106,7 @@ def agreed(folder: Path) -> None:
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )
-def test_what_a_storage_does_not_do_has_a_code_and_is_done_by_the_next(
+def test_a_storage_failure_has_a_code_and_the_next_command_succeeds(
     tmp_path: Path,
     prepare: Callable[[Path], object],
     command: Command,
@@ -233,7 +233,7 @@ def test_a_concurrent_write_of_another_process_is_not_overwritten(tmp_path: Path
     require_converged(again)
 
 
-def test_a_word_that_is_taken_back_meanwhile_does_not_count(tmp_path: Path) -> None:
+def test_an_approval_revoked_meanwhile_does_not_count(tmp_path: Path) -> None:
     agreed(tmp_path)
     [approval] = (tmp_path / "__cluster/approvals").iterdir()
 
@@ -248,7 +248,7 @@ def test_a_word_that_is_taken_back_meanwhile_does_not_count(tmp_path: Path) -> N
     assert "approval_required" in codes_of(failed.heading.findings)
 
 
-def test_a_word_that_is_taken_back_after_the_plan_stops_the_deletion(tmp_path: Path) -> None:
+def test_an_approval_revoked_after_the_plan_stops_the_deletion(tmp_path: Path) -> None:
     agreed(tmp_path)
     [approval] = (tmp_path / "__cluster/approvals").iterdir()
     write_files(
@@ -302,7 +302,7 @@ def test_after_a_failure_no_other_graph_is_made_or_deleted(tmp_path: Path) -> No
     ]
 
 
-def test_one_deletion_uses_up_every_word_that_was_given_for_it(tmp_path: Path) -> None:
+def test_one_deletion_consumes_every_approval_of_it(tmp_path: Path) -> None:
     agreed(tmp_path)
     assert approve(tmp_path, plain_context(), resource="graph.map", actor="bob").heading.is_ok
     require_converged(apply(tmp_path, plain_context(), actor="ann"))
@@ -320,7 +320,7 @@ def test_one_deletion_uses_up_every_word_that_was_given_for_it(tmp_path: Path) -
     ("kind", "message"),
     [("approvals", "invalid_approval_artifact"), ("recoveries", "invalid_recovery_sidecar")],
 )
-def test_a_record_under_another_name_is_nobodys(tmp_path: Path, kind: str, message: str) -> None:
+def test_a_record_under_another_name_is_ignored(tmp_path: Path, kind: str, message: str) -> None:
     agreed(tmp_path)
     applied(tmp_path, failing_context("delete_prefix", "graphs/map.omni"))
     [record] = (tmp_path / "__cluster" / kind).iterdir()

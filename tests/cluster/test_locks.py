@@ -135,7 +135,7 @@ def test_a_lock_is_taken_away_by_its_exact_id(tmp_path: Path) -> None:
         ('{"version": 2, "lock_id": "x"}', "unsupported_state_lock_version"),
     ],
 )
-def test_a_lock_that_cannot_be_read_is_left_alone(tmp_path: Path, content: str, code: str) -> None:
+def test_an_unreadable_lock_is_not_deleted(tmp_path: Path, content: str, code: str) -> None:
     applied_cluster(knowledge_cluster(tmp_path))
     write_files(tmp_path, {"__cluster/lock.json": content})
 

@@ -53,7 +53,7 @@ def network_of(pairs: Pairs) -> Network:
 
 
 @given(any_pairs())
-def test_what_hangs_together_is_what_networkx_says(pairs: Pairs) -> None:
+def test_components_equal_those_of_networkx(pairs: Pairs) -> None:
     network = network_of(pairs)
 
     assert find_components(network).tolist() == naive.components(*pairs)
@@ -62,7 +62,7 @@ def test_what_hangs_together_is_what_networkx_says(pairs: Pairs) -> None:
 
 
 @given(any_pairs())
-def test_degrees_are_what_networkx_says(pairs: Pairs) -> None:
+def test_degrees_equal_those_of_networkx(pairs: Pairs) -> None:
     found = count_degrees(network_of(pairs))
 
     graph = naive.directed(*pairs)
@@ -71,7 +71,7 @@ def test_degrees_are_what_networkx_says(pairs: Pairs) -> None:
 
 
 @given(any_pairs(), st.sampled_from([0.0, 0.5, 0.85]))
-def test_ranks_are_what_networkx_says(pairs: Pairs, damping: float) -> None:
+def test_ranks_equal_those_of_networkx(pairs: Pairs, damping: float) -> None:
     network = network_of(pairs)
 
     ranked = rank_nodes(network, damping=damping, tolerance=1e-13, iterations_max=10_000)
@@ -156,7 +156,7 @@ def require_same(one: Sequence[Analysis], other: Sequence[Analysis]) -> None:
         assert (mine.iterations, mine.has_converged) == (theirs.iterations, theirs.has_converged)
 
 
-def test_spark_says_what_is_said_in_memory(tmp_path: Path, spark: SparkSession) -> None:
+def test_results_on_spark_equal_those_in_memory(tmp_path: Path, spark: SparkSession) -> None:
     town = join_towns(map(make_town, range(8)))
     graph = town.build(tmp_path / "town")
     source = ("Person", town.people[0])
@@ -181,7 +181,7 @@ def test_a_long_line_is_one_component_after_few_rounds(tmp_path: Path, spark: Sp
     assert {row["component"] for row in found} == {"r0"}
 
 
-def test_a_graph_without_rows_has_nothing_to_say(tmp_path: Path, spark: SparkSession) -> None:
+def test_a_graph_without_rows_has_no_results(tmp_path: Path, spark: SparkSession) -> None:
     graph = Town([], [], {}).build(tmp_path / "nowhere")
 
     engines: Sequence[Callable[[], Algorithms]] = (

@@ -15,7 +15,7 @@ from tests.support.read_referee import GENERATING, ROWS_MAX, compare_all, find_f
 READS_MIN = 20 * settings().max_examples
 
 
-def test_the_engine_and_the_referee_agree() -> None:
+def test_the_engine_and_the_oracle_agree() -> None:
     counts: list[int] = []
 
     @GENERATING

@@ -57,7 +57,7 @@ class State:
     graph: PlainGraph
 
 
-def test_queries_between_commits_return_what_the_referee_computes() -> None:
+def test_queries_between_commits_return_what_the_oracle_computes() -> None:
     counts: list[int] = []
 
     @settings(GENERATING, max_examples=EXAMPLES_MAX)

@@ -47,7 +47,7 @@ def _people(count: int) -> list[Record]:
     return [node("Person", name=f"ann {number}", age=number) for number in range(count)]
 
 
-def test_optimizing_cut_short_anywhere_changes_no_result(
+def test_optimizing_interrupted_anywhere_changes_no_result(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     swept = sweep_layout(tmp_path, lambda graph: graph.optimize(), whens=ways)
@@ -56,7 +56,7 @@ def test_optimizing_cut_short_anywhere_changes_no_result(
     assert swept.effects >= 7
 
 
-def test_converting_timestamps_cut_short_anywhere_changes_no_result(tmp_path: Path) -> None:
+def test_converting_timestamps_interrupted_anywhere_changes_no_result(tmp_path: Path) -> None:
     def prepare(root: Path) -> Graph:
         with date64_graph() as archived:
             graph = open_plain(archived)
@@ -76,7 +76,7 @@ def test_converting_timestamps_cut_short_anywhere_changes_no_result(tmp_path: Pa
     assert swept.effects >= 10
 
 
-def test_optimizing_refused_at_any_call_of_its_storage_changes_no_result(tmp_path: Path) -> None:
+def test_optimizing_refused_at_any_storage_call_changes_no_result(tmp_path: Path) -> None:
     swept = sweep_layout(
         tmp_path,
         lambda graph: graph.optimize(),
@@ -87,7 +87,7 @@ def test_optimizing_refused_at_any_call_of_its_storage_changes_no_result(tmp_pat
     assert swept.effects >= 14
 
 
-def test_building_indexes_cut_short_anywhere_changes_no_result(
+def test_building_indexes_interrupted_anywhere_changes_no_result(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     def prepare(root: Path) -> Graph:

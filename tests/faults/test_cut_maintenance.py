@@ -95,7 +95,7 @@ def open_crashing_later(root: Path, fault: Fault) -> Graph:
     return Graph(later, stores, actor=None, is_read_only=False)
 
 
-def test_a_clean_up_cut_short_anywhere_loses_nothing_and_can_be_done_again(
+def test_a_clean_up_interrupted_anywhere_loses_nothing_and_can_be_repeated(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     built = grown_graph(tmp_path / "built")
@@ -108,7 +108,7 @@ def test_a_clean_up_cut_short_anywhere_loses_nothing_and_can_be_done_again(
     assert before.keys() - retained(tmp_path / "built").keys() == {"node:Person left"}
 
 
-def test_a_clean_up_refused_at_any_call_of_its_storage_loses_nothing(tmp_path: Path) -> None:
+def test_a_clean_up_refused_at_any_storage_call_loses_nothing(tmp_path: Path) -> None:
     # Without branches, which cannot be copied: a graph for each call would take long to build.
     built = build_graph(tmp_path / "built", SCHEMA, node("Person", name="ann", age=0))
     grow(built, 1)
@@ -161,7 +161,7 @@ def sweep_cleanup(
     [(list(When), Scope.EFFECTS), ([When.ERROR_ONCE], Scope.CALLS)],
     ids=["cut", "refused"],
 )
-def test_a_repair_cut_short_anywhere_is_made_or_not_made(
+def test_a_repair_interrupted_anywhere_is_atomic(
     tmp_path: Path, whens: Sequence[When], scope: Scope
 ) -> None:
     def prepare(root: Path) -> Graph:

@@ -78,14 +78,14 @@ def first_write_on_a_branch(tmp_path: Path) -> Operation:
 
 
 @pytest.mark.parametrize(("at", "end"), DELETE_ENDS.items())
-def test_a_recovery_cut_short_anywhere_ends_where_it_would_have(
+def test_a_recovery_interrupted_anywhere_has_the_same_outcome(
     tmp_path: Path, at: int, end: Reached
 ) -> None:
     require_same_end(tmp_path, deletion(tmp_path), at=at, end=end)
 
 
 @pytest.mark.parametrize(("at", "end"), BRANCH_ENDS.items())
-def test_a_recovery_on_a_branch_cut_short_anywhere_ends_where_it_would_have(
+def test_a_recovery_on_a_branch_interrupted_anywhere_has_the_same_outcome(
     tmp_path: Path, at: int, end: Reached
 ) -> None:
     require_same_end(tmp_path, first_write_on_a_branch(tmp_path), at=at, end=end)

@@ -68,7 +68,7 @@ def apply_schema(graph: Graph) -> object:
 @pytest.mark.parametrize(
     ("call", "effects"), [(mutate, 6), (delete, 6), (load, 5), (revert, 6), (apply_schema, 6)]
 )
-def test_a_request_cut_short_anywhere_and_retried_is_one_commit(
+def test_a_request_interrupted_anywhere_and_retried_is_one_commit(
     tmp_path: Path, call: Request, effects: int
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
@@ -76,7 +76,7 @@ def test_a_request_cut_short_anywhere_and_retried_is_one_commit(
     assert sweep_request(tmp_path, prepare, call) >= effects, "the sweep went blind"
 
 
-def test_a_merge_cut_short_anywhere_and_retried_is_one_commit(tmp_path: Path) -> None:
+def test_a_merge_interrupted_anywhere_and_retried_is_one_commit(tmp_path: Path) -> None:
     copy = copies_of(social_graph(tmp_path / "built"))
 
     def prepare(root: Path) -> None:

@@ -140,7 +140,7 @@ def sweep_change(
     "change",
     sample(CHANGES, representative=("a new type", "a property dropped for good", "all at once")),
 )
-def test_a_change_of_schema_cut_short_anywhere_is_made_or_not_made(
+def test_a_change_of_schema_interrupted_anywhere_is_atomic(
     tmp_path: Path, change: SchemaChange
 ) -> None:
     prepare = copies_of(office(tmp_path / "built"))
@@ -162,7 +162,7 @@ def test_all_changes_of_schema_at_once_survive_every_way_to_fail(tmp_path: Path)
     assert effects >= EFFECTS_MIN + 2 + 2, "the sweep went blind"
 
 
-def test_all_changes_of_schema_at_once_refused_at_any_call_are_made_or_not_made(
+def test_all_changes_of_schema_at_once_refused_at_any_call_are_atomic(
     tmp_path: Path,
 ) -> None:
     prepare = copies_of(office(tmp_path / "built"))
@@ -174,7 +174,7 @@ def test_all_changes_of_schema_at_once_refused_at_any_call_are_made_or_not_made(
     assert calls >= 2 * EFFECTS_MIN, "the sweep went blind"
 
 
-def test_a_type_that_gets_back_a_name_it_had_has_it_or_not(tmp_path: Path) -> None:
+def test_a_rename_back_to_a_former_name_is_atomic(tmp_path: Path) -> None:
     prepare = copies_of(renamed_office(tmp_path / "built"))
 
     effects = sweep_change(tmp_path, prepare, RENAMED_BACK, whens=WHENS, scope=Scope.EFFECTS)
@@ -182,7 +182,7 @@ def test_a_type_that_gets_back_a_name_it_had_has_it_or_not(tmp_path: Path) -> No
     assert effects >= EFFECTS_MIN + 2, "the sweep went blind"
 
 
-def test_a_type_that_is_declared_again_is_there_or_not(tmp_path: Path) -> None:
+def test_a_redeclaration_of_a_type_is_atomic(tmp_path: Path) -> None:
     built = office(tmp_path / "built")
     CHANGES["a dropped type"].apply(built)
     again = SchemaChange(OFFICE, is_final=False)
@@ -199,7 +199,7 @@ def test_a_type_that_is_declared_again_is_there_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["all at once", pytest.param("a new type", marks=pytest.mark.exhaustive)]
 )
-def test_the_recovery_of_a_schema_cut_short_anywhere_ends_where_it_would_have(
+def test_the_recovery_of_a_schema_interrupted_anywhere_has_the_same_outcome(
     tmp_path: Path, name: str
 ) -> None:
     change, prepare = CHANGES[name], copies_of(office(tmp_path / "built"))
@@ -249,7 +249,7 @@ def leave_half_way(root: Path, change: SchemaChange, *, at: int) -> bool:
 # Branches
 
 
-def test_a_branch_that_catches_up_with_a_schema_is_cut_short_without_harm(tmp_path: Path) -> None:
+def test_a_branch_that_catches_up_with_a_schema_is_interrupted_without_harm(tmp_path: Path) -> None:
     copy = copies_of(office(tmp_path / "built"))
     wider = OFFICE.replace("size: I32?", "size: I32?  web: String?")
     schema = f"{wider}\nnode Pet {{ name: String @key }}\nedge Owns: Person -> Pet"

@@ -69,7 +69,7 @@ WITH_SEVERAL_TABLES = ("inserts of three types", "a delete that cascades", "a me
 
 
 @pytest.mark.parametrize(("write", "tables"), sample(ON_MAIN, representative=WITH_SEVERAL_TABLES))
-def test_a_write_cut_short_anywhere_is_there_or_not_there(
+def test_a_write_interrupted_anywhere_is_atomic(
     tmp_path: Path, write: Write, tables: int, ways: Sequence[When]
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
@@ -79,7 +79,7 @@ def test_a_write_cut_short_anywhere_is_there_or_not_there(
     require_sighted(swept, least=EFFECTS_MIN - 1 + tables)
 
 
-def test_a_first_write_on_a_branch_cut_short_anywhere_is_there_or_not_there(
+def test_a_first_write_on_a_branch_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     copy = copies_of(social_graph(tmp_path / "built"))
@@ -114,7 +114,7 @@ def test_a_load_that_starts_a_branch_leaves_no_branch_an_equal_one_or_a_loaded_o
     require_sighted(swept, least=EFFECTS_MIN + 2)
 
 
-def test_a_branch_whose_making_is_cut_short_anywhere_is_there_or_not_there(
+def test_a_branch_creation_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     operation = Operation(with_a_draft(tmp_path), start_child, no_steps)
@@ -124,7 +124,7 @@ def test_a_branch_whose_making_is_cut_short_anywhere_is_there_or_not_there(
     require_sighted(swept, least=1)
 
 
-def test_a_branch_whose_deletion_is_cut_short_anywhere_is_there_or_not_there(
+def test_a_branch_deletion_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     operation = Operation(with_a_draft(tmp_path), delete_draft, no_steps)
@@ -135,7 +135,7 @@ def test_a_branch_whose_deletion_is_cut_short_anywhere_is_there_or_not_there(
     require_sighted(swept, least=3)
 
 
-def test_deleting_a_branch_refused_at_any_call_of_its_storage_is_done_or_not(
+def test_deleting_a_branch_refused_at_any_storage_call_is_atomic(
     tmp_path: Path,
 ) -> None:
     operation = Operation(with_a_draft(tmp_path), delete_draft, no_steps)
@@ -145,9 +145,7 @@ def test_deleting_a_branch_refused_at_any_call_of_its_storage_is_done_or_not(
     assert swept.states == swept.effects >= 8, "the sweep went blind"
 
 
-def test_a_transaction_cut_short_anywhere_is_there_or_leaves_no_trace(
-    tmp_path: Path, ways: Sequence[When]
-) -> None:
+def test_a_transaction_interrupted_anywhere_is_atomic(tmp_path: Path, ways: Sequence[When]) -> None:
     def operate(graph: Graph) -> None:
         with graph.transaction() as tx:
             tx.mutate(query('insert Person { name: "Eve" }'))
@@ -184,7 +182,7 @@ def delete_draft(graph: Graph) -> None:
     graph.delete_branch("draft")
 
 
-def test_a_write_that_also_joins_the_files_of_history_is_there_or_not_there(
+def test_a_write_that_also_compacts_the_manifest_is_atomic(
     tmp_path: Path,
 ) -> None:
     built = build_graph(tmp_path / "built", SOCIAL)
@@ -197,7 +195,7 @@ def test_a_write_that_also_joins_the_files_of_history_is_there_or_not_there(
     assert swept.effects == EFFECTS_MIN + 1, "the sweep went blind, or no files were joined"
 
 
-def test_a_write_refused_at_any_call_of_its_storage_is_there_or_not_there(
+def test_a_write_refused_at_any_storage_call_is_atomic(
     tmp_path: Path,
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
@@ -208,7 +206,7 @@ def test_a_write_refused_at_any_call_of_its_storage_is_there_or_not_there(
     assert swept.states == swept.effects >= CALLS_MIN, "the sweep went blind"
 
 
-def test_indexes_whose_building_is_cut_short_anywhere_are_there_or_not_there(
+def test_an_index_build_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     built = social_graph(tmp_path / "built")
@@ -245,9 +243,7 @@ def change_all_ways(graph: Graph, branch: str) -> None:
     graph.load(added, mode="merge", branch=branch)
 
 
-def test_a_merge_cut_short_anywhere_is_there_or_not_there(
-    tmp_path: Path, ways: Sequence[When]
-) -> None:
+def test_a_merge_interrupted_anywhere_is_atomic(tmp_path: Path, ways: Sequence[When]) -> None:
     copy = copies_of(social_graph(tmp_path / "built"))
 
     def prepare(root: Path) -> None:
@@ -265,7 +261,7 @@ def test_a_merge_cut_short_anywhere_is_there_or_not_there(
     require_sighted(swept, least=EFFECTS_MIN + 2)
 
 
-def test_a_merge_into_a_branch_without_lines_of_its_own_is_there_or_not_there(
+def test_a_merge_into_a_branch_without_table_branches_is_atomic(
     tmp_path: Path,
 ) -> None:
     copy = copies_of(social_graph(tmp_path / "built"))
@@ -284,9 +280,7 @@ def test_a_merge_into_a_branch_without_lines_of_its_own_is_there_or_not_there(
     assert swept.effects >= EFFECTS_MIN + 2 + 3, "the sweep went blind"
 
 
-def test_a_revert_cut_short_anywhere_is_there_or_not_there(
-    tmp_path: Path, ways: Sequence[When]
-) -> None:
+def test_a_revert_interrupted_anywhere_is_atomic(tmp_path: Path, ways: Sequence[When]) -> None:
     built = social_graph(tmp_path / "built")
     made = str(built.mutate(query('delete Person where name = "Bob"')).commit_id)
 
@@ -298,7 +292,7 @@ def test_a_revert_cut_short_anywhere_is_there_or_not_there(
     require_sighted(swept, least=EFFECTS_MIN + 2)
 
 
-def test_a_picked_commit_cut_short_anywhere_is_there_or_not_there(
+def test_a_picked_commit_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     copy = copies_of(social_graph(tmp_path / "built"))
@@ -320,7 +314,7 @@ def test_a_picked_commit_cut_short_anywhere_is_there_or_not_there(
 # Creating
 
 
-def test_a_creation_cut_short_anywhere_is_a_whole_graph_or_can_be_done_again(
+def test_a_creation_interrupted_anywhere_is_a_whole_graph_or_can_be_repeated(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     folders = itertools.count(1)

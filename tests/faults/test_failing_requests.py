@@ -126,9 +126,7 @@ def s3() -> Iterator[FaultyS3]:
 @pytest.mark.parametrize(
     "write", sample(WRITES, representative=("inserts of two types", "a merge"))
 )
-def test_a_write_of_which_any_request_fails_is_there_or_not_there(
-    s3: FaultyS3, write: Write
-) -> None:
+def test_a_write_is_atomic_when_any_request_fails(s3: FaultyS3, write: Write) -> None:
     build_people(s3)
 
     swept = sweep_write(s3, write)
@@ -136,7 +134,7 @@ def test_a_write_of_which_any_request_fails_is_there_or_not_there(
     require_sighted(swept, ways=EVERY_WAY, requests_min=REQUESTS_MIN)
 
 
-def test_a_branch_of_which_any_request_fails_is_there_or_not_there(s3: FaultyS3) -> None:
+def test_a_branch_creation_is_atomic_when_any_request_fails(s3: FaultyS3) -> None:
     build_people(s3)
 
     swept = sweep_write(s3, start_a_branch)
@@ -145,7 +143,7 @@ def test_a_branch_of_which_any_request_fails_is_there_or_not_there(s3: FaultyS3)
     require_sighted(swept, ways=EVERY_WAY, requests_min=2 * 3)
 
 
-def test_deleting_a_branch_of_which_any_request_fails_is_done_or_not(s3: FaultyS3) -> None:
+def test_a_branch_deletion_is_atomic_when_any_request_fails(s3: FaultyS3) -> None:
     graph = build_people(s3)
     graph.create_branch("draft")
     write_on_a_branch(graph)
@@ -156,7 +154,7 @@ def test_deleting_a_branch_of_which_any_request_fails_is_done_or_not(s3: FaultyS
     require_sighted(swept, ways=EVERY_WAY, requests_min=2 * 3)
 
 
-def test_a_first_write_on_a_branch_of_which_any_request_fails_is_there_or_not_there(
+def test_a_first_write_on_a_branch_is_atomic_when_any_request_fails(
     s3: FaultyS3,
 ) -> None:
     build_people(s3).create_branch("draft")
@@ -201,7 +199,7 @@ def states_of_unharmed(s3: FaultyS3, write: Write) -> States:
 # Recovering
 
 
-def test_a_recovery_of_which_any_request_fails_ends_where_it_would_have(s3: FaultyS3) -> None:
+def test_a_recovery_of_which_any_request_fails_has_the_same_outcome(s3: FaultyS3) -> None:
     build_people(s3)
     before = s3.stored()
     commits_before = len(open_graph(s3).commits())
@@ -269,7 +267,7 @@ def try_to_recover(s3: FaultyS3) -> bool:
 # Creating
 
 
-def test_a_creation_of_which_any_request_fails_is_a_whole_graph_or_can_be_done_again(
+def test_a_creation_of_which_any_request_fails_is_a_whole_graph_or_can_be_repeated(
     s3: FaultyS3,
 ) -> None:
     def play(fault: RequestFault, is_new: IsNew) -> None:

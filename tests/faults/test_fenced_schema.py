@@ -111,7 +111,7 @@ STORIES = {
 @pytest.mark.parametrize(
     ("action", "schema"), sample(STORIES, representative=(next(iter(STORIES)),))
 )
-def test_who_wakes_without_its_turn_while_changing_a_schema_does_no_harm(
+def test_a_schema_change_resumed_without_its_lease_does_no_harm(
     server: S3Server, action: Action, schema: str
 ) -> None:
     for at in range(1, EFFECTS_MAX):

@@ -165,7 +165,7 @@ STORIES = [
 
 
 @pytest.mark.parametrize(("action", "is_on_branch", "is_after"), STORIES)
-def test_g41_a_writer_that_wakes_without_its_turn_does_no_harm(
+def test_g41_a_writer_resumed_without_its_lease_does_no_harm(
     place: Place, action: Action, *, is_on_branch: bool, is_after: bool
 ) -> None:
     graph, _ = place.open()
@@ -188,7 +188,7 @@ def test_g41_a_writer_that_wakes_without_its_turn_does_no_harm(
 
 
 @pytest.mark.parametrize("has_looked", [False, True])
-def test_g41_a_publish_is_refused_once_another_has_had_the_turn(
+def test_g41_a_publish_is_refused_once_another_process_held_the_lease(
     place: Place, *, has_looked: bool
 ) -> None:
     parking = Parking(timeout_s=PATIENCE_S)
@@ -230,7 +230,7 @@ def test_a_writer_that_was_undone_before_it_moved_anything_can_move_nothing_any_
     require_harmless(place, "main", "Eve", ended, stop)
 
 
-def test_a_recovery_that_wakes_without_its_turn_does_no_harm(place: Place) -> None:
+def test_a_recovery_resumed_without_its_lease_does_no_harm(place: Place) -> None:
     for at in range(1, EFFECTS_MAX):
         die_half_way(place, f"eve-{at}")
         parking = Parking(timeout_s=PATIENCE_S)

@@ -45,7 +45,7 @@ EVE = (node("Person", name="Eve"), edge("Knows", "Eve", "Bob"))
 OLDER_BOB = (node("Person", name="Bob", age=26), node("Person", name="Fay", age=1))
 
 
-def test_a_bulk_load_whose_storage_fails_anywhere_is_there_or_not_there(
+def test_a_bulk_load_whose_storage_fails_anywhere_is_atomic(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
@@ -154,9 +154,7 @@ def test_a_bulk_merge_with_a_concurrent_commit_loses_nothing(
     require_sound(graph, state_of(graph))
 
 
-def test_a_bulk_merge_tried_again_does_not_wait_for_itself(
-    tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_bulk_merge_retried_does_not_wait_for_itself(tmp_path: Path, spark: SparkSession) -> None:
     # The branch has no line of Knows yet, and only the nodes of its edges move meanwhile.
     root = tmp_path / "graph"
     known = edge("Knows", "Alice", "Bob", id="k1")

@@ -13,7 +13,7 @@ from tests.support.spark_ordeal import Ending, Kill, KillPoint, Ordeal, require_
 
 
 @pytest.mark.exhaustive
-def test_a_load_whose_tasks_are_tried_again_outlives_its_workers_and_dies_with_its_driver(
+def test_a_load_whose_tasks_are_retried_outlives_its_workers_and_dies_with_its_driver(
     tmp_path: Path,
 ) -> None:
     ordeal = new_ordeal(tmp_path)

@@ -79,7 +79,7 @@ ON_MAIN = {
     ("write", "tables"),
     sample(ON_MAIN, representative=("an append", "a merge that replaces a row")),
 )
-def test_a_load_of_files_cut_short_anywhere_is_there_or_not_there(
+def test_a_load_of_files_interrupted_anywhere_is_atomic(
     tmp_path: Path, write: Write, tables: int, ways: Sequence[When]
 ) -> None:
     prepare = copies_of(social_graph(tmp_path / "built"))
@@ -89,7 +89,7 @@ def test_a_load_of_files_cut_short_anywhere_is_there_or_not_there(
     require_sighted(swept, least=EFFECTS_MIN - 1 + tables)
 
 
-def test_a_first_load_of_files_on_a_branch_cut_short_anywhere_is_there_or_not_there(
+def test_a_first_load_of_files_on_a_branch_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     write = load_files(*EVE, mode="append", branch="draft")
@@ -99,7 +99,7 @@ def test_a_first_load_of_files_on_a_branch_cut_short_anywhere_is_there_or_not_th
     require_sighted(swept, least=EFFECTS_MIN + 3)
 
 
-def test_a_merge_by_files_that_starts_a_line_cut_short_anywhere_is_there_or_not_there(
+def test_a_merge_by_files_that_creates_a_table_branch_interrupted_anywhere_is_atomic(
     tmp_path: Path, ways: Sequence[When]
 ) -> None:
     write = load_files(*OLDER_BOB, edge("Knows", "Fay", "Bob"), mode="merge", branch="draft")
@@ -109,7 +109,7 @@ def test_a_merge_by_files_that_starts_a_line_cut_short_anywhere_is_there_or_not_
     require_sighted(swept, least=EFFECTS_MIN + 3)
 
 
-def test_a_merge_by_files_refused_at_any_call_of_its_storage_is_there_or_not_there(
+def test_a_merge_by_files_refused_at_any_storage_call_is_atomic(
     tmp_path: Path,
 ) -> None:
     write = load_files(*OLDER_BOB, mode="merge", branch="draft")
@@ -203,7 +203,7 @@ def test_an_overwrite_by_files_with_a_concurrent_write_is_refused(tmp_path: Path
     require_sound(graph, state_of(graph))
 
 
-def test_a_merge_that_dies_with_a_line_just_opened_leaves_nothing_in_the_way(
+def test_a_merge_killed_after_it_created_a_table_branch_blocks_nothing(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -223,7 +223,7 @@ def test_a_merge_that_dies_with_a_line_just_opened_leaves_nothing_in_the_way(
     require_sound(again, state_of(again))
 
 
-def test_files_in_the_folder_of_a_line_that_a_dead_writer_moved_are_not_missed_in_silence(
+def test_files_of_a_table_branch_moved_by_a_killed_writer_are_not_silently_lost(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)
@@ -281,7 +281,7 @@ def test_a_table_branch_opened_for_staged_files_serves_the_first_writer(
     require_sound(graph, state_of(graph))
 
 
-def test_rows_that_a_merge_replaces_go_even_if_others_of_their_file_went_before(
+def test_rows_that_a_merge_replaces_are_deleted_even_after_other_deletions_in_their_file(
     tmp_path: Path,
 ) -> None:
     graph = social_graph(tmp_path)

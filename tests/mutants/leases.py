@@ -58,6 +58,6 @@ LEASE_MUTANTS = (
                 "            held.trust(state.at.version)\n",
             ),
         ),
-        (f"{FENCED}::test_g41_a_publish_is_refused_once_another_has_had_the_turn",),
+        (f"{FENCED}::test_g41_a_publish_is_refused_once_another_process_held_the_lease",),
     ),
 )

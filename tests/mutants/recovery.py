@@ -155,7 +155,7 @@ RECOVERY_MUTANTS = (
         ),
         (
             "tests/faults/test_cut_recovery.py::"
-            "test_a_recovery_cut_short_anywhere_ends_where_it_would_have",
+            "test_a_recovery_interrupted_anywhere_has_the_same_outcome",
         ),
     ),
 )

@@ -11,7 +11,9 @@ VALIDATE = "spark/load/validate.py"
 FAULTS = "tests/faults/test_spark_faults.py"
 FILES = "tests/faults/test_staged_files.py"
 LOADS = "tests/behaviour/spark/test_loads.py"
-MERGED = f"{FILES}::test_rows_that_a_merge_replaces_go_even_if_others_of_their_file_went_before"
+MERGED = (
+    f"{FILES}::test_rows_that_a_merge_replaces_are_deleted_even_after_other_deletions_in_their_file"
+)
 OVERTAKEN = f"{FILES}::test_a_merge_by_files_with_a_concurrent_write_loses_nothing"
 
 SPARK_MUTANTS = (
@@ -55,7 +57,7 @@ SPARK_MUTANTS = (
             ),
         ),
         (
-            f"{FILES}::test_a_load_of_files_cut_short_anywhere_is_there_or_not_there"
+            f"{FILES}::test_a_load_of_files_interrupted_anywhere_is_atomic"
             "[a merge that replaces all rows]",
         ),
     ),

@@ -10,7 +10,7 @@ REQUESTS = "engine/commit/idempotency.py"
 PLACES = "storage/lance/id_lookup.py"
 PLACES_TESTS = "tests/behaviour/tables/test_row_addresses.py"
 
-CUT = "tests/faults/test_cut_writes.py::test_a_write_cut_short_anywhere_is_there_or_not_there"
+CUT = "tests/faults/test_cut_writes.py::test_a_write_interrupted_anywhere_is_atomic"
 OVERTAKEN = "tests/behaviour/concurrency/test_overtaken_writes.py"
 PLANTED = "tests/behaviour/recovery/test_misleading_records.py"
 PUBLISHER = "tests/behaviour/concurrency/test_publisher.py"

@@ -93,7 +93,9 @@ def test_an_error_leads_to_the_next_command(
     ("servers", "expected"),
     [(["prod"], "omnigraph login prod"), ([], "export OMNIGRAPH_BEARER_TOKEN=TOKEN")],
 )
-def test_who_is_not_known_to_a_server_shows_a_token(servers: list[str], expected: str) -> None:
+def test_an_unauthenticated_caller_is_advised_to_send_a_token(
+    servers: list[str], expected: str
+) -> None:
     nothing_sent = RefusedRequest(text=None, is_write=False)
     unknown = rebuild_error({"error": "missing bearer token"}, status=401, request=nothing_sent)
 

@@ -90,7 +90,7 @@ def test_a_docstring_ends_where_it_should(text: str) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["\u202e", "\u200b", "\x1b", "\x00", "\ufeff"])
-def test_what_cannot_be_seen_is_written_as_a_number(hidden: str) -> None:
+def test_invisible_characters_are_escaped(hidden: str) -> None:
     assert hidden not in quote(f"a{hidden}b")
     assert hidden not in "".join(write_docstring([f"a{hidden}b"], indent=""))
 

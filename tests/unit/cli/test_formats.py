@@ -86,14 +86,14 @@ def test_jsonl_begins_with_a_line_about_the_result() -> None:
     assert shown.splitlines()[1] == '{"p.name":"Ann","p.age":30}'
 
 
-def test_csv_says_null_and_quotes_only_what_has_to_be() -> None:
+def test_csv_marks_null_and_quotes_only_where_required() -> None:
     shown = text_of(write_csv(people(["Ann", 'a "b", c', None, "two\nlines"], [30, None, 1, 2])))
 
     assert shown == 'p.name,p.age\nAnn,30\n"a ""b"", c",null\nnull,1\n"two\nlines",2\n'
 
 
 @given(names=st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1))
-def test_csv_is_read_back_as_it_was_but_for_what_a_spreadsheet_would_run(
+def test_csv_is_read_back_except_for_escaped_formulas(
     names: list[str],
 ) -> None:
     shown = text_of(write_csv(people([*names], [7] * len(names))))
@@ -187,7 +187,7 @@ def look(cap: int = 80, *, is_wrapped: bool = False, width: int | None = None) -
     return TableStyle(column_width_max=cap, is_wrapped=is_wrapped, terminal_width=width)
 
 
-def test_columns_stand_below_their_names() -> None:
+def test_columns_are_aligned_below_their_names() -> None:
     lines = list(draw_table(["name", "age"], [["Alice", "Bo"], ["30", "null"]], look=look()))
 
     assert lines == [

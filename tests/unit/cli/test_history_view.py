@@ -16,13 +16,13 @@ def updated(before: dict[str, object], after: dict[str, object]) -> Change:
     return Change("node", "Person", "Ann", "update", {**ANN, **before}, {**ANN, **after})
 
 
-def test_what_came_shows_its_values_and_no_nulls() -> None:
+def test_an_inserted_row_shows_its_values_without_nulls() -> None:
     change = Change("node", "Person", "Ann", "insert", None, ANN)
 
     assert list(format_changes([change], PLAIN)) == ['+ Person Ann {name: "Ann", age: 30}']
 
 
-def test_what_went_shows_what_it_was() -> None:
+def test_a_deleted_row_shows_its_former_values() -> None:
     change = Change("node", "Person", "Ann", "delete", ANN, None)
 
     assert list(format_changes([change], PLAIN)) == ['- Person Ann {name: "Ann", age: 30}']

@@ -63,7 +63,7 @@ def test_no_values_are_not_an_empty_object() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_values_that_are_no_plain_json_are_refused(text: str) -> None:
+def test_values_that_are_not_plain_json_are_refused(text: str) -> None:
     with pytest.raises(CommandError, match="--params"):
         find_params(text, None)
 

@@ -25,6 +25,6 @@ def test_a_number_and_a_unit_are_a_length_of_time(text: str, meant: timedelta) -
 
 
 @pytest.mark.parametrize("text", ["", "7 d", "1.5h", "-3d", "3y", "d", "7D", "999999999999w"])
-def test_anything_else_is_a_mistake_of_the_command_line(text: str) -> None:
+def test_anything_else_is_a_usage_error(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Duration().convert(text, None, None)

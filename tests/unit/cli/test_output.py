@@ -61,7 +61,7 @@ def test_wide_characters_take_two_places_and_accents_none(text: str, room: int) 
         ("ein\u00a0Satz 漢", "ein\u00a0Satz 漢"),
     ],
 )
-def test_what_a_terminal_would_obey_is_written_out(text: str, shown: str) -> None:
+def test_control_sequences_are_escaped(text: str, shown: str) -> None:
     assert escape_control(text) == shown
 
 

@@ -133,7 +133,7 @@ def test_the_first_page_names_the_commands_that_no_server_runs() -> None:
     assert set(re.findall(r"`([^`]+)`", found[1])) == without_server
 
 
-def test_help_shows_in_whose_name_a_cluster_is_changed() -> None:
+def test_help_shows_the_actor_of_cluster_changes() -> None:
     taking = {each.name for each in ENTRIES if "--as" in applicable_flags(each)}
 
     assert {each for each in taking if each.startswith("cluster ")} == {

@@ -43,7 +43,7 @@ def test_a_value_is_sent_as_json_has_it(given: object, sent: object) -> None:
 @pytest.mark.parametrize(
     "given", [float("nan"), float("inf"), [1.0, float("nan")], b"bytes", object(), "\ud800"]
 )
-def test_what_json_has_no_word_for_is_refused(given: object) -> None:
+def test_values_without_a_json_form_are_refused(given: object) -> None:
     with pytest.raises(InvalidValueError, match="param 'p'"):
         plain_params({"p": given})
 

@@ -135,7 +135,7 @@ def test_a_place_that_can_hold_a_cluster_is_taken_as_it_is(storage: str) -> None
     assert config.storage == storage
 
 
-def test_something_that_holds_itself_is_refused() -> None:
+def test_a_cyclic_value_is_refused() -> None:
     config, found = parsed("version: 1\ngraphs: &all\n  a: *all\n")
 
     assert config is None

@@ -105,7 +105,7 @@ def test_a_graph_changes_by_its_parts() -> None:
     assert outcomes(plan.changes) == {"graph.a": "update derived", "query.a.q": "update applied"}
 
 
-def test_a_deletion_waits_for_one_word_and_keeps_its_policy_until_then() -> None:
+def test_a_deletion_waits_for_one_approval_and_keeps_its_policy_until_then() -> None:
     plan = planned(desiring(), knowing(**ALL))
 
     assert outcomes(plan.changes) == {
@@ -124,7 +124,7 @@ def test_an_approved_deletion_deletes_every_part() -> None:
     assert plan.gates[0].approval == approval()
 
 
-def test_a_word_about_something_else_does_not_count() -> None:
+def test_an_approval_of_another_change_does_not_count() -> None:
     others = (
         replace(approval(), config_digest="another"),
         replace(approval(), before_digest="2"),
@@ -137,7 +137,7 @@ def test_a_word_about_something_else_does_not_count() -> None:
     assert plan.gates[0].approval is None
 
 
-def test_a_word_counts_once() -> None:
+def test_an_approval_counts_once() -> None:
     used = replace(approval(), consumed_at="then")
     recorded = replace(knowing(**ALL), approval_records={"01": {"consumed_at": "then"}})
 
@@ -160,7 +160,7 @@ def test_a_graph_with_an_unresolved_change_and_its_policy_stay_unchanged() -> No
     }
 
 
-def test_a_schema_without_a_graph_is_put_off() -> None:
+def test_a_schema_without_a_graph_is_deferred() -> None:
     plan = planned(desiring(), knowing(schema_a="1"))
 
     assert outcomes(plan.changes) == {"schema.a": "delete deferred apply_unsupported_kind"}

@@ -81,7 +81,7 @@ def test_the_stored_schema_decides_how_a_creation_or_migration_is_recovered(
         assert decided == outcome
 
 
-def test_a_creation_of_which_nothing_is_left_is_forgotten() -> None:
+def test_the_record_of_a_creation_that_left_nothing_is_deleted() -> None:
     assert decide(sidecar(CREATE), Absent(), EMPTY, is_absent=True) == Discard()
 
 
@@ -97,7 +97,7 @@ def test_what_is_left_of_a_graph_decides_how_its_deletion_is_recovered(
     assert decided == outcome
 
 
-def test_a_schema_in_other_words_is_the_desired_one() -> None:
+def test_an_equivalent_schema_is_the_desired_one() -> None:
     in_other_words = live("other", meaning=f"meaning of {NEW}")
 
     decided = decide(sidecar(SCHEMA), in_other_words, knowing(OLD), is_absent=False)

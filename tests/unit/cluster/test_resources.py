@@ -23,7 +23,7 @@ IDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,8}", fullmatch=True)
 
 
 @given(IDS, IDS)
-def test_what_is_put_into_an_address_comes_out_again(id: str, name: str) -> None:
+def test_an_address_is_parsed_as_it_was_formatted(id: str, name: str) -> None:
     made = [
         (graph_address(id), Kind.GRAPH, id, id),
         (schema_address(id), Kind.SCHEMA, id, id),
@@ -41,5 +41,5 @@ def test_what_is_put_into_an_address_comes_out_again(id: str, name: str) -> None
     "text",
     ["", "graph", "graph.", "graph.a.b", "query.a", "thing.a", "provider.a", "graph.1a", "a"],
 )
-def test_what_is_no_address_is_not_taken_for_one(text: str) -> None:
+def test_an_invalid_address_is_not_parsed(text: str) -> None:
     assert not is_address(text)

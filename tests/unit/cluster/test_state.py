@@ -95,7 +95,7 @@ def test_a_ledger_of_another_version_is_left_alone(version: object) -> None:
         decode_ledger(json.dumps({"version": version}).encode())
 
 
-def test_what_is_no_json_is_no_ledger() -> None:
+def test_a_ledger_that_is_not_json_is_refused() -> None:
     with pytest.raises(ShapeError):
         decode_ledger(b"{")
 

@@ -93,7 +93,7 @@ def test_a_value_of_the_declared_type_is_accepted(
         (PropertyType(Vector(2)), ["a", 1], "a number is needed"),
     ],
 )
-def test_an_unfit_value_is_refused_by_name(
+def test_a_value_of_another_type_is_refused_by_name(
     type: PropertyType, given: object, fragment: str
 ) -> None:
     with pytest.raises(InvalidValueError) as refusal:

@@ -119,7 +119,7 @@ def _shape_of(tree: Tree[object] | object) -> Shape:
 BOM = b"\xef\xbb\xbf"
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+def test_a_byte_order_mark_is_not_part_of_the_text() -> None:
     source = decode_source(BOM + b"node N {}", name="schema.pg")
 
     assert source.text == "node N {}"

@@ -98,7 +98,7 @@ def test_a_script_is_split_at_semicolons_empty_lines_and_the_ends_of_queries() -
     ]
 
 
-def test_what_says_nothing_is_no_statement() -> None:
+def test_an_empty_text_is_not_a_statement() -> None:
     assert split_statements("\n;;  // nothing\n;\n/* here */") == []
 
 

@@ -109,7 +109,7 @@ def test_a_parent_of_a_deleted_branch_leaves_no_line_behind() -> None:
     assert [line[:3] for line in plain_text(drawn).splitlines()] == ["* c", "* c", "* c"]
 
 
-def test_the_text_of_an_actor_does_nothing_to_a_terminal() -> None:
+def test_the_text_of_an_actor_is_escaped_for_a_terminal() -> None:
     drawn = plain_text(history([entry(1, actor="\x1b[2Jann\n* c9")]))
 
     assert "\x1b" not in drawn
@@ -220,7 +220,7 @@ def test_no_lane_holds_lines_to_two_commits(
 
 
 @given(histories())
-def test_nothing_is_drawn_that_is_no_line_to_a_parent(
+def test_only_lines_to_parents_are_drawn(
     history: tuple[list[str], Parents, set[str]],
 ) -> None:
     ids, parents, trunk = history

@@ -15,7 +15,7 @@ def test_a_text_has_a_line_for_each_field_that_holds_something() -> None:
 
 
 @pytest.mark.parametrize("text", ["slug", "=a", ":slug=a", "Decision:=a"])
-def test_what_names_no_rows_is_refused(text: str) -> None:
+def test_a_selection_without_rows_is_refused(text: str) -> None:
     with pytest.raises(InvalidValueError, match="is not a valid selector"):
         parse_selector(text)
 

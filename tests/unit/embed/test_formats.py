@@ -125,7 +125,7 @@ def test_vectors_have_length_one_in_single_precision() -> None:
         [10**400, 1],
     ],
 )
-def test_what_is_no_vector_of_that_length_is_malformed(reply: object) -> None:
+def test_a_value_that_is_not_a_vector_of_that_length_is_malformed(reply: object) -> None:
     with pytest.raises(MalformedResponseError):
         make_vectors([[1.0, 0.0], reply], 2)
 

@@ -118,7 +118,7 @@ def test_no_texts_make_no_request() -> None:
     assert embedder.embed_many([], 4).shape == (0, 4)
 
 
-def test_an_embedder_travels_without_its_connections() -> None:
+def test_an_embedder_is_pickled_without_its_connections() -> None:
     profile = parse_profile({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_MODEL": "m"})
 
     travelled = pickle.loads(pickle.dumps(RemoteEmbedder(profile, SystemClock())))

@@ -136,7 +136,7 @@ rules:
         ("version: \x00", "unacceptable character"),
     ],
 )
-def test_a_file_that_is_no_bundle_is_refused_with_the_place(text: str, message: str) -> None:
+def test_a_file_that_is_not_a_bundle_is_refused_with_the_place(text: str, message: str) -> None:
     with pytest.raises(InvalidValueError, match=message):
         _parse(text)
 

@@ -142,7 +142,7 @@ def test_bounds_are_taken_from_the_environment() -> None:
 
 
 @pytest.mark.parametrize("text", ["abc", "-1", "0", "1.5", "²"])
-def test_a_bound_that_is_no_number_is_warned_about_and_not_used(text: str) -> None:
+def test_a_bound_that_is_not_a_number_is_warned_about_and_not_used(text: str) -> None:
     bounds, warnings = parse_bounds({"OMNIGRAPH_PER_ACTOR_INFLIGHT_MAX": text})
 
     assert bounds.budget.requests_max == 16

@@ -136,6 +136,6 @@ def test_json_is_read_too() -> None:
         ("- &a {type: P, id: a, choice: source}\n- *a", "two decisions"),
     ],
 )
-def test_what_is_no_decision_is_refused_with_its_place(text: str, problem: str) -> None:
+def test_an_invalid_decision_is_refused_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(InvalidValueError, match=problem):
         parse_decisions(text, name="d.yaml")

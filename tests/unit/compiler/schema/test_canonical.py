@@ -163,6 +163,6 @@ def test_a_damaged_form_is_refused(intact: str, damaged: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "nodes", '{"ir_version": NaN}', "[" * 100_000])
-def test_what_is_no_canonical_form_is_refused(text: str) -> None:
+def test_a_non_canonical_form_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         decode_schema(text)

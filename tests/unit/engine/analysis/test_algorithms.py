@@ -51,7 +51,7 @@ def paths(network: Network, source: int, *, hops_max: int | None = None) -> dict
     return {int(node): way.tolist() for node, way in zip(reached.nodes, cut, strict=True)}
 
 
-def test_nodes_that_hang_together_share_the_smallest_of_them() -> None:
+def test_connected_nodes_share_the_smallest_of_them() -> None:
     network = network_of(6, [(5, 3), (3, 4), (2, 0)])
 
     assert find_components(network).tolist() == [0, 1, 0, 3, 3, 3]
@@ -166,7 +166,7 @@ def test_a_network_of_nothing_has_no_values() -> None:
 
 
 @pytest.mark.parametrize("damping", [1.0, -0.1, float("nan"), True, "half"])
-def test_a_damping_that_is_no_share_is_refused(damping: float) -> None:
+def test_a_damping_outside_zero_to_one_is_refused(damping: float) -> None:
     with pytest.raises(InvalidValueError, match="damping"):
         parse_rank(damping=damping, tolerance=1e-6, iterations_max=10)
 
@@ -178,7 +178,7 @@ def test_a_tolerance_that_never_ends_or_is_no_number_is_refused(tolerance: float
 
 
 @pytest.mark.parametrize("iterations_max", [0, -1, 1.5, True])
-def test_a_number_of_rounds_that_is_none_is_refused(iterations_max: int) -> None:
+def test_an_invalid_iteration_limit_is_refused(iterations_max: int) -> None:
     with pytest.raises(InvalidValueError, match="iterations_max"):
         parse_labels(iterations_max=iterations_max)
 

@@ -74,7 +74,7 @@ def test_a_sidecar_of_another_format_is_refused_by_its_number() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"schema_version":2}'])
-def test_a_file_that_is_no_sidecar_is_refused_by_its_path(content: bytes) -> None:
+def test_a_file_that_is_not_a_sidecar_is_refused_by_its_path(content: bytes) -> None:
     with pytest.raises(CorruptError, match=r"__recovery/x\.json"):
         decode_sidecar(content, path="__recovery/x.json")
 

@@ -287,7 +287,7 @@ def test_several_producers_of_one_type_are_read_one_after_the_other() -> None:
     assert [row["id"] for row in rows_of(received, "node:Pair")] == ['["x","1"]', '["y","2"]']
 
 
-def test_a_type_with_no_rows_is_received_all_the_same() -> None:
+def test_a_type_without_rows_is_received() -> None:
     received = receive_all({"Thing": pa.table({"i": pa.array([], pa.string())})}, schema=THINGS)
 
     assert received["node:Thing"].rows.num_rows == 0
@@ -333,7 +333,7 @@ def test_a_name_of_a_node_type_and_an_edge_type_has_to_say_which() -> None:
         ([7], "cannot load a value of type int"),
     ],
 )
-def test_what_are_no_rows_of_a_type_is_refused(given: object, problem: str) -> None:
+def test_values_that_are_not_rows_of_a_type_are_refused(given: object, problem: str) -> None:
     assert problem in str(refuse(given))
 
 

@@ -91,7 +91,7 @@ def test_i17_the_id_of_several_columns_is_a_json_array_of_their_texts() -> None:
 
 @pytest.mark.parametrize("width", ["F32", "F64"])
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_a_key_that_is_no_finite_number_is_refused(width: str, number: float) -> None:
+def test_a_key_that_is_not_a_finite_number_is_refused(width: str, number: float) -> None:
     declared = keyed_by(width)
     keys = pa.array([1.0, number], pa.float32() if width == "F32" else pa.float64())
 

@@ -289,7 +289,7 @@ def test_i13_a_wrong_value_of_a_required_property_says_that_it_is_required() -> 
         ("base64:QQ==QQ==", "not valid base64"),
     ],
 )
-def test_a_blob_that_is_no_base64_is_refused(blob: str, problem: str) -> None:
+def test_a_blob_that_is_not_base64_is_refused(blob: str, problem: str) -> None:
     refused = refuse(json.dumps({"type": "Dates", "data": {"blob": blob}}), schema=ODDITIES)
 
     assert problem in str(refused)
@@ -328,7 +328,7 @@ def test_a_blob_that_is_no_base64_is_refused(blob: str, problem: str) -> None:
         ("{", "a line holds one object"),
     ],
 )
-def test_a_record_that_is_none_is_refused_and_named(line: str, problem: str) -> None:
+def test_a_line_that_is_not_a_record_is_refused_and_named(line: str, problem: str) -> None:
     fine = '{"type":"Ship","data":{"reg":"s","tons":1.5}}'
 
     refused = refuse(fine, "", line, fine, schema=FLEET)

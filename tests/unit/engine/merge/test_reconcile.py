@@ -159,7 +159,7 @@ def test_values_that_print_alike_and_differ_conflict(
     assert [each.kind for each in found.conflicts] == ["divergent_insert"]
 
 
-def test_a_number_that_is_none_is_the_same_on_both_sides() -> None:
+def test_nan_is_equal_on_both_sides() -> None:
     unordered = {"x": person("a", score=float("nan"))}
 
     found = reconcile_rows(CATALOG, "Person", base={}, source=unordered, target=unordered)

@@ -190,7 +190,7 @@ def test_ids_in_several_chunks_are_still_the_same_nodes() -> None:
 # What is asked of neighbours
 
 
-def test_gathering_lists_the_neighbours_of_some_codes_in_turn() -> None:
+def test_gathering_lists_the_neighbours_of_some_ordinals_in_turn() -> None:
     adjacency = connect(CYCLE, OUT, sources="abc", targets="abc")
 
     owners, places = adjacency.gather(np.array([2, 0, 2], np.int64))

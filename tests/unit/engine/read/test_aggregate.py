@@ -42,7 +42,7 @@ def test_rows_are_grouped_by_equal_keys_as_they_appear(keyed: tuple[int, list[Ty
 
 
 @given(st.lists(st.sampled_from([-1, 0, 3, 2**62, -(2**63)])))
-def test_codes_of_entities_are_keys_too(codes: list[int]) -> None:
+def test_ordinals_of_entities_are_keys_too(codes: list[int]) -> None:
     groups = group_rows([np.array(codes, np.int64)], count=len(codes))
 
     assert groups.codes.tolist() == [list(dict.fromkeys(codes)).index(each) for each in codes]
@@ -115,7 +115,7 @@ def test_a_distinct_sum_takes_each_value_once() -> None:
     assert _aggregate(AggregateFunction.SUM, pa.int32(), rows, is_distinct=True) == [5.0, 2.0, None]
 
 
-def test_entities_are_counted_by_their_codes() -> None:
+def test_entities_are_counted_by_their_ordinals() -> None:
     groups = Groups(np.array([0, 0, 1, 0]), 2, np.array([0, 2]))
     entities = np.array([7, -1, -1, 7])
 

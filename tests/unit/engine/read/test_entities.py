@@ -106,7 +106,7 @@ def test_threads_that_share_a_cache_get_their_own_results() -> None:
     assert wrong == [[]] * 6
 
 
-def test_questions_are_counted_by_key() -> None:
+def test_requests_are_counted_by_key() -> None:
     counter: UseCounter[str] = UseCounter(keys_max=4)
 
     counts = [counter.note(key) for key in "aabaa"]
@@ -124,7 +124,7 @@ def test_an_entry_unused_for_long_is_evicted() -> None:
     assert (counter.count("a"), counter.count("b"), counter.count("c")) == (2, 0, 1)
 
 
-def test_no_question_is_lost_between_threads() -> None:
+def test_no_request_is_lost_between_threads() -> None:
     counter: UseCounter[str] = UseCounter(keys_max=2)
 
     race(lambda _number: [counter.note("a") for _ in range(200)], count=5)

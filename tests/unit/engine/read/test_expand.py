@@ -77,7 +77,7 @@ def test_edges_are_looked_up_only_if_every_condition_allows_it(
         (choose(frontier=3), "3 of 1,000,000 edges"),
     ],
 )
-def test_a_choice_says_why(access: Access, reason: str) -> None:
+def test_a_choice_states_its_reason(access: Access, reason: str) -> None:
     assert reason in access.reason
 
 
@@ -112,7 +112,7 @@ def test_bounds_that_are_not_configured_are_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "many", "1.5", "\u0661", "9" * 5000])
-def test_bounds_that_are_no_numbers_are_refused_by_name(text: str) -> None:
+def test_bounds_that_are_not_numbers_are_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidValueError, match="OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS"):
         parse_lookups({"OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS": text})
 

@@ -14,7 +14,7 @@ def fused(primary: list[int], secondary: list[int], *, k: int) -> tuple[list[int
     return ordinals.tolist(), scores.tolist()
 
 
-def test_who_is_ranked_by_both_comes_first() -> None:
+def test_entities_ranked_by_both_come_first() -> None:
     ordinals, scores = fused([1, 2, 3], [3, 1], k=60)
 
     assert ordinals == [1, 3, 2]

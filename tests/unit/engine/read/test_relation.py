@@ -111,7 +111,7 @@ def test_a_relation_that_loses_nothing_is_the_same_one() -> None:
 # Taking, binding, weighing
 
 
-def test_rows_are_taken_by_place_or_by_mark_with_their_weights() -> None:
+def test_rows_are_taken_by_position_or_by_mask_with_their_weights() -> None:
     relation = make_relation({"a": [5, 6, 7]}, weights=[1, 2, 3])
 
     by_place = relation.take(ordinals(2, 0, 2))

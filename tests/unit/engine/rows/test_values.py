@@ -69,7 +69,7 @@ def test_numbers_of_any_widths_compare_as_real_numbers(typed: Typed) -> None:
 
 
 @given(OTHER_PAIRS)
-def test_what_is_no_number_compares_with_its_like(typed: Typed) -> None:
+def test_values_that_are_not_numbers_compare_with_their_own_type(typed: Typed) -> None:
     _require_same(typed)
 
 

@@ -109,7 +109,7 @@ def test_a_source_that_lost_its_edges_is_held_to_the_minimum(write: Write) -> No
         (Write(removed=["ann"]), Write([sits("s1", "bob")])),
     ],
 )
-def test_a_source_that_goes_itself_owes_nothing(people: Write, edges: Write) -> None:
+def test_a_deleted_source_needs_no_edges(people: Write, edges: Write) -> None:
     before = committed(sits("s1", "ann"))
 
     assert messages_of(seating("1.."), {"Person": people, "Sits": edges}, committed=before) == []

@@ -37,7 +37,7 @@ def test_more_combinations_than_a_number_holds_stay_apart() -> None:
     assert find_first_rows(codes).tolist() == [0, 1, 2, 1]
 
 
-def test_repeats_are_found_wherever_they_stand() -> None:
+def test_repeats_are_found_at_any_position() -> None:
     assert has_repeats(np.array([3, 1, 2, 3], np.int64))
     assert not has_repeats(np.array([3, 1, 2], np.int64))
     assert not has_repeats(np.array([], np.int64))

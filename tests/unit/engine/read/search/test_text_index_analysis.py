@@ -64,7 +64,7 @@ def test_forms_of_a_word_have_one_stem(text: str) -> None:
         ("Йога ½ ⑴", ("йога", "½", "⑴")),
     ],
 )
-def test_letters_that_ascii_can_say_are_folded(text: str, written: tuple[str, ...]) -> None:
+def test_letters_with_an_ascii_form_are_folded(text: str, written: tuple[str, ...]) -> None:
     assert analyze(text).written == written
 
 
@@ -78,7 +78,7 @@ def test_a_stop_word_with_a_mark_is_a_word() -> None:
 
 
 @given(TEXTS)
-def test_a_column_and_a_query_come_apart_alike(text: str) -> None:
+def test_a_column_and_a_query_are_tokenized_alike(text: str) -> None:
     assert words_by_text(pa.array([text])) == [words_of(text)]
 
 
@@ -101,7 +101,7 @@ def test_words_end_where_letters_and_digits_end(text: str) -> None:
 
 
 @given(st.lists(st.none() | TEXTS), st.data())
-def test_a_text_knows_nothing_of_its_neighbours(
+def test_a_text_is_analyzed_independently_of_other_rows(
     texts: list[str | None], data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, len(texts)))

@@ -118,7 +118,7 @@ def test_products_beyond_single_precision_hide_no_neighbour(
 
 
 @pytest.mark.parametrize("absent", [None, [math.nan, 0.0], [0.0, math.inf], [None, 0.0]])
-def test_what_is_no_vector_is_never_near(absent: Vector) -> None:
+def test_a_value_that_is_not_a_vector_is_never_near(absent: Vector) -> None:
     column = column_of([[1.0, 1.0], absent, [2.0, 2.0]], dimension=2)
 
     assert column.nearest(single([0, 0]), 3, None).tolist() == [0, 2]
@@ -127,7 +127,7 @@ def test_what_is_no_vector_is_never_near(absent: Vector) -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
-def test_nothing_is_near_to_what_is_no_vector(number: float) -> None:
+def test_nothing_is_near_to_a_value_that_is_not_a_vector(number: float) -> None:
     column = column_of([[1.0, 1.0]], dimension=2)
 
     assert column.nearest(single([number, 0]), 1, None).tolist() == []
@@ -146,7 +146,7 @@ def test_distances_are_euclidean(
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 7, 64, 130, 384])
-def test_a_distance_is_the_same_in_whatever_company(dimension: int) -> None:
+def test_a_distance_does_not_depend_on_other_rows(dimension: int) -> None:
     vectors, numbers = random_column(300, dimension)
     column = vector_column(vectors)
     query = numbers[3] * np.float32(0.3)
