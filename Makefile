@@ -75,7 +75,7 @@ SECONDS ?= 60
 
 .PHONY: differential
 differential: setup ## Compare the results of the engine and the referee for SECONDS=60 and print the differences
-	@$(BIN)/python -m tests.support.read_referee $(SECONDS)
+	@$(BIN)/python -m tests.support.read_comparison $(SECONDS)
 
 .PHONY: soak
 soak: setup ## Kill writers at random for SECONDS=60, from 120 on bulk loads too; or SERVER=60; or a graph of EDGES=20000000

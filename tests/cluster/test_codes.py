@@ -10,7 +10,7 @@ from tests.support.source_tree import ROOT
 REPORTERS = frozenset({"error", "warn", "error_finding", "stopped"})
 CODE = re.compile(r"`([a-z]+(?:_[a-z]+)+)`")
 
-# Put together of a word and what is wrong with a content.
+# Assembled from a word and the problem of a content.
 ASSEMBLED = frozenset({"catalog_payload_mismatch"})
 
 

@@ -1,4 +1,4 @@
-"""Every comparison that compiles has one answer: the referee's, in process and on Spark alike."""
+"""Every comparison that compiles has one result: the oracle's, in process and on Spark alike."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -18,8 +18,8 @@ from tests.support.comparison_table import (
     update_of_all,
 )
 from tests.support.generated_graphs import GeneratedRead
+from tests.support.read_comparison import ROWS_MAX, find_fault
 from tests.support.read_graphs import compile_for, run_oracle, store
-from tests.support.read_referee import ROWS_MAX, find_fault
 from tests.support.spark_reads import planned_for_few_rows
 
 CASES_MIN = 2_000

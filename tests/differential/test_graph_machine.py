@@ -1,7 +1,7 @@
 """Everything that can be done to a graph, in any order, against a graph of dictionaries.
 
 Branches come and go, rows change on them by mutations, loads and transactions, branches are merged,
-commits undone, picked and tagged, and any of it may be stopped half-way. After every step the graph
+commits undone, picked and tagged, and any of it may be interrupted. After every step the graph
 is what the model says, and in the end all of its past is.
 """
 

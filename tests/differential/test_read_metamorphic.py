@@ -1,4 +1,4 @@
-"""Reads that must agree with each other, whatever the rows: no referee is asked."""
+"""Reads that must agree with each other, whatever the rows, without an oracle."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from omnigraph.model.catalog import NodeType
 from omnigraph.model.types import FLOATS, PropertyType
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
 from tests.support.oracle_pipeline import TooManyRowsError
+from tests.support.read_comparison import GENERATING, ROWS_MAX
 from tests.support.read_graphs import PlainGraph, run_oracle, store, to_arrow
-from tests.support.read_referee import GENERATING, ROWS_MAX
 
 READS_PER_GRAPH = 10
 SOME_GRAPHS = settings(GENERATING, max_examples=15)

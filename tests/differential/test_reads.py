@@ -1,4 +1,4 @@
-"""A read returns what the referee says, in the referee's order, whatever the graph and the read."""
+"""A read returns the rows of the oracle, in the oracle's order, whatever the graph and the read."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 from tests.support.generated_graphs import GeneratedRead
+from tests.support.read_comparison import GENERATING, ROWS_MAX, compare_all, find_fault, show
 from tests.support.read_corpus import parse_case
 from tests.support.read_graphs import run_oracle, store
-from tests.support.read_referee import GENERATING, ROWS_MAX, compare_all, find_fault, show
 
 READS_MIN = 20 * settings().max_examples
 

@@ -1,8 +1,8 @@
-"""Queries return what the referee computes before and after every commit, whatever is cached.
+"""Queries return what the oracle computes before and after every commit, whatever is cached.
 
 One handle stays open while rows are inserted, replaced and deleted, tables are compacted and
 indexed, branches are merged and the schema changes. After each commit the handle, with everything
-that earlier queries left in its caches, is compared with the referee on the rows that a new handle
+that earlier queries left in its caches, is compared with the oracle on the rows that a new handle
 exports. Earlier commits are queried again with their own rows.
 """
 
@@ -25,8 +25,8 @@ from omnigraph.errors import IntegrityError, MergeConflictError
 from omnigraph.model.catalog import NodeType
 from tests.support.generated_graphs import graphs, other_rows, reads
 from tests.support.oracle_pipeline import TooManyRowsError
+from tests.support.read_comparison import GENERATING, ROWS_MAX, find_fault, show
 from tests.support.read_graphs import PlainGraph, run_oracle, store, to_arrow, types_of
-from tests.support.read_referee import GENERATING, ROWS_MAX, find_fault, show
 from tests.support.schemas import compile_text
 
 COMMITS = 6
@@ -67,7 +67,7 @@ def test_queries_between_commits_return_what_the_oracle_computes() -> None:
 
     agree()
 
-    assert sum(counts) >= READS_MIN, "the referee gave up too many queries"
+    assert sum(counts) >= READS_MIN, "the oracle gave up too many queries"
 
 
 def _run_sequence(data: st.DataObject) -> int:

@@ -13,9 +13,9 @@ from tests.support.corpus import corpus_id, corpus_paths, read_corpus_file
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
 from tests.support.generated_views import views
 from tests.support.read_cases import CASES, ReadCase, number_of
+from tests.support.read_comparison import GENERATING
 from tests.support.read_corpus import parse_case, render_case
 from tests.support.read_graphs import PlainGraph, store
-from tests.support.read_referee import GENERATING
 from tests.support.spark_reads import planned_for_few_rows, run_both
 from tests.support.tiers import sample
 from tests.support.views import part_of, see_as_reader

@@ -19,8 +19,8 @@ from omnigraph.errors import GraphError
 from omnigraph.model.catalog import EdgeType
 from tests.support.generated_graphs import GeneratedRead, graphs, reads
 from tests.support.generated_views import views
+from tests.support.read_comparison import GENERATING
 from tests.support.read_graphs import PlainGraph, store, types_of
-from tests.support.read_referee import GENERATING
 from tests.support.views import TypeViews, part_of, see_as_reader
 
 # An example costs as much as some generated texts.

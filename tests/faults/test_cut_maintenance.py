@@ -65,7 +65,7 @@ def grow(graph: Graph, age: int, *, branch: str = "main") -> None:
 
 
 def orphan(root: Path) -> None:
-    """What a deletion of a branch leaves that dies half-way."""
+    """What an interrupted deletion of a branch leaves."""
     table = lance.dataset(str(table_paths(root)["node:Person"]))
     table.create_branch("left", table.version)
 
@@ -76,7 +76,7 @@ def query_results(graph: Graph) -> Mapping[str, object]:
 
 
 def retained(root: Path) -> Mapping[str, object]:
-    """The versions and lines that a graph has."""
+    """The versions and table branches that a graph has."""
     found = {}
     for key, path in table_paths(root).items():
         lines = {"main": path} | {

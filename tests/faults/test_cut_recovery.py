@@ -42,7 +42,7 @@ DELETE_ENDS = {
     5: Reached.NEW,
 }
 
-# The same for two types of which a branch gets lines of its own first, and then a record of them.
+# The same for two types for which a branch first gets table branches, and then a record of them.
 BRANCH_ENDS = {
     3: Reached.OLD,
     4: Reached.OLD,

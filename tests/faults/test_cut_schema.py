@@ -271,5 +271,5 @@ def test_a_branch_that_catches_up_with_a_schema_is_interrupted_without_harm(tmp_
 
     swept = sweep(tmp_path, Operation(prepare, operate, no_steps), whens=WHENS)
 
-    # Two sidecars, two publishes, one table catches up, two get a line of their own, three rows.
+    # Two sidecars, two publishes, one table catches up, two get a table branch, three rows.
     assert swept.effects >= 4 + 2 + 1 + 2 + 3, "the sweep went blind"

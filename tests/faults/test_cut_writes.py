@@ -173,12 +173,12 @@ def with_a_draft(tmp_path: Path) -> Callable[[Path], object]:
 
 
 def start_child(graph: Graph) -> None:
-    """Start a branch at another one that has lines of its own."""
+    """Start a branch at another one that has table branches."""
     graph.create_branch("child", base="draft")
 
 
 def delete_draft(graph: Graph) -> None:
-    """Delete the branch that has lines of its own."""
+    """Delete the branch that has table branches."""
     graph.delete_branch("draft")
 
 
@@ -351,7 +351,7 @@ def create_under_fault(root: Path, fault: Fault) -> Outcome | None:
 
 
 def require_created_or_creatable(root: Path, fault: Fault, outcome: Outcome | None) -> None:
-    """Fail unless there is a whole graph, or none and nothing in the way of one."""
+    """Fail unless there is a whole graph, or none and nothing that prevents its creation."""
     found = find_graph(root)
     if isinstance(found, Graph):
         assert outcome in (None, Outcome.UNCERTAIN), "it was reported as not created"

@@ -91,7 +91,7 @@ def start_a_branch(graph: Graph) -> None:
 
 
 def delete_the_branch(graph: Graph) -> None:
-    """Delete the branch that has lines of its own."""
+    """Delete the branch that has table branches."""
     graph.delete_branch("draft")
 
 
@@ -297,7 +297,7 @@ def create(s3: FaultyS3) -> Outcome | None:
 def require_created_or_creatable(
     s3: FaultyS3, fault: RequestFault, outcome: Outcome | None
 ) -> None:
-    """Fail unless there is a whole graph, or none and nothing in the way of one."""
+    """Fail unless there is a whole graph, or none and nothing that prevents its creation."""
     try:
         graph = open_graph(s3)
     except GraphError as error:

@@ -33,11 +33,11 @@ from tests.support.processes import started
 from tests.support.queries import query
 from tests.support.s3_server import S3Server, serve_s3
 
-# A turn, a record, two types, a publish; the record goes, the turn is let go.
+# A lease, a sidecar, two types, a publish; the sidecar is deleted, the lease released.
 WRITE_EFFECTS_MIN = 7
 FIRST_APPLY, LAST_APPLY, PUBLISH = 3, 4, 5
 
-# A turn, two types undone, a publish, the audit; the record goes, the turn is let go.
+# A lease, two types undone, a publish, the audit; the sidecar is deleted, the lease released.
 RECOVERY_EFFECTS_MIN = 7
 EFFECTS_MAX = 40
 PATIENCE_S = 120.0
@@ -121,13 +121,13 @@ def recover(place: Place, branch: str) -> None:
 
 
 def write(place: Place, branch: str) -> None:
-    """Write to one of the types that the other writes, when it is one's turn."""
+    """Write to one of the types that the other writes, once the lease is free."""
     graph, _ = place.open()
     graph.mutate(PERSON, {"n": f"other-{graph.head(branch)}"}, branch=branch)
 
 
 def update(place: Place, branch: str) -> None:
-    """Change a row of one of the types that the other writes, when it is one's turn."""
+    """Change a row of one of the types that the other writes, once the lease is free."""
     graph, _ = place.open()
     graph.mutate(query('update Person set { age: 1 } where name = "Ann"'), branch=branch)
 

@@ -338,7 +338,7 @@ def require_sighted(swept: Swept, *, least: int) -> None:
 
 
 def with_a_draft(tmp_path: Path) -> Callable[[Path], object]:
-    """Prepare a graph with a branch that has no line of its own."""
+    """Prepare a graph with a branch that has no table branch."""
     copy = copies_of(social_graph(tmp_path / "built"))
 
     def prepare(root: Path) -> None:
@@ -352,7 +352,7 @@ def with_a_draft(tmp_path: Path) -> Callable[[Path], object]:
 
 
 def die(stage: str) -> Callable[[str], object]:
-    """Stop the world after a stage."""
+    """Stop the process after a stage."""
 
     def stop() -> None:
         raise SimulatedCrash

@@ -1,4 +1,4 @@
-"""Bugs planted in leases: whose turn it is on an object store, and what a paused writer may do."""
+"""Bugs planted in leases: who holds one on an object store, and what a paused writer may do."""
 
 from tests.mutants.planting import Edit, Mutant
 
@@ -50,7 +50,7 @@ LEASE_MUTANTS = (
         (CLASSES,),
     ),
     Mutant(
-        "publish without asking whose turn it is",
+        "publish without checking the lease",
         (
             Edit(
                 "engine/commit/publish.py",

@@ -1,6 +1,6 @@
 """What a planted bug is, and how one is planted in a copy of the product.
 
-Promises that a bug is planted whole or not at all: each text that it replaces must occur exactly
+Guarantees that a bug is planted whole or not at all: each text that it replaces must occur exactly
 once. Does not know which bugs there are, nor which tests notice them.
 """
 

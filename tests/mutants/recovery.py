@@ -121,7 +121,7 @@ RECOVERY_MUTANTS = (
         (RECOVERY,),
     ),
     Mutant(
-        "take over the line that a dead writer left",
+        "take over the table branch that a killed writer left",
         (
             Edit(
                 "engine/commit/staging.py",

@@ -29,7 +29,7 @@ SPARK_MUTANTS = (
         (f"{FILES}::test_files_of_rows_land_whatever_numbers_the_columns_of_their_table_have",),
     ),
     Mutant(
-        "take over a line that was opened, whatever was added to it",
+        "take over an existing table branch, whatever was added to it",
         (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if line:"),),
         (
             f"{FILES}::test_files_in_the_folder_of_a_line_that_a_dead_writer_moved"
@@ -37,7 +37,7 @@ SPARK_MUTANTS = (
         ),
     ),
     Mutant(
-        "remove a line that was just opened, with the files that wait there",
+        "remove a new table branch, with the files staged there",
         (Edit(FORKS, "if tables.is_fresh_fork(line, of=entry.at):", "if not line:"),),
         (OVERTAKEN,),
     ),

@@ -34,7 +34,7 @@ class Archive:
 
     `by_branch` are the rows of the whole graph now, `by_commit` those after each commit of main,
     `commits` its commits with their parents. `before` and `after` are the rows of the graph whose
-    writer stopped half-way, without what it wrote and with it.
+    writer was interrupted, without what it wrote and with it.
     """
 
     whole: Path

@@ -36,7 +36,7 @@ TICKS = query("match { $h: Hand $b: Bell } return { $h.tick, $b.tick }")
 
 
 def clock_graph(root: Path) -> Graph:
-    """A hand and a bell that agree, and a branch on which they stand still."""
+    """A hand and a bell that agree, and a branch on which they do not change."""
     hand, bell = node("Hand", name="h", tick=0), node("Bell", name="b", tick=0)
     graph = build_graph(root, SCHEMA, hand, bell)
     graph.create_branch("still")

@@ -1,7 +1,7 @@
 """Every comparison that a query can write: each comparator between operands of every kind.
 
-Promises that the table holds each pair of operands under each comparator, whether it compiles or
-not. Knows nothing of what a comparison means; that is for the referee to say.
+Guarantees that the table holds each pair of operands under each comparator, whether it compiles or
+not. Knows nothing of what a comparison means; the oracle decides that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Corpus files: text in, text out. A source, then sections that start with a line `--- name`.
 
-Promises that rendering a parsed file gives the file back, so that blessing changes nothing but
+Guarantees that rendering a parsed file gives the file back, so that blessing changes nothing but
 expectations. Does not know any language: what a section should hold is the tests' business.
 """
 

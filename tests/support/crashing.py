@@ -21,7 +21,7 @@ T = TypeVar("T")
 class When(StrEnum):
     """What becomes of the call that is hit."""
 
-    BEFORE = "the world stops before it happens"
+    BEFORE = "the process stops before it happens"
     AFTER = "it happens, and the process stops before any caller receives a result"
     LOST = "it happens, and an error is reported"
     ERROR_ONCE = "it does not happen, and an error is reported"

@@ -34,7 +34,7 @@ class Defect(StrEnum):
     TORN_WRITES = "an object is written in two steps"
     SHORT_UPLOADS = "a large object is cut"
     CACHED_READS = "reads answer what this client wrote"
-    FORGETS_LEASES = "leases are never found and never in the way"
+    FORGETS_LEASES = "leases are never found and never block"
     KEEPS_DELETED = "nothing is ever deleted"
 
 

@@ -171,7 +171,7 @@ class _Listening(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Else the second part of an answer waits for a word about the first.
+    # Otherwise the second part of a response waits for an acknowledgement of the first.
     disable_nagle_algorithm = True
 
     @property

@@ -1,6 +1,6 @@
 """Rows of awkward values under awkward names, and conditions of every shape about them.
 
-Promises that a condition is one that the compiler makes: comparable sides, one of them a column.
+Guarantees that a condition is one that the compiler makes: comparable sides, one of them a column.
 Constants lie on, beside and far from the values of the rows.
 """
 

@@ -1,6 +1,6 @@
 """Valid query files, generated against a catalog.
 
-Promises that the checker has no reason to refuse a text from here.
+Guarantees that the checker has no reason to refuse a text from here.
 """
 
 from hypothesis import strategies as st

@@ -1,6 +1,6 @@
 """Valid schemas, generated: every type, constraint and annotation, under awkward names.
 
-Promises that the checker has no reason to refuse a text from here. Knows the rules of the
+Guarantees that the checker has no reason to refuse a text from here. Knows the rules of the
 language from its reference, not from the checker.
 """
 

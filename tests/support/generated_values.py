@@ -1,6 +1,6 @@
 """Values in generated queries: literals that fit a type, and parameters declared on the way.
 
-Promises that whatever is written here fits the type it was asked for.
+Guarantees that whatever is written here fits the type it was asked for.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -69,7 +69,7 @@ class View:
 
 
 class Client:
-    """One client at work: every call is written down before it is made and after it ended."""
+    """A running client: every call is logged before it is made and after it ended."""
 
     def __init__(self, root: str, log: Path, seed: str, number: int) -> None:
         self._chance = random.Random(seed)

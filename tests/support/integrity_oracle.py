@@ -1,6 +1,6 @@
 """The rules about rows, one by one over dictionaries: slow, and short enough to be believed.
 
-Promises the same violations in the same order as the evaluator, without their messages. Shares
+Guarantees the same violations in the same order as the evaluator, without their messages. Shares
 nothing with it but the catalog.
 """
 

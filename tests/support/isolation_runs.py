@@ -84,7 +84,7 @@ def kill_in_call(
     while child.poll() is None:
         wait_for(lambda: child.poll() is not None or is_in_call(log), what=f"a call of {log.stem}")
         time.sleep(chance.uniform(0, DELAY_S_MAX))
-        # A client that stands still cannot leave its call between the look and the kill.
+        # A suspended client cannot leave its call between the check and the kill.
         child.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         if is_in_call(log):

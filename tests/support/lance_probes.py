@@ -1,7 +1,7 @@
 """Small Lance tables, and one function for every write that can be staged on one.
 
-Promises that nothing here catches or retries: a surface test sees what pylance does. Does not know
-OmniGraph.
+Guarantees that nothing here catches or retries: a surface test sees what pylance does. Does not
+import OmniGraph.
 """
 
 from collections.abc import Callable, Mapping, Sequence

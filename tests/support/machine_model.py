@@ -61,7 +61,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What two branches are measured from, and whether one of them has stood still since."""
+    """The merge base of two branches, and whether one of them is unchanged since."""
 
     state: Contents
     is_at_target: bool

@@ -1,4 +1,4 @@
-"""NDJSON read one record after the other with the plainest means: the referee of the fast reader.
+"""NDJSON read one record after the other with the plainest means: the oracle of the fast reader.
 
 Knows the rules of loading and nothing of columns. A record is refused by its number; no messages.
 """

@@ -1,4 +1,4 @@
-"""The referee of reads: a naive interpreter of the IR over lists of Python values.
+"""The oracle of reads: a naive interpreter of the IR over lists of Python values.
 
 Shares the compiler with the engine and nothing below it. What is slow here is slow on purpose. A
 read that makes too many rows on its way is given up with `TooManyRowsError`.

@@ -1,4 +1,4 @@
-"""The pattern of a read as its referee runs it: rows of variables, by nested loops.
+"""The pattern of a read as its oracle runs it: rows of variables, by nested loops.
 
 One row, one node and one edge at a time, as close to the words of the reference as can be. Knows
 nothing of columns, order or limits.
@@ -51,7 +51,7 @@ Row = Mapping[str, Entity | None]
 
 
 class TooManyRowsError(Exception):
-    """A read that makes more rows on its way than the referee has patience for."""
+    """A read that makes more intermediate rows than the oracle allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Search as the referee of reads does it: words, relevance, distance, fusion, mock vectors.
+"""Search as the oracle of reads does it: words, relevance, distance, fusion, mock vectors.
 
 One text and one word at a time. Shares the stemmer with the engine and nothing else.
 """

@@ -1,4 +1,4 @@
-"""Values as the referee of reads sees them: their order, their comparison, their JSON.
+"""Values as the oracle of reads sees them: their order, their comparison, their JSON.
 
 Knows the rules of the language from its reference and nothing of how the engine keeps or compares
 columns. Numbers are Python's, which compare exactly whatever their widths.

@@ -1,4 +1,4 @@
-"""The tables of the referee's text search: words that say nothing, letters and their ASCII.
+"""The tables of the oracle's text search: words that say nothing, letters and their ASCII.
 
 Written down a second time, so that a word that goes missing in the engine is missed here.
 """

@@ -123,7 +123,7 @@ def twin_graphs(folder: Path) -> Iterator[Twins]:
 
 
 def _write_history(graph: Graph) -> dict[str, str]:
-    """Branches for lines that write; what two of them did stands against each other."""
+    """Branches for lines that write; the changes of two of them conflict."""
     start = graph.head()
     for branch in (*WRITTEN, "forward", "apart", "aside", "against"):
         graph.create_branch(branch)

@@ -20,7 +20,7 @@ TABLE_EFFECTS = ("create", "apply", "compact", "fork", "delete_branch", "restore
 
 
 class Stop:
-    """A place at which an operation stands still, once it is armed."""
+    """A place at which an operation pauses, once it is armed."""
 
     def __init__(self, *, at: int, is_after: bool, stand_still: Callable[[], None]) -> None:
         self._at = at

@@ -1,6 +1,6 @@
 """Other threads and processes for tests: races, scripts in a child, its disk and its system calls.
 
-Promises that a child that was waited for has ended and left no pipe open. Does not know the
+Guarantees that a child that was waited for has ended and left no pipe open. Does not know the
 product: scripts import it themselves.
 """
 

@@ -1,6 +1,6 @@
 """Queries in tests: the schemas of the conformance cases, and what a query should compile to.
 
-Promises that a failed expectation shows the whole IR or every diagnostic. Knows no case.
+Guarantees that a failed expectation shows the whole IR or every diagnostic. Knows no case.
 """
 
 from __future__ import annotations

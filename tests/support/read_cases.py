@@ -1,6 +1,6 @@
 """The cases of the language that return rows, worked out by hand: sections A to F and extensions.
 
-One table for the referee and for the engine. Rows are in the order in which they must come.
+One table for the oracle and for the engine. Rows are in the order in which they must come.
 """
 
 from __future__ import annotations

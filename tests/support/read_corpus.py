@@ -1,6 +1,6 @@
 """Reads that once went wrong, as files of the corpus: a query, a schema, rows and parameters.
 
-What a file should return is not in it: the referee says so whenever it is read.
+What a file should return is not in it: the oracle computes it whenever it is read.
 """
 
 from __future__ import annotations

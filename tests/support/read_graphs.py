@@ -1,6 +1,6 @@
-"""Graphs as plain Python values, for the referee of reads and for the engine alike.
+"""Graphs as plain Python values, for the oracle of reads and for the engine alike.
 
-A plain graph holds its schema and its rows; it is asked with the referee, or stored and asked with
+A plain graph holds its schema and its rows; the oracle evaluates it, or it is stored and read by
 the engine. Knows neither how cases are written nor how they are generated.
 """
 
@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StillRuntime:
-    """New ids as ever, and a clock that stands still."""
+    """New ids as usual, and a clock that does not advance."""
 
     def __init__(self) -> None:
         self._system = SystemRuntime()
@@ -115,7 +115,7 @@ def compile_for(graph: PlainGraph, text: str) -> ReadIR:
 
 
 def run_oracle(graph: PlainGraph, text: str, params: Params, *, rows_max: int) -> OracleResult:
-    """What the referee says that a read returns."""
+    """The result of a read according to the oracle."""
     ir = compile_for(graph, text)
     values = convert_parameters(ir.parameters, params, numbers=NumberReading.EXACT)
     call = Call(graph.catalog, graph.rows_by_type, values, NOW)
@@ -126,7 +126,7 @@ def run_oracle(graph: PlainGraph, text: str, params: Params, *, rows_max: int) -
 
 
 def store(path: Path, graph: PlainGraph, *, traversal: TraversalMode = TraversalMode.AUTO) -> Graph:
-    """The graph on a disk, loaded as one commit, with a clock that stands still."""
+    """The graph on a disk, loaded as one commit, with a clock that does not advance."""
     settings = make_settings(str(path), storage_options=None, durability="relaxed")
     settings = replace(
         settings,

@@ -133,7 +133,7 @@ def main() -> None:
     with omnigraph.open(root, durability="relaxed") as graph, Path(log).open("w") as written:
         for round in range(int(rounds)):
             meet(Path(log).parent, racer, str(round))
-            # Each rule comes first in its turn: there the racers are closest to each other.
+            # Each rule comes first once: there the racers are closest to each other.
             first = round % len(rules)
             for rule in [*rules[first:], *rules[:first]]:
                 outcome = until_it_ends(graph, make_attempt(rule, int(racer), round))

@@ -1,6 +1,6 @@
 """An S3 endpoint in memory that fails on purpose: the N-th request of a block, in a chosen way.
 
-Promises that requests are answered one at a time, that every one is written down with what became
+Guarantees that requests are answered one at a time, that every one is written down with what became
 of it, and that the bucket can be made to hold again what it once held; sweeps raise N until a run
 is unharmed. Answers what a graph asks for and nothing else of S3, many times faster than moto; a
 test compares the two. Knows nothing of graphs.

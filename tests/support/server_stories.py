@@ -97,7 +97,7 @@ class Fleet:
 
 @contextmanager
 def started_clients(plan: Plan, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The clients at work; gone at the end of the block."""
+    """The running clients; stopped at the end of the block."""
     plan_path = folder / "plan.json"
     plan_path.write_text(json.dumps(asdict(plan)), encoding="utf-8")
     command = [sys.executable, "-m", "tests.support.server_clients", str(plan_path)]

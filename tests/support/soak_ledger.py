@@ -67,7 +67,7 @@ class Ledger:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, *words: str) -> None:
-        """Add a line that outlives this process and the machine."""
+        """Add a line durably."""
         os.write(self._descriptor, f"{' '.join(words)}\n".encode())
         os.fsync(self._descriptor)
 
@@ -96,7 +96,7 @@ def read_ledgers(folder: Path) -> Sequence[Entry]:
 
 
 def ending_of(entry: Entry) -> str:
-    """How a call ended, in a word or two."""
+    """A short description of how a call ended."""
     if entry.failure is not None:
         return " ".join(entry.failure)
     return "open" if entry.is_open else "done"

@@ -1,6 +1,6 @@
 """The repository as the architecture tests see it: parsed modules, text files, places in them.
 
-Promises that what it returns is what is on disk. Does not know any rule: those are the tests.
+Guarantees that what it returns is what is on disk. Does not know any rule: those are the tests.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """A driver of bulk loads in a process of its own, and a way to kill it or what it has started.
 
 The driver has a Spark session of its own, loads what it is given, and writes down its progress and
-how each load ended. Promises that nothing of it is left once it was ended. Does not know what the
+how each load ended. Guarantees that nothing of it is left once it was ended. Does not know what the
 loads bring.
 """
 

@@ -1,6 +1,6 @@
 """Sparks beside the test's own, for tests: a Spark Connect server, and a cluster on this machine.
 
-Promises that what was started has ended when the block ends, Java and Python workers alike, and
+Guarantees that what was started has ended when the block ends, Java and Python workers alike, and
 that it listens on the loopback address only. A process holds one classic session, and Spark Connect
 changes what `pyspark` means in it, so what runs there is a script in a process of its own.
 """

@@ -1,7 +1,7 @@
 """Write the graphs that later versions must open: `python -m tests.support.write_fixture`.
 
 Run once for each format on disk, and never again for one that was released: the archive is the
-proof. It holds a graph with everything that a graph can have, one whose writer stopped half-way,
+proof. It holds a graph with everything that a graph can have, one whose writer was interrupted,
 and what could be read of both when they were written.
 """
 

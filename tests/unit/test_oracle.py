@@ -1,4 +1,4 @@
-"""The referee of reads knows the cases of the language, worked out by hand."""
+"""The oracle of reads knows the cases of the language, worked out by hand."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from tests.support.clocks import HandClock
 def make_budget(
     *, bytes_max: int = 1_000, seconds_max: float = 5.0, clock: HandClock | None = None
 ) -> Budget:
-    """A budget that starts now, by a clock that stands still unless one is given."""
+    """A budget that starts now, by a clock that does not advance unless one is given."""
     return Budget(Allowance(bytes_max, seconds_max, (clock or HandClock()).monotonic))
 
 

@@ -1,4 +1,4 @@
-"""The engine and the referee, asked the same: where they disagree, the smallest case that shows it.
+"""The engine and the oracle on the same reads: the smallest case in which they disagree.
 
 Run as a program this asks generated reads of generated graphs for as long as one likes, and prints
 what it finds as a file for `tests/corpus/reads`.
@@ -28,7 +28,7 @@ from tests.support.read_graphs import PlainGraph, run_oracle, store
 from tests.support.shrinking import shrink
 
 ROWS_MAX = 1_500
-"""Most rows that the referee makes on its way before it gives a read up."""
+"""Most rows that the oracle makes on its way before it gives a read up."""
 
 READS_PER_GRAPH = 28
 """So many that storing graphs does not cost more than asking them, some given up included."""
@@ -50,7 +50,7 @@ _FAULTS = (
 
 
 class DisagreementError(AssertionError):
-    """The engine returns something else than the referee."""
+    """The engine and the oracle return different results."""
 
 
 def compare_all(drawn: st.DataObject) -> int:
