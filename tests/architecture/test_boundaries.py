@@ -21,7 +21,7 @@ from tests.support.source_tree import (
 
 MAY_IMPORT_LARK = frozenset({"omnigraph.compiler.parser_tables"})
 
-# `omnigraph --help` and `omnigraph lint` answer at once because nothing of this is imported.
+# `omnigraph --help` and `omnigraph lint` start quickly because none of this is imported.
 WITHOUT_STORAGE = ("omnigraph.model.", "omnigraph.compiler.", "omnigraph.cli.")
 STORAGE_LIBRARIES = frozenset({"lance", "pyarrow", "pyspark"})
 

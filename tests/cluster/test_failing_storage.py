@@ -185,7 +185,7 @@ def test_a_lock_whose_response_was_lost_is_released(tmp_path: Path) -> None:
 
     def lose(path: str, content: bytes) -> None:
         (tmp_path / path).write_bytes(content)
-        raise UnavailableError(action="write the lock", reason="the answer got lost")
+        raise UnavailableError(action="write the lock", reason="the response was lost")
 
     failed = applied(tmp_path, hooked_context("put_if_absent", "lock.json", lose))
 

@@ -110,7 +110,7 @@ def sweep_layout(
     scope: Scope = Scope.EFFECTS,
     prepare: Callable[[Path], Graph] = worn_graph,
 ) -> Swept:
-    """Cut an operation at each of its effects; what the graph answers is the same all the time."""
+    """Cut an operation at each of its effects; query results never change."""
     built = prepare(tmp_path / "built")
     results, rows = _query_results(built), state_of(built)
     copy = copies_of(built)

@@ -102,7 +102,7 @@ def sweep_request(tmp_path: Path, prepare: Callable[[Path], object], call: Reque
         graph = open_plain(root)
         again = call(graph)
         assert without_commit(again) == expected
-        assert first in (None, again), "two answers to one request"
+        assert first in (None, again), "two results of one request"
         require_applied_once(graph, state, again)
         shutil.rmtree(root)
 
@@ -129,7 +129,7 @@ def require_applied_once(graph: Graph, state: State, result: object) -> None:
 
 
 def without_commit(result: object) -> dict[str, object]:
-    """An answer without the id that is new in every run."""
+    """A result without the id that is new in every run."""
     assert hasattr(result, "__dataclass_fields__")
     return {
         name: getattr(result, name) for name in result.__dataclass_fields__ if name != "commit_id"

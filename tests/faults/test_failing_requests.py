@@ -62,7 +62,7 @@ PEOPLE = (
     edge("Knows", "Alice", "Bob"),
 )
 
-# A request that only reads has no effect of which the answer could get lost.
+# A request that only reads has no effect whose response could be lost.
 EVERY_WAY: ScopeByWay = {
     Way.REFUSED: Scope.ALL,
     Way.BUSY: Scope.ALL,

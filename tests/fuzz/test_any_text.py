@@ -1,4 +1,4 @@
-"""Whatever stands in a file, the compiler answers or refuses; nothing else comes out."""
+"""The compiler compiles or refuses any file; it has no other outcome."""
 
 import pytest
 from hypothesis import assume, given

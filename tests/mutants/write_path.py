@@ -191,7 +191,7 @@ WRITE_PATH_MUTANTS = (
         (REQUESTS_TESTS,),
     ),
     Mutant(
-        "publish what was answered meanwhile",
+        "publish what was recorded meanwhile",
         (Edit(PUBLISH, "        _require_first(intent, state, tables)\n", ""),),
         (REQUESTS_TESTS,),
     ),
@@ -212,7 +212,7 @@ WRITE_PATH_MUTANTS = (
         (REQUESTS_TESTS,),
     ),
     Mutant(
-        "answer by a key whatever was asked for",
+        "return a recorded response for any request with its key",
         (Edit(REQUESTS, "recorded.digest != request.digest", "not recorded"),),
         (REQUESTS_TESTS,),
     ),

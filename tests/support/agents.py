@@ -38,7 +38,7 @@ class Agent:
         return {each.name: each for each in found.tools}
 
     def call(self, name: str, /, **arguments: object) -> dict[str, object]:
-        """What a tool answers."""
+        """The result of a tool."""
         result = self._call(name, arguments)
         assert not result.is_error, _said(result)
         assert result.structured_content == _said(result)

@@ -1,6 +1,6 @@
 """One graph with a server in front of it: opened by its uri and reached through the server.
 
-Both handles are of the same store, so whatever they are asked has one answer. Tests that write work
+Both handles are of the same store, so every call has the same result on both. Tests that write work
 on branches of their own.
 """
 

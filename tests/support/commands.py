@@ -89,7 +89,7 @@ def run_with_reply(
     home: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Ended, str]:
-    """Run a command line whose input is a terminal, answer its question, and see what is echoed."""
+    """Run a command line on a terminal, reply to its prompt, and return what is echoed."""
     terminal, its_end = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "omnigraph", *map(str, arguments)],

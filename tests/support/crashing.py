@@ -89,9 +89,9 @@ class Fault:
                     raise SimulatedCrash
                 case When.LOST:
                     call(*args, **kwargs)
-                    raise UnavailableError(action=name, reason="the answer got lost")
+                    raise UnavailableError(action=name, reason="the response was lost")
                 case When.ERROR_ONCE | When.ERROR_FOR_EVER:
-                    raise UnavailableError(action=name, reason="the storage did not answer")
+                    raise UnavailableError(action=name, reason="the storage did not respond")
 
         return run
 

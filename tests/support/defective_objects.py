@@ -30,10 +30,10 @@ class Defect(StrEnum):
     CHECKS_FIRST = "conditions are looked at first, and written later"
     STALE_READS = "the first read of what was replaced gives what was there before"
     LAGGING_LISTINGS = "a listing shows what was there before the last write"
-    OTHER_TAGS = "listings show tags that no write was answered with"
+    OTHER_TAGS = "listings show tags that no write returned"
     TORN_WRITES = "an object is written in two steps"
     SHORT_UPLOADS = "a large object is cut"
-    CACHED_READS = "reads answer what this client wrote"
+    CACHED_READS = "reads return what this client wrote"
     FORGETS_LEASES = "leases are never found and never block"
     KEEPS_DELETED = "nothing is ever deleted"
 

@@ -1,7 +1,7 @@
 """A provider of vectors on this machine: it speaks what OpenAI and Gemini speak, and misbehaves.
 
 Its vectors are those of the built-in provider, three times as long as they should be. What it does
-instead of answering is given as turns, one a request; then it answers. It takes one key.
+instead of responding is given as turns, one a request; then it responds. It takes one key.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class Refuses:
 
 @dataclass(frozen=True, slots=True)
 class Dawdles:
-    """Nothing for a while, and then a good answer."""
+    """Nothing for a while, and then a good response."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Drips:
-    """A good answer, a few bytes at a time."""
+    """A good response, a few bytes at a time."""
 
     seconds_between: float
 
 
 @dataclass(frozen=True, slots=True)
 class HangsUp:
-    """The end of the connection in the middle of a good answer."""
+    """The end of the connection in the middle of a good response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """These bytes, as if they were an answer."""
+    """These bytes, as if they were a response."""
 
     content: bytes
 
@@ -94,7 +94,7 @@ class EmbeddingServer:
         self.at_once_max = 0
         self.closing = Event()
         self.pause_s = 0.0
-        """How long every good answer takes."""
+        """How long every good response takes."""
         self._turns = list(turns)
         self._at_once = 0
         self._lock = Lock()
@@ -124,7 +124,7 @@ class EmbeddingServer:
 
     @contextmanager
     def serving(self, request: Received) -> Iterator[Turn | None]:
-        """A block in which a request is under way, and what is to be done instead of answering."""
+        """A block in which a request is under way, and what is to be done instead of responding."""
         with self._lock:
             self.received.append(request)
             self._at_once += 1
@@ -137,7 +137,7 @@ class EmbeddingServer:
                 self._at_once -= 1
 
     def run(self) -> None:
-        """Answer until it is closed."""
+        """Respond until it is closed."""
         self._listening.serve_forever(poll_interval=0.01)
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class EmbeddingServer:
 
 @contextmanager
 def embedding_server(*turns: Turn) -> Iterator[EmbeddingServer]:
-    """A provider that takes these turns, one a request, and then answers."""
+    """A provider that takes these turns, one a request, and then responds."""
     server = EmbeddingServer(turns)
     thread = Thread(target=server.run, daemon=True)
     thread.start()

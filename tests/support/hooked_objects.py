@@ -61,6 +61,6 @@ def failing_context(call: str, part: str) -> ClusterContext:
     """The context of a test, with a storage that fails some calls about a cluster's own objects."""
 
     def refuse(*_given: object) -> NoReturn:
-        raise UnavailableError(action=f"{call} {part}", reason="the storage did not answer")
+        raise UnavailableError(action=f"{call} {part}", reason="the storage did not respond")
 
     return hooked_context(call, part, refuse)

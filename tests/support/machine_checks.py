@@ -153,7 +153,7 @@ def require_feed(graph: Graph, history: ModelHistory, branch: str) -> None:
 
 
 def require_one_result(graph: Graph, history: ModelHistory, branch: str) -> None:
-    """Fail unless a query is answered from the head of a branch."""
+    """Fail unless a query reads the head of a branch."""
     result = graph.query(EVERY_PERSON, branch=branch)
     people = history.state(branch).get("Person", {})
     found = {row["name"]: row["age"] for row in result}

@@ -1,4 +1,4 @@
-"""The compiler's promise about any text whatever: it answers or it refuses, soon, and politely."""
+"""The compiler's guarantee for any text: it compiles or is refused, in bounded time."""
 
 import re
 import signal

@@ -19,7 +19,7 @@ Header = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class RawResponse:
-    """What a server said; no status if it closed the connection before the end of an answer."""
+    """What a server sent; no status if it closed the connection before the end of a response."""
 
     status: int | None
     headers: Sequence[tuple[str, str]]

@@ -88,7 +88,7 @@ def _explain(graph: PlainGraph, read: GeneratedRead, traversal: TraversalMode) -
 
 
 def show(outcome: OracleResult) -> str:
-    """An answer on a few lines."""
+    """A result on a few lines."""
     return "\n  ".join([", ".join(outcome.columns), *(repr(list(row)) for row in outcome.rows)])
 
 

@@ -1,4 +1,4 @@
-"""What a retrieval should answer, worked out in plain Python over plain rows.
+"""The expected result of a retrieval, computed in plain Python over plain rows.
 
 Rankings are asked of ordinary queries, everything behind them is done here: fusion, neighbourhood,
 writing and packing, each in another way than the engine's.
@@ -49,7 +49,7 @@ class RetrievalInput:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The nodes of an answer with the paths to them, its text, and how many did not fit."""
+    """The nodes of a result with the paths to them, its text, and how many did not fit."""
 
     nodes: Sequence[tuple[Node, Path]]
     text: str
@@ -57,7 +57,7 @@ class Expected:
 
 
 def expected_retrieval(graph: Graph, request: RetrievalInput, *, branch: str = "main") -> Expected:
-    """What a retrieval over all types and edges should answer."""
+    """The expected result of a retrieval over all types and edges."""
     scores = _scores(graph, request, branch)
     seeds = sorted(scores, key=lambda node: (-scores[node], node))[: request.k]
     paths: dict[Node, tuple[Node, Path]] = {node: (node, ()) for node in seeds}

@@ -1,8 +1,8 @@
 """An S3 endpoint in memory that fails on purpose: the N-th request of a block, in a chosen way.
 
-Guarantees that requests are answered one at a time, that every one is written down with what became
+Guarantees that requests are served one at a time, that every one is written down with what became
 of it, and that the bucket can be made to hold again what it once held; sweeps raise N until a run
-is unharmed. Answers what a graph asks for and nothing else of S3, many times faster than moto; a
+is unharmed. Supports the requests of a graph and nothing else of S3, many times faster than moto; a
 test compares the two. Knows nothing of graphs.
 """
 
@@ -40,9 +40,9 @@ class Way(StrEnum):
 
     REFUSED = "it does nothing and is refused"
     REFUSED_FOR_EVER = "it and all after it do nothing and are refused"
-    CUT = "it takes effect without an answer, and all after it are refused"
-    BUSY = "it does nothing and is answered 503"
-    LOST = "it takes effect, and the connection closes without an answer"
+    CUT = "it takes effect without a response, and all after it are refused"
+    BUSY = "it does nothing and gets the response 503"
+    LOST = "it takes effect, and the connection closes without a response"
 
 
 class Scope(StrEnum):
@@ -251,7 +251,7 @@ class _Stored:
 
 
 class _Bucket:
-    """Objects by key, and what is answered to requests for them."""
+    """Objects by key, and the responses to requests for them."""
 
     def __init__(self) -> None:
         self.fault: RequestFault | None = None
@@ -410,7 +410,7 @@ class _Connection(socketserver.StreamRequestHandler):
     disable_nagle_algorithm = True
 
     def handle(self) -> None:
-        """Answer requests until either side closes."""
+        """Serve requests until either side closes."""
         while (request := self._receive()) is not None:
             response = self.server.bucket.respond(request)
             if response is None:

@@ -31,7 +31,7 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 class S3Request:
     """One request as the server saw it; `key` is the path below the bucket.
 
-    `bytes_sent` is the size of what was answered, `session` the token of a role that asked.
+    `bytes_sent` is the size of the response, `session` the token of the role of the caller.
     """
 
     method: str

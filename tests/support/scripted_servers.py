@@ -1,4 +1,4 @@
-"""A server that follows a script: what it answers, cuts short or keeps silent about, in turn.
+"""A server that follows a script: responses, truncated responses or silence, in turn.
 
 For what no server of ours does on purpose. It speaks just enough HTTP for a client that keeps its
 connections, and remembers what it was sent.
@@ -20,7 +20,7 @@ WAITS_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Responds:
-    """An answer in full."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -36,7 +36,7 @@ class Hangs:
 
 @dataclass(frozen=True, slots=True)
 class HangsUp:
-    """The end of the connection, after some bytes of an answer."""
+    """The end of the connection, after some bytes of a response."""
 
     sent: bytes = b""
 
@@ -77,7 +77,7 @@ class ScriptedServer:
 
 
 def responds(body: object, *, status: int = 200, **headers: str) -> Responds:
-    """An answer in JSON."""
+    """A response in JSON."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Responds(status, orjson.dumps(body), named)
 

@@ -1,4 +1,4 @@
-"""What tests of routes share: texts to send, branches to work on, and looking at the answers.
+"""What tests of routes share: texts to send, branches to work on, and checks of responses.
 
 One server serves a whole module, so every test that writes works on a branch of its own.
 """
@@ -84,7 +84,7 @@ def head_of(client: httpx.Client, branch: str) -> str:
 
 
 def require_refused(response: httpx.Response, status: int, *, code: str, says: str) -> None:
-    """Raise unless an answer is an error of this kind that says this."""
+    """Raise unless a response is an error of this kind with this message."""
     assert response.status_code == status, response.text
     body = response.json()
     assert body["code"] == code

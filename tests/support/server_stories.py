@@ -54,7 +54,7 @@ class Report:
         return (
             f"servers, seed {self.seed}: {self.acts} turns, {self.acknowledged} writes, "
             f"{self.kills} kills, {self.recoveries} recoveries, memory {memory}, "
-            f"answers {dict(self.responses)}, {len(self.flaws)} flaws"
+            f"responses {dict(self.responses)}, {len(self.flaws)} flaws"
         )
 
 

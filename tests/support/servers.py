@@ -49,7 +49,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers at `url`; `graph_url` is where its graph is, without a token."""
+    """A server that listens at `url`; `graph_url` is where its graph is, without a token."""
 
     process: subprocess.Popen[bytes]
     url: str
@@ -94,7 +94,7 @@ class Server:
     def wait_for_line(self, event: str, **fields: object) -> dict[str, object]:
         """The first line of an event with these fields, once it is logged.
 
-        What is logged about a request may come a moment after its answer.
+        What is logged about a request may come shortly after its response.
         """
         deadline = time.monotonic() + ENDS_WITHIN_S
         while time.monotonic() < deadline:

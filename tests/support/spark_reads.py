@@ -25,7 +25,7 @@ _FOR_FEW_ROWS = {
 
 @contextmanager
 def planned_for_few_rows(spark: SparkSession) -> Iterator[None]:
-    """Settings with which Spark answers small questions several times faster."""
+    """Settings with which Spark runs small queries several times faster."""
     before = {name: spark.conf.get(name) for name in _FOR_FEW_ROWS}
     for name, value in _FOR_FEW_ROWS.items():
         spark.conf.set(name, value)
@@ -38,7 +38,7 @@ def planned_for_few_rows(spark: SparkSession) -> Iterator[None]:
 
 
 def run_both(graph: Graph, read: GeneratedRead, spark: SparkSession) -> tuple[Outcome, Outcome]:
-    """What the executor in process answers, and what Spark does."""
+    """The result of the executor in process, and that of Spark."""
     return _run(graph, read, None), _run(graph, read, spark)
 
 

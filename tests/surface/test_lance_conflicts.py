@@ -225,7 +225,7 @@ def test_a_restore_discards_what_landed_first(tmp_path: Path) -> None:
 
 
 def test_an_append_committed_twice_goes_in_twice(tmp_path: Path) -> None:
-    # So a commit whose answer was lost is looked up by its uuid and never sent again.
+    # So a commit whose response was lost is looked up by its uuid and never sent again.
     uri = create_two_fragments(tmp_path / "t")
     staged = stage_append(z=10)(lance.dataset(uri))
 

@@ -330,7 +330,7 @@ def test_an_overwrite_drops_the_indexes(tmp_path: Path) -> None:
 
 
 def test_a_staged_compaction_leaves_its_indexes_covering_nothing(tmp_path: Path) -> None:
-    # Answers stay right and become scans, until the index is built again.
+    # Results stay correct and queries become scans, until the index is rebuilt.
     uri = create_two_fragments(tmp_path / "t")
     apply(uri, stage_index(lance.dataset(uri)))
 

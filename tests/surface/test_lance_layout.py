@@ -1,4 +1,4 @@
-"""Compaction and indexes as staged writes: what joins, what Lance refuses, what answers stay right.
+"""Compaction and indexes as staged writes: what joins, what Lance refuses, what stays correct.
 
 `stage_layout` stands on these: a task that names its fragments itself, groups that an index knows
 wholly or not at all, and indexes that grow by a segment.

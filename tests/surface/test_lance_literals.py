@@ -1,4 +1,4 @@
-"""Literals in predicates: which an index answers, and where Lance's order is not arithmetic's."""
+"""Literals in predicates: which use an index, and where Lance's order is not arithmetic's."""
 
 import math
 from pathlib import Path

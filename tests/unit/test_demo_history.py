@@ -72,7 +72,7 @@ def test_two_merged_branches_have_a_lane_each() -> None:
     ]
 
 
-def test_three_tips_stand_beside_each_other_and_main_is_leftmost() -> None:
+def test_three_heads_are_drawn_side_by_side_with_main_leftmost() -> None:
     history = {"a": "", "b": "a", "s": "a", "t": "a", "u": "t"}
 
     drawn = draw(history, {"main": "b", "one": "s", "two": "u"})

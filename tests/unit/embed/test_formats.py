@@ -1,4 +1,4 @@
-"""What providers are sent, word for word, and what is made of their answers."""
+"""The exact requests to providers, and how their responses are parsed."""
 
 import numpy as np
 import orjson

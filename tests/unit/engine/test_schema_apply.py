@@ -32,7 +32,7 @@ def plan(after: str, *changes: Change, is_final: bool = False, before: str = BEF
     )
 
 
-def test_what_concerns_no_column_leaves_all_tables_alone() -> None:
+def test_a_change_without_columns_changes_no_table() -> None:
     described = BEFORE.replace("node Note", 'node Note @description("n")')
 
     assert plan(described) == TablePlan((), (), (), (), (), ())
@@ -46,7 +46,7 @@ def test_a_new_type_is_added_and_an_interface_has_no_table() -> None:
     assert not found.dropped
 
 
-def test_a_property_that_comes_or_goes_changes_the_columns_of_its_table() -> None:
+def test_an_added_or_dropped_property_changes_the_columns_of_its_table() -> None:
     (change,) = plan(BEFORE.replace("age: I32?", "nick: String?")).changed
 
     assert change.entry.table_key == change.published_key == "node:Person"

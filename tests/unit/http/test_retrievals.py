@@ -57,7 +57,7 @@ def make_retrieval(request: Request | QueryRequest) -> Retrieval:
 
 
 @pytest.mark.parametrize("request_", [BY_TEXT, BY_QUERY], ids=["by text", "by query"])
-def test_what_was_sent_is_what_is_read(request_: Request | QueryRequest) -> None:
+def test_a_retrieval_is_decoded_as_it_was_encoded(request_: Request | QueryRequest) -> None:
     found = make_retrieval(request_)
 
     body = json.loads(json.dumps(retrieval_output(found)))

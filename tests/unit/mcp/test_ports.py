@@ -43,7 +43,7 @@ def test_every_actor_has_a_branch_below_agent(actor: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("a b", "a-b"), ("ann ", "ann"), ("ä", "ö")])
-def test_actors_who_look_alike_have_branches_of_their_own(one: str, other: str) -> None:
+def test_actors_with_similar_names_have_separate_branches(one: str, other: str) -> None:
     assert agent_branch(one) != agent_branch(other)
 
 
@@ -55,7 +55,7 @@ def test_a_protected_branch_is_refused_in_every_spelling() -> None:
             rule.place(named)
 
 
-def test_a_write_goes_where_it_says_or_to_the_own_branch() -> None:
+def test_a_write_goes_to_the_named_branch_or_to_that_of_the_actor() -> None:
     rule = WritePlacement(agent_branch("ann"), frozenset({"main"}))
 
     assert rule.place(None) == "agent/ann"

@@ -1,4 +1,4 @@
-"""The catalog's own questions and answers, and constraints in words."""
+"""The catalog's methods, and constraints as text."""
 
 import pytest
 

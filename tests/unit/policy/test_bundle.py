@@ -249,7 +249,7 @@ def test_an_action_is_written_either_way(text: str) -> None:
     assert parse_action(text) is Action.SCHEMA_APPLY
 
 
-def test_an_action_that_is_none_is_refused() -> None:
+def test_an_unknown_action_is_refused() -> None:
     with pytest.raises(InvalidValueError, match="did you mean `schema_apply`"):
         parse_action("schema-aply")
 

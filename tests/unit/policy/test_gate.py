@@ -136,7 +136,7 @@ def test_a_team_promotes_by_its_admins(
     assert (decision.is_allowed, decision.rule) == (rule is not None, rule)
 
 
-def test_a_scope_denies_what_is_about_no_branch() -> None:
+def test_a_scope_denies_requests_without_a_branch() -> None:
     gate = _team_gate()
 
     assert gate.decide(make_access("ragnor", Action.READ, branch="main")).rule == "take-out"

@@ -40,7 +40,7 @@ def test_a_call_is_traced_as_calls_of_databases_are() -> None:
     assert request.resource.attributes["service.version"] == "1.2.3"
 
 
-def test_spans_stand_below_the_callers_and_each_other() -> None:
+def test_spans_are_children_of_the_caller_and_of_each_other() -> None:
     spans = InMemorySpanExporter()
     tracing, end = make_tracing(SimpleSpanProcessor(spans), version="1")
 

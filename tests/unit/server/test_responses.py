@@ -179,7 +179,7 @@ STATUS_ROW = re.compile(r"^\| (\d{3}) \| `(\w+)` \|", re.MULTILINE)
 def test_a_reference_page_lists_every_status_with_its_code(page: str) -> None:
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
     listed = {(int(status), code) for status, code in STATUS_ROW.findall(text)}
-    # Where the code of the answer is not that of the class.
+    # Where the code of the response is not that of the class.
     other_codes: dict[type[GraphError], str] = {BusyError: "too_many_requests"}
     of_errors = {(STATUS[kind], other_codes.get(kind, kind.code)) for kind in STATUS}
     of_requests = {

@@ -48,7 +48,7 @@ BOTH = replace(POLICY, has_tokens=True)
         (replace(BOTH, is_unauthenticated=True), Mode.POLICY),
     ],
 )
-def test_a_server_starts_where_it_is_clear_who_may_do_what(start: Start, mode: Mode) -> None:
+def test_a_server_starts_only_with_configured_access_control(start: Start, mode: Mode) -> None:
     assert decide_mode(**asdict(start)) is mode
 
 

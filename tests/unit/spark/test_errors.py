@@ -74,7 +74,7 @@ def test_the_reason_is_found_among_the_stack_traces(said: str, reason: str) -> N
     assert "\n" not in found
 
 
-def test_a_reason_that_goes_on_and_on_is_cut_short() -> None:
+def test_a_long_reason_is_truncated() -> None:
     assert len(explain("word " * 1_000)) == FOREIGN_REASON_CHARACTERS_MAX + 1
 
 

@@ -128,7 +128,7 @@ def test_the_first_arrival_is_parked_until_it_is_released_and_others_pass() -> N
     assert order == ["passed", "parked"]
 
 
-def test_the_end_of_the_block_releases_who_is_parked() -> None:
+def test_the_end_of_the_block_releases_parked_threads() -> None:
     failpoints = Failpoints()
     parked = threading.Thread(target=failpoints.maybe_fail, args=(HERE,))
 

@@ -345,7 +345,7 @@ def test_a_spark_frame_is_for_spark() -> None:
     assert 'needs engine="spark"' in str(refused)
 
 
-def test_what_is_larger_than_a_property_may_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_larger_than_a_property_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.engine.input.coerce.PROPERTY_BYTES_MAX", 3)
 
     for name, column in {"text": ["abc", "abcd"], "tags": [[], ["abcd"]]}.items():

@@ -173,7 +173,7 @@ def test_ids_are_given_by_the_key_by_the_record_or_made() -> None:
     }
 
 
-def test_a_value_that_is_missing_where_one_is_needed_is_left_to_the_rules_about_data() -> None:
+def test_a_missing_required_value_is_left_to_the_integrity_checks() -> None:
     received = receive_lines('{"type":"Log","data":{"text":null}}', schema=ODDITIES)
 
     assert rows_of(received, "node:Log") == [{"id": "new-1", "text": None}]

@@ -114,7 +114,7 @@ def test_the_place_where_a_stream_notes_its_progress_is_no_business_of_ours() ->
         ({"mode": "overwrite"}, True, LoadMode.OVERWRITE),
     ],
 )
-def test_sparks_mode_and_the_option_together_say_what_becomes_of_rows(
+def test_the_mode_of_spark_and_the_option_select_the_load_mode(
     mode: dict[str, str], expected: LoadMode, *, is_overwrite: bool
 ) -> None:
     given = {"uri": "/graph", "type": "Person", **mode}
